@@ -130,7 +130,7 @@ func newMoving(t *testing.T) *moving {
 	m.client = apiclient.New(m.api, adminToken)
 	m.running["executor"] = m.executor()
 	within(t, time.Minute, "executor", func() bool {
-		_, err := m.client.Plans(t.Context())
+		_, err := m.client.Plans(t.Context(), apiclient.Page{})
 		return err == nil
 	})
 	for range 2 {

@@ -80,7 +80,8 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 		p := launch(t, "--data-dir", dir, "--no-demo")
 		tokens[n] = p.Await(`\nAdmin token +(\S+)`)
 		executor := p.Await(`\nConsole +(http://[^/\s]+)`)
-		if _, err := apiclient.New(executor, tokens[n]).Plans(t.Context()); err != nil {
+		client := apiclient.New(executor, tokens[n])
+		if _, err := client.Plans(t.Context(), apiclient.Page{}); err != nil {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
 		p.Await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)

@@ -147,9 +147,9 @@ type ExecutionFilter struct {
 	Since, Until time.Time
 }
 
-// Plans returns the plan catalog.
-func (c *Client) Plans(ctx context.Context) (api.List[api.Plan], error) {
-	return get[api.List[api.Plan]](ctx, c, "/plans")
+// Plans lists the plans of the catalog.
+func (c *Client) Plans(ctx context.Context, page Page) (api.List[api.Plan], error) {
+	return list[api.Plan](ctx, c, "/plans", page, nil)
 }
 
 // PutAccount creates or replaces an account.

@@ -33,7 +33,7 @@ func TestConnectionErrors(t *testing.T) {
 		"http://127.0.0.1:1", "http://%zz",
 	} {
 		client := apiclient.New(base, "secret-token")
-		_, err := client.Plans(t.Context())
+		_, err := client.Plans(t.Context(), apiclient.Page{})
 		watching := client.Watch(t.Context(), "", nil, func(api.Execution) error { return nil })
 		for _, err := range []error{err, watching} {
 			if _, ok := errors.AsType[*apiclient.ConnectionError](err); !ok ||

@@ -134,6 +134,26 @@ func TestBulkCallThatDoesNothingFails(t *testing.T) {
 	}
 }
 
+func TestPlanListReadsAllPages(t *testing.T) {
+	pages := map[string]string{
+		"":  `{"items":[{"id":"first"}],"nextCursor":"n"}`,
+		"n": `{"items":[{"id":"last"}],"nextCursor":""}`,
+	}
+	plans := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, pages[r.URL.Query().Get("cursor")])
+	})
+	code, stdout, stderr := run(t.Context(), t, plans, "plan", "list")
+	if code != 0 || !strings.Contains(stdout, "\nfirst ") || !strings.Contains(stdout, "\nlast ") ||
+		stderr != "" {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+	const all = `{"items":[{"id":"first"},{"id":"last"}],"nextCursor":""}` + "\n"
+	code, stdout, stderr = run(t.Context(), t, plans, "plan", "list", "-o", "json")
+	if code != 0 || stdout != all || stderr != "" {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+}
+
 func TestVerifySaysWhatTheStreamHasLost(t *testing.T) {
 	const id = "01a1fc78-c9bb-791d-9624-356f4529a917"
 	record := func(accepted time.Time) http.Handler {

@@ -14,8 +14,8 @@ type planVerbs struct {
 type planList struct{}
 
 func (*planList) Run(s *session) error {
-	return printList(s, paging{}, func(apiclient.Page) (api.List[api.Plan], error) {
-		return s.client.Plans(s.ctx)
+	return printList(s, paging{All: true}, func(p apiclient.Page) (api.List[api.Plan], error) {
+		return s.client.Plans(s.ctx, p)
 	}, listFormat[api.Plan]{
 		head: []string{
 			"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT PER WORKFLOW", "BYTES PER DAY",
