@@ -266,4 +266,16 @@ func TestCancelIsSettled(t *testing.T) {
 			t.Errorf("the bucket has no key of %d: %v", n, err)
 		}
 	}
+	hasKey := func() bool {
+		_, err := bucket.Get(t.Context(), id(3))
+		return err == nil
+	}
+	// The NATS server has lost the bucket's newest key in a power failure, and is back.
+	r.check(bucket.Purge(t.Context(), id(3)))
+	r.check(r.nc.ForceReconnect())
+	eventually(t, hasKey)
+	// The bucket was deleted, and is created again.
+	r.check(r.JetStream.DeleteKeyValue(t.Context(), stream.CancellationsBucket))
+	r.cancellations()
+	eventually(t, hasKey)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/client/api"
@@ -15,7 +16,6 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
-	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -298,9 +298,19 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 // by a process that has ended, and those lost because the database or the bucket was restored from
 // an older copy. maxAge is the maximum age of the stream's messages.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
-	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, cancelCompletionInterval) {
-		if !restored {
-			restored = s.reconcileCancellations(ctx, maxAge) == nil
+	conn := s.config.JetStream.Conn()
+	connected := conn.StatusChanged(nats.CONNECTED)
+	defer conn.RemoveStatusListener(connected)
+	tick := time.NewTicker(cancelCompletionInterval)
+	defer tick.Stop()
+	var reconciled bucketPosition
+	for ctx.Err() == nil {
+		now, err := s.cancellationsPosition(ctx)
+		if err == nil && now.mayLackKeysOf(reconciled) {
+			err = s.reconcileCancellations(ctx, maxAge)
+		}
+		if err == nil {
+			reconciled = now
 		}
 		_ = s.forEachBatch(ctx, store.RecordFilter{Canceling: true},
 			func(records []store.Record) error {
@@ -308,7 +318,39 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 				_ = s.config.Changes.Publish(ended)
 				return err
 			}) // the next round retries what failed
+		select {
+		case <-ctx.Done():
+		case <-connected:
+		case <-tick.C:
+		}
 	}
+}
+
+// bucketPosition is the position of the cancellations bucket at some time. The zero value is the
+// position of a bucket that was never seen.
+type bucketPosition struct {
+	created    time.Time // when the bucket was created
+	revision   uint64    // its newest revision
+	reconnects uint64    // how often the connection was reestablished before
+}
+
+// mayLackKeysOf reports whether the bucket may have lost keys that it had at an earlier position.
+// A NATS server that lost its newest writes in a power failure also lost its connections. The
+// revision alone does not tell, because it may have risen since.
+func (p bucketPosition) mayLackKeysOf(earlier bucketPosition) bool {
+	return !p.created.Equal(earlier.created) || p.revision < earlier.revision ||
+		p.reconnects != earlier.reconnects
+}
+
+// cancellationsPosition returns the current position of the cancellations bucket.
+func (s *Service) cancellationsPosition(ctx context.Context) (bucketPosition, error) {
+	reconnects := s.config.JetStream.Conn().Stats().Reconnects
+	bucket, err := s.config.JetStream.Stream(ctx, stream.CancellationsStream)
+	if err != nil {
+		return bucketPosition{}, err
+	}
+	info := bucket.CachedInfo()
+	return bucketPosition{info.Created, info.State.LastSeq, reconnects}, nil
 }
 
 // forEachBatch calls do with batches of the records that match a filter, oldest first.
