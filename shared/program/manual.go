@@ -11,8 +11,9 @@ import (
 
 // writeManual writes a program's manual page with the macros of man(7). It contains the --help
 // texts of the program and of each of its verbs. The page of the command line tool belongs in
-// section 1 (user commands), the pages of the services in section 8 (administration).
-func writeManual(w io.Writer, app *kong.Application, version string) error {
+// section 1 (user commands), the pages of the services in section 8 (administration). exitStatus
+// describes further exit codes: see ExitStatus.
+func writeManual(w io.Writer, app *kong.Application, version, exitStatus string) error {
 	page := &manual{Writer: bufio.NewWriter(w)}
 	section := "8"
 	if len(app.Children) > 0 {
@@ -43,7 +44,7 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 	page.text("Each option is also an environment variable, which is named beside it; an option " +
 		"on the command line wins.")
 	page.macro("SH", "EXIT STATUS")
-	page.text("0 for success, 1 for a failure, 2 for wrong usage.")
+	page.text("0 for success, 1 for a failure, 2 for wrong usage.\n" + escape(exitStatus))
 	return page.Flush()
 }
 

@@ -32,9 +32,15 @@ func (versionFlag) BeforeReset(app *kong.Kong) error {
 
 type manFlag bool
 
+// exitStatusVar is the name of the variable that ExitStatus sets.
+const exitStatusVar = "exit-status"
+
+// ExitStatus adds text to the manual page of a program that has exit codes beside those of Main.
+func ExitStatus(text string) kong.Option { return kong.Vars{exitStatusVar: text} }
+
 // BeforeReset prints the manual page.
-func (manFlag) BeforeReset(app *kong.Kong) error {
-	err := writeManual(app.Stdout, app.Model, ops.Version)
+func (manFlag) BeforeReset(app *kong.Kong, vars kong.Vars) error {
+	err := writeManual(app.Stdout, app.Model, ops.Version, vars[exitStatusVar])
 	app.Exit(0)
 	return err
 }

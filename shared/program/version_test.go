@@ -19,7 +19,7 @@ func printed(t *testing.T, flags any, arg string) (out string) {
 	t.Helper()
 	var stdout bytes.Buffer
 	parser := kong.Must(flags, kong.Name("sample"), kong.Description("A sample."),
-		kong.DefaultEnvars(program.EnvPrefix),
+		kong.DefaultEnvars(program.EnvPrefix), program.ExitStatus("7 for no-one."),
 		kong.Writers(&stdout, &stdout), kong.Exit(func(code int) { panic(ended(code)) }))
 	defer func() {
 		if code, ok := recover().(ended); !ok || code != 0 {
@@ -64,6 +64,7 @@ func TestManual(t *testing.T) {
 		`.TH "SAMPLE" "1"`, `.SS "sample go"`, "Go there.\n", `.B "\-\-after=TIME"`,
 		"\n" + `\&'Quoted' first, a back\eslash. Default: .5s.` + "\n",
 		"Environment: HOOKSTART_AFTER.\n", `.B "<where>"`,
+		"2 for wrong usage.\n" + `7 for no\-one.` + "\n",
 		`Some, in order. Default: the\-first\-of\-many\-things,\:the`,
 	} {
 		if !strings.Contains(page, want) {

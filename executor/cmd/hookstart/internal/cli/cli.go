@@ -110,6 +110,7 @@ func newParser(into *flags, std StdStreams) *kong.Kong {
 		verbEnvarsOption,
 		exampleHelpOption,
 		kong.DefaultEnvars(program.EnvPrefix),
+		program.ExitStatus("3 for differences found by apply --dry-run."),
 		program.PathMapper,
 		idMapper,
 		nodeIDMapper,

@@ -154,6 +154,14 @@ func TestPlanListReadsAllPages(t *testing.T) {
 	}
 }
 
+func TestManualHasTheExitCodeOfApply(t *testing.T) {
+	code, stdout, stderr := run(t.Context(), t, http.NotFoundHandler(), "--man")
+	if code != 0 || stderr != "" ||
+		!strings.Contains(stdout, "\n"+`3 for differences found by apply \-\-dry\-run.`+"\n") {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+}
+
 func TestVerifySaysWhatTheStreamHasLost(t *testing.T) {
 	const id = "01a1fc78-c9bb-791d-9624-356f4529a917"
 	record := func(accepted time.Time) http.Handler {
