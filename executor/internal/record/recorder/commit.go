@@ -43,6 +43,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 			todo = todo[1:]
 			r.suspects.remove(group)
 			setVerdicts(group)
+			r.noteLateStarts(group)
 			all.Changed = append(all.Changed, applied.Changed...)
 			all.Foreign = append(all.Foreign, applied.Foreign...)
 			all.Unknown = append(all.Unknown, applied.Unknown...)
@@ -91,6 +92,18 @@ func setVerdicts(group []*entry) {
 		e.verdict = verdictRecorded
 		if e.kind == kindUnreadable {
 			e.verdict = verdictPutAside
+		}
+	}
+}
+
+// noteLateStarts makes the next search of EndLostExecutions go back to the executions that were
+// accepted long before their start messages were stored, such as those of operator events whose
+// queue took no messages for hours.
+func (r *Recorder) noteLateStarts(group []*entry) {
+	for _, e := range group {
+		if e.kind == kindStart &&
+			e.meta.Timestamp.Sub(e.record.AcceptedAt) > lostSearchOverlap/2 {
+			r.lateRecords.add(e.record.AcceptedAt)
 		}
 	}
 }

@@ -155,6 +155,44 @@ func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
 }
 
+// A search goes back to an execution that was accepted long before its start message was stored.
+func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.stop()
+	var searched atomic.Int64
+	r.store.listing = func(filter store.RecordFilter) error {
+		if filter.Status == execution.Running {
+			searched.Add(1)
+		}
+		return nil
+	}
+	r.keep(10*time.Minute, execution.Rejected)
+	r.searchEvery = 20 * time.Millisecond
+	r.stop = r.again()
+	// A search of all executions lists twice. The fourth list follows at least one such search.
+	r.await("it has searched", func() bool { return searched.Load() > 3 })
+	late := uuid.NewString()
+	r.publish(stream.StartMessage(execution.Start{
+		ID: late, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
+		Source: execution.SourceEvent, AcceptedAt: time.Now().Add(-5 * time.Hour),
+		Payload: execution.Payload{Kind: execution.BodyText, Body: []byte("x")},
+	}))
+	r.await("it is recorded", func() bool { return r.has(late, execution.Queued) })
+	record, err := r.store.Get(t.Context(), late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.js.Stream(t.Context(), stream.ExecutionsName)
+	if err == nil {
+		err = s.DeleteMsg(t.Context(), record.StreamSequence)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
+}
+
 // An execution is not ended while a group that comes online during the search handles it.
 func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	t.Parallel()
