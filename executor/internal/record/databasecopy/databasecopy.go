@@ -24,7 +24,7 @@ const (
 	// restoreDelay is how long a cluster must report an older registry before the registry is
 	// restored.
 	restoreDelay = 3 * time.Second
-	// requestTimeout is the maximum duration of one comparison.
+	// requestTimeout is the maximum duration of one comparison, and of one step of a restore.
 	requestTimeout = 5 * time.Second
 	// pageSize is the number of records read from the registry's copy at a time.
 	pageSize = 1000
@@ -293,32 +293,9 @@ func (c *RegistryCopy) outdatedBuckets(
 
 // restore restores the registry from the database's copy of it.
 func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) error {
-	for bucket, position := range older {
-		if err := edit.AdvanceRevision(ctx, c.JetStream, bucket, position); err != nil {
-			return err
-		}
-	}
-	identity, over, err := edit.ReadInstallation(ctx, c.JetStream)
+	begun, err := c.beginRestore(ctx, older)
 	if err != nil {
 		return err
-	}
-	kept, copied, err := c.copiedIdentity(ctx)
-	if err != nil {
-		return err
-	}
-	life := ""
-	if copied {
-		life = uuid.NewString()
-	}
-	if identity.ID == "" && copied && over == 0 {
-		// This makes processes that have the earlier registry in memory stop using it. If over is
-		// not 0, the newest revision already does: it is a deletion, or another executor that also
-		// restores the registry has written it. To write it again would make that executor's last
-		// step fail.
-		if over, err = edit.WriteInstallation(ctx, c.JetStream, registry.Installation{},
-			over); err != nil {
-			return err
-		}
 	}
 	stored := 0
 	for _, bucket := range buckets() {
@@ -328,20 +305,26 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 		}
 		stored += n
 	}
-	if identity.ID != "" { // only the secrets were lost
+	if begun.identity.ID != "" { // only the secrets were lost
 		c.Log.WithField("records",
 			stored).Warn("the tokens were lost in NATS; they were restored from the database's " +
 			"copy")
 		return nil
 	}
+	next := registry.Installation{Restoring: begun.kept.Restoring}
+	if begun.copied {
+		next.Life = uuid.NewString()
+	}
 	c.mu.Lock()
-	next := registry.Installation{ID: c.id, Restoring: kept.Restoring, Life: life}
+	next.ID = c.id
 	c.mu.Unlock()
-	if _, err := edit.WriteInstallation(ctx, c.JetStream, next, over); err != nil {
+	asking, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if _, err := edit.WriteInstallation(asking, c.JetStream, next, begun.over); err != nil {
 		return err
 	}
 	c.older, c.stamped = time.Time{}, true
-	if !copied {
+	if !begun.copied {
 		c.Log.WithField("installation", next.ID).Info("the registry has its identity")
 		return nil
 	}
@@ -349,6 +332,42 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 		Warn("the registry was lost in NATS, or older than it was; it was restored from the " +
 			"database's copy")
 	return nil
+}
+
+// begunRestore is what a restore finds before it restores records.
+type begunRestore struct {
+	identity registry.Installation // the registry's identity
+	over     uint64                // the revision of the registry's identity
+	kept     registry.Installation // the identity in the database's copy
+	copied   bool                  // whether there is a copy
+}
+
+// beginRestore makes the revisions of older buckets continue where they ended, and makes processes
+// stop using an earlier registry.
+func (c *RegistryCopy) beginRestore(
+	ctx context.Context, older map[string]uint64,
+) (b begunRestore, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // an answer may be lost
+	defer cancel()
+	for bucket, position := range older {
+		if err := edit.AdvanceRevision(ctx, c.JetStream, bucket, position); err != nil {
+			return b, err
+		}
+	}
+	if b.identity, b.over, err = edit.ReadInstallation(ctx, c.JetStream); err != nil {
+		return b, err
+	}
+	if b.kept, b.copied, err = c.copiedIdentity(ctx); err != nil {
+		return b, err
+	}
+	if b.identity.ID == "" && b.copied && b.over == 0 {
+		// This makes processes that have the earlier registry in memory stop using it. If over is
+		// not 0, the newest revision already does: it is a deletion, or another executor that also
+		// restores the registry has written it. To write it again would make that executor's last
+		// step fail.
+		b.over, err = edit.WriteInstallation(ctx, c.JetStream, registry.Installation{}, b.over)
+	}
+	return b, err
 }
 
 // copiedIdentity returns the identity in the database's copy of the registry, or the zero value if

@@ -54,6 +54,16 @@ type process struct {
 // start starts an executor with a database. If keeps is true, the executor also runs its mirror.
 func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, error) {
 	t.Helper()
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	return startWith(t, nc, js, s, keeps)
+}
+
+// startWith is like start; copying is the JetStream of the database's copy.
+func startWith(
+	t *testing.T, nc *nats.Conn, copying jetstream.JetStream, s store.Store, keeps bool,
+) (*process, error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	js, err := jetstream.New(nc)
@@ -71,7 +81,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	p.copy = databasecopy.New(databasecopy.Config{
-		JetStream: js, Store: s, Follower: follower, Log: logtest.Quiet(),
+		JetStream: copying, Store: s, Follower: follower, Log: logtest.Quiet(),
 		Ensure: func(ctx context.Context) error { return edit.EnsureBuckets(ctx, js, 1) },
 	})
 	beginning, stop := context.WithTimeout(ctx, 20*time.Second)
@@ -465,6 +475,62 @@ func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 		t.Error("nothing shows that the registry was restored")
 	}
 	p.token(t, "wf")
+}
+
+// silentServer makes NATS not answer the first request for the identity in a restore. It is the
+// database too, which is asked right before.
+type silentServer struct {
+	jetstream.JetStream
+	store.Store
+	silent *nats.Conn // a connection whose server is away: a request waits for its context
+	once   sync.Once
+	next   atomic.Bool // the next request is not answered
+	asked  atomic.Bool // a request was not answered
+}
+
+func (s *silentServer) RegistryPosition(
+	ctx context.Context, bucket string,
+) (store.RegistryPosition, error) {
+	if bucket == registry.Bucket {
+		s.once.Do(func() { s.next.Store(true) })
+	}
+	return s.Store.RegistryPosition(ctx, bucket)
+}
+
+func (s *silentServer) Conn() *nats.Conn {
+	if s.next.CompareAndSwap(true, false) {
+		s.asked.Store(true)
+		return s.silent
+	}
+	return s.JetStream.Conn()
+}
+
+// A restore of which one request is never answered is tried again.
+func TestARestoreOutlivesALostAnswer(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	db := openStore(t)
+	p := mustStart(t, server.Connect(t), db)
+	token := p.workflow(t, "wf")
+	p.stop()
+	server.Stop()
+	fatal(t, os.RemoveAll(server.StoreDir()))
+	server.Restart()
+	away := natstest.Start(t)
+	silent := away.Connect(t)
+	away.Stop()
+	nc := server.Connect(t)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	s := &silentServer{JetStream: js, Store: db, silent: silent}
+	p, err = startWith(t, nc, s, s, false)
+	fatal(t, err)
+	if !s.asked.Load() {
+		t.Error("every request was answered")
+	}
+	if p.token(t, "wf") != token {
+		t.Error("it has another token")
+	}
 }
 
 // A second executor with a separate database is rejected, because each database would have only
