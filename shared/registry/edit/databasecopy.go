@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // DatabaseCopy is the database's copy of the buckets with the registry and with senders' secrets.
@@ -101,26 +102,28 @@ const (
 	maxUnconfirmedRecords = 500
 	// maxStallWait is the maximum time that a record may wait to be sent.
 	maxStallWait = 10 * time.Second
+	// inFlightRetryDelay is the delay before a record is published again of which a cluster is
+	// storing another message.
+	inFlightRetryDelay = 50 * time.Millisecond
 )
 
 // RestoreMissing stores the records that have no revision in the bucket, and returns how many it
 // has stored. It leaves an existing record unchanged, because another process has stored it from
-// the same copy. It skips deleted records and the registry's identity.
+// the same copy. It skips deleted records and the registry's identity. If js has a timeout for
+// asynchronous publishing, a record whose confirmation is lost is stored again; otherwise
+// RestoreMissing waits for it until ctx ends.
 func RestoreMissing(
 	ctx context.Context, js jetstream.JetStream, bucket string, records []CopiedRecord,
 ) (stored int, err error) {
 	var unconfirmed []jetstream.PubAckFuture
 	confirm := func() error {
 		for _, future := range unconfirmed {
-			select {
-			case <-future.Ok():
+			isNew, err := awaitRestored(ctx, js, future)
+			if err != nil {
+				return err
+			}
+			if isNew {
 				stored++
-			case err := <-future.Err():
-				if err = classifyWriteError(err, "a record"); !errors.Is(err, errRetry) {
-					return err
-				}
-			case <-ctx.Done():
-				return ctx.Err()
 			}
 		}
 		unconfirmed = unconfirmed[:0]
@@ -130,13 +133,10 @@ func RestoreMissing(
 		if r.Deleted || r.Key == registry.InstallationKey && bucket == registry.Bucket {
 			continue
 		}
-		future, err := js.PublishMsgAsync(&nats.Msg{
-			Subject: registry.SubjectOf(bucket, r.Key),
-			Data:    r.Data,
-		},
-			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithStallWait(maxStallWait))
+		future, err := publishMissing(js,
+			&nats.Msg{Subject: registry.SubjectOf(bucket, r.Key), Data: r.Data})
 		if err != nil {
-			return stored, fmt.Errorf("store %s: %w", r.Key, err)
+			return stored, err
 		}
 		if unconfirmed = append(unconfirmed, future); len(unconfirmed) == maxUnconfirmedRecords {
 			if err := confirm(); err != nil {
@@ -145,6 +145,49 @@ func RestoreMissing(
 		}
 	}
 	return stored, confirm()
+}
+
+// publishMissing publishes a record that is stored only if it has no revision.
+func publishMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFuture, error) {
+	future, err := js.PublishMsgAsync(msg, jetstream.WithExpectLastSequencePerSubject(0),
+		jetstream.WithStallWait(maxStallWait))
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", msg.Subject, err)
+	}
+	return future, nil
+}
+
+// awaitRestored waits until a record that publishMissing has published exists, and reports whether
+// it is new. It publishes the record again if that may be necessary.
+func awaitRestored(
+	ctx context.Context, js jetstream.JetStream, future jetstream.PubAckFuture,
+) (isNew bool, err error) {
+	for {
+		select {
+		case <-future.Ok():
+			return true, nil
+		case err = <-future.Err():
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		var api *jetstream.APIError
+		switch {
+		case errors.Is(err, jetstream.ErrAsyncPublishTimeout):
+			// If the record was stored, it is not stored again.
+		case errors.As(err, &api) &&
+			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+			// A cluster is storing another message for this record. That may still fail.
+			retry.Sleep(ctx, inFlightRetryDelay)
+		default:
+			if err = classifyWriteError(err, "a record"); errors.Is(err, errRetry) {
+				err = nil
+			}
+			return false, err
+		}
+		if future, err = publishMissing(js, future.Msg()); err != nil {
+			return false, err
+		}
+	}
 }
 
 // storedRevisions holds, for each bucket, the newest revision that a change has stored.
