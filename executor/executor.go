@@ -12,11 +12,13 @@ package executor
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
@@ -206,11 +208,19 @@ func (e *executor) followRegistry(ctx context.Context) (err error) {
 	return nil
 }
 
+// restoreAckTimeout is how long a restore of the registry waits for the acknowledgement of a record
+// before it stores the record again.
+const restoreAckTimeout = 5 * time.Second
+
 // prepareEditor compares the registry with its copy in the database, and creates the editor of the
 // registry.
 func (e *executor) prepareEditor(ctx context.Context) (err error) {
+	js, err := jetstream.New(e.NATS, jetstream.WithPublishAsyncTimeout(restoreAckTimeout))
+	if err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
 	e.databaseCopy = databasecopy.New(databasecopy.Config{
-		JetStream:     e.JetStream,
+		JetStream:     js,
 		Store:         e.records,
 		Follower:      e.follower,
 		AdoptDatabase: e.config.AdoptDatabase,
