@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -169,20 +168,6 @@ func (a *laneAnswers) next() *nats.Msg {
 	return msg
 }
 
-// isSilentFor reports whether no answer arrives within d. It fails the test if an answer is not a
-// heartbeat.
-func (a *laneAnswers) isSilentFor(d time.Duration) bool {
-	a.t.Helper()
-	msg, err := a.sub.NextMsg(d)
-	if err != nil {
-		return errors.Is(err, nats.ErrTimeout)
-	}
-	if string(msg.Data) != "+WPI" {
-		a.t.Errorf("the runner answers %q instead of a heartbeat", msg.Data)
-	}
-	return false
-}
-
 // awaitHeartbeats waits for n heartbeats. The test fails if the message is handed back.
 func (a *laneAnswers) awaitHeartbeats(n int) (last *nats.Msg) {
 	a.t.Helper()
@@ -195,62 +180,89 @@ func (a *laneAnswers) awaitHeartbeats(n int) (last *nats.Msg) {
 	return last
 }
 
+// tryUntilTested calls try until it returns true: the situation to be tested has come about. The
+// test fails after five tries.
+func tryUntilTested(t *testing.T, try func() (tested bool)) {
+	t.Helper()
+	for range 5 {
+		if try() {
+			return
+		}
+	}
+	t.Fatal("the situation to be tested has not come about")
+}
+
 // A runner keeps the last attempt of an ordered execution while it has no concurrency slot for it.
 // Handed back, it would fail at the next runner without having run.
 func TestALastAttemptWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
-		server := natstest.Start(t)
-		nc := server.Connect(t)
-		ingress, js := runnertest.NewIngress(t, nc), jetStream(t, server.URL())
-		gate, err := nc.SubscribeSync(gateSubject)
+		tryUntilTested(t, func() bool { return waitsForASlot(t, launch) })
+	})
+}
+
+// waitsForASlot delivers the last attempt of an ordered execution to a runner that has no slot for
+// it. It returns false if the runner's request for the lane has expired before.
+func waitsForASlot(
+	t *testing.T, launch func(string, kitOptions) func() <-chan struct{},
+) (delivered bool) {
+	t.Helper()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress, js := runnertest.NewIngress(t, nc), jetStream(t, server.URL())
+	gate := subscribe(t, nc, gateSubject)
+	ordered := runnertest.Post{Queue: orderedQueue, OrderKey: "k"}
+	ingress.Start(t, ordered)
+	id := ingress.Start(t, ordered)
+	first := takeFirst(t, js, stream.Layout{})
+	answers := watchAnswers(t, nc)
+	stop := launch(server.URL(), kitOptions{Concurrency: 1, Attempts: 1, AckWaitMS: 2000})
+	lane := func() *jetstream.ConsumerInfo {
+		t.Helper()
+		lane, err := js.Consumer(t.Context(), stream.ExecutionsName, laneOfK())
 		if err != nil {
 			t.Fatal(err)
 		}
-		ordered := runnertest.Post{Queue: orderedQueue, OrderKey: "k"}
-		ingress.Start(t, ordered)
-		id := ingress.Start(t, ordered)
-		first := takeFirst(t, js, stream.Layout{})
-		answers := watchAnswers(t, nc)
-		launch(server.URL(), kitOptions{Concurrency: 1, Attempts: 1, AckWaitMS: 2000})
-		// Occupy the only slot while a request for the lane waits at the server.
-		var occupied *nats.Msg
-		for tries := 1; ; tries++ {
-			ingress.Start(t, runnertest.Post{Queue: orderedQueue})
-			if occupied, err = gate.NextMsg(30 * time.Second); err != nil {
-				t.Fatal(err)
-			}
-			lane, err := js.Consumer(t.Context(), stream.ExecutionsName, laneOfK())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if lane.CachedInfo().NumWaiting > 0 {
-				break
-			}
-			if tries == 100 {
-				t.Fatal("no request for the lane waits while an execution begins")
-			}
-			if err := occupied.Respond(nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := first.DoubleAck(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for string(answers.next().Data) != "+ACK" {
-		}
-		if answers.isSilentFor(10 * time.Second) {
-			t.Log("the request for the lane had expired by then, so the runner holds no message")
-		} else {
-			answers.awaitHeartbeats(2) // more than a quarter of the ack wait
-		}
+		return lane.CachedInfo()
+	}
+	respond := func(occupied *nats.Msg) {
+		t.Helper()
 		if err := occupied.Respond(nil); err != nil {
 			t.Fatal(err)
 		}
-		if final := ingress.Await(t, id); final.Status != execution.Succeeded {
-			t.Errorf("it ended as %+v", final)
+	}
+	// Occupy the only slot while a request for the lane waits at the server.
+	var occupied *nats.Msg
+	for tries := 1; ; tries++ {
+		ingress.Start(t, runnertest.Post{Queue: orderedQueue})
+		occupied = await(t, gate)
+		if lane().NumWaiting > 0 {
+			break
 		}
-	})
+		if tries == 100 {
+			t.Fatal("no request for the lane waits while an execution begins")
+		}
+		respond(occupied)
+	}
+	if err := first.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for info := lane(); info.NumAckPending == 0; info = lane() {
+		if info.NumWaiting == 0 {
+			break
+		}
+	}
+	if delivered = lane().NumAckPending == 1; delivered {
+		for string(answers.next().Data) != "+ACK" { // the test's own
+		}
+		answers.awaitHeartbeats(3) // more than a quarter of the ack wait
+	}
+	respond(occupied)
+	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+		t.Errorf("it ended as %+v", final)
+	}
+	<-stop()
+	return delivered
 }
 
 // heldLane is a runner that holds a message of a lane in the shared stream, because an older

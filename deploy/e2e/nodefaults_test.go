@@ -89,56 +89,76 @@ func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 	for _, attempts := range []int{5, 1} {
 		t.Run(fmt.Sprint(attempts, " attempts"), func(t *testing.T) {
 			t.Parallel()
-			const concurrency, first, then = 4, 3, 10
-			server := natstest.Start(t)
-			nc := server.Connect(t)
-			ingress := runnertest.NewIngress(t, nc)
-			gate := subscribe(t, nc, gateSubject)
-			consumer := stream.ExecutionsName + "." + orderedGroup.Consumer()
-			requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+consumer)
-			answers := subscribe(t, nc, "$JS.ACK."+consumer+".>")
-			way := server.NewLink(t)
-			launchNodeKit(t, way.URL(), kitOptions{Concurrency: concurrency, Attempts: attempts})
-			await(t, requests)
-			var ids []string
-			var running []*nats.Msg
-			for range first {
-				ids = append(ids, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
-				running = append(running, await(t, gate))
-			}
-			way.DropConnections()
-			await(t, requests)
-			for range then {
-				ids = append(ids, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
-			}
-			running = append(running, await(t, gate))
-			for sequence := 0; sequence <= concurrency; {
-				answer, err := answers.NextMsg(10 * time.Second)
-				if err != nil {
-					t.Log("the first request had ended before the reconnect")
-					break
-				}
-				sequence, _ = strconv.Atoi(strings.Split(answer.Subject, ".")[6])
-			}
-			for done := range ids {
-				if extra, _, _ := gate.Pending(); extra > 0 {
-					t.Fatalf("%d handlers run", len(running)+extra)
-				}
-				if err := running[0].Respond(nil); err != nil {
-					t.Fatal(err)
-				}
-				running = running[1:]
-				if done+concurrency < len(ids) {
-					running = append(running, await(t, gate))
-				}
-			}
-			for _, id := range ids {
-				if final := ingress.Await(t, id); final.Status != execution.Succeeded {
-					t.Errorf("it ended as %+v", final)
-				}
-			}
+			tryUntilTested(t, func() bool { return keepsItsConcurrency(t, attempts) })
 		})
 	}
+}
+
+// keepsItsConcurrency breaks the connection of a runner that has a request for messages at the
+// server. It returns false if no more messages than the concurrency have been delivered afterwards,
+// because the request had ended before.
+func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {
+	t.Helper()
+	const concurrency, first, then = 4, 3, 10
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	gate := subscribe(t, nc, gateSubject)
+	consumer := stream.ExecutionsName + "." + orderedGroup.Consumer()
+	requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+consumer)
+	answers := subscribe(t, nc, "$JS.ACK."+consumer+".>")
+	way := server.NewLink(t)
+	stop := launchNodeKit(t, way.URL(), kitOptions{Concurrency: concurrency, Attempts: attempts})
+	await(t, requests)
+	var ids []string
+	var running []*nats.Msg
+	for range first {
+		ids = append(ids, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
+		running = append(running, await(t, gate))
+	}
+	for pending, _, _ := requests.Pending(); pending > 0; pending-- {
+		await(t, requests)
+	}
+	way.DropConnections()
+	await(t, requests)
+	for range then {
+		ids = append(ids, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
+	}
+	running = append(running, await(t, gate))
+	deadline := time.Now().Add(10 * time.Second)
+	for sequence := 0; sequence <= concurrency; {
+		answer, err := answers.NextMsg(time.Until(deadline))
+		if err != nil {
+			openGate(t, nc)
+			for _, one := range running {
+				if err := one.Respond(nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-stop()
+			return false
+		}
+		sequence, _ = strconv.Atoi(strings.Split(answer.Subject, ".")[6])
+	}
+	for done := range ids {
+		if extra, _, _ := gate.Pending(); extra > 0 {
+			t.Fatalf("%d handlers run", len(running)+extra)
+		}
+		if err := running[0].Respond(nil); err != nil {
+			t.Fatal(err)
+		}
+		running = running[1:]
+		if done+concurrency < len(ids) {
+			running = append(running, await(t, gate))
+		}
+	}
+	for _, id := range ids {
+		if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+			t.Errorf("it ended as %+v", final)
+		}
+	}
+	<-stop()
+	return true
 }
 
 func subscribe(t *testing.T, nc *nats.Conn, subject string) *nats.Subscription {
