@@ -224,9 +224,15 @@ func (h *handler) refuse(
 	// connection will be closed. A reset while the client is still sending could destroy the
 	// response.
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscardedBodyBytes
-	e.unread = e.unread && !ends
 	if ends {
 		header.Set("Connection", "close")
+		if e.unread {
+			// Before net/http closes the connection, it reads up to 256 KB of the rest of the body,
+			// without a deadline of its own (server.go, finishRequest). If the body has been read
+			// completely, a deadline would cancel the request's context.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout))
+		}
+		e.unread = false
 	}
 	text, err := json.Marshal(body)
 	if err != nil {

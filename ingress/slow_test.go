@@ -80,6 +80,40 @@ func TestABodyMustKeepUpARate(t *testing.T) {
 	}
 }
 
+// A refusal that announces the end of the connection also ends it for a client that sends no body
+// and does not close the connection.
+func TestARefusalEndsASilentConnection(t *testing.T) {
+	t.Parallel()
+	for name, rest := range map[string]string{
+		"too long":                        "Content-Length: 102401\r\n",
+		"waits for 100 Continue":          "Content-Length: 1\r\nExpect: 100-continue\r\n",
+		"waits for 100 Continue, chunked": "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr, _, ended := serveSlow(t, func(h *handler) {
+				h.bodyTimeout = 100 * time.Millisecond
+			})
+			conn := dial(t, addr)
+			_, _ = io.WriteString(conn,
+				"POST /webhooks/wf?token=x HTTP/1.1\r\nHost: x\r\n"+rest+"\r\n")
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if response.StatusCode < 400 || !response.Close {
+				t.Errorf("%s, closes: %t", response.Status, response.Close)
+			}
+			select {
+			case <-ended:
+			case <-time.After(time.Minute):
+				t.Error("the connection is still open")
+			}
+		})
+	}
+}
+
 func TestHowLongABodyMayTake(t *testing.T) {
 	t.Parallel()
 	h := &handler{bodyTimeout: 30 * time.Second, minBodyRate: 1024, rateGrace: 5 * time.Second}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -39,6 +40,9 @@ func (r *reporter) Run(ctx context.Context) {
 			r.send(ctx)
 		case <-ctx.Done():
 			r.send(ctx)
+			if r.pending == nil {
+				r.send(ctx) // what was counted while an earlier report was unconfirmed
+			}
 			return
 		}
 	}
@@ -57,7 +61,14 @@ func (r *reporter) send(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if _, err := r.js.PublishMsg(ctx, r.pending); err != nil {
+	_, err := r.js.PublishMsg(ctx, r.pending)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		r.log.WithError(err).WithField("bytes", len(r.pending.Data)).
+			Errorf("a report of %s is lost: it is longer than NATS allows", r.what)
+		r.pending = nil // it would never be taken, and would hold back all later ones
+		return
+	}
+	if err != nil {
 		r.log.WithError(err).Debugf("a report of %s was not taken; it is sent again", r.what)
 		return
 	}

@@ -20,6 +20,10 @@ const senderReportInterval = time.Second
 // been sent.
 const maxSenders = 1000
 
+// maxCapturedBytes is the maximum total length of the captured secrets in a report. Further ones
+// wait for the next report.
+const maxCapturedBytes = 256 << 10
+
 // SenderRequestOutcome holds what one request reveals about a node's sender.
 type SenderRequestOutcome struct {
 	VerifiedAt  time.Time // zero if the request was not verified
@@ -95,10 +99,17 @@ func (s *SenderCounter) drainMessage() (*nats.Msg, error) {
 		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
 	s.seen = map[senderKey]*stream.SenderActivity{}
-	s.mu.Unlock()
 	all := make([]stream.SenderActivity, 0, len(entries))
-	for _, entry := range entries {
+	captured := 0
+	for key, entry := range entries {
+		captured += len(entry.Captured)
+		if captured > maxCapturedBytes && captured > len(entry.Captured) {
+			captured -= len(entry.Captured)
+			s.seen[key] = entry // for the next report
+			continue
+		}
 		all = append(all, *entry)
 	}
+	s.mu.Unlock()
 	return stream.SendersMessage(uuid.NewString(), time.Now(), all)
 }

@@ -1,0 +1,119 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+func connect(t *testing.T) (jetstream.JetStream, *natstest.Node) {
+	t.Helper()
+	server := natstest.Start(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.EnsureReports(t.Context(), js, 1); err != nil {
+		t.Fatal(err)
+	}
+	return js, server
+}
+
+func stored(t *testing.T, js jetstream.JetStream) uint64 {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream.ReportsName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+func message(t *testing.T, captured []byte) *nats.Msg {
+	t.Helper()
+	msg, err := stream.SendersMessage(fmt.Sprint(len(captured)), time.Now(),
+		[]stream.SenderActivity{{WorkflowID: "wf", Captured: captured}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg
+}
+
+// A report that is longer than NATS allows does not hold back the later ones.
+func TestAReportThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	js, _ := connect(t)
+	taken := []*nats.Msg{message(t, make([]byte, 2<<20)), message(t, nil)}
+	r := newReporter(js, logtest.Quiet(), "tests", time.Hour, func() (*nats.Msg, error) {
+		msg := taken[0]
+		taken = taken[1:]
+		return msg, nil
+	})
+	r.send(t.Context())
+	if n := stored(t, js); n != 0 {
+		t.Fatalf("%d reports are stored", n)
+	}
+	r.send(t.Context())
+	if n := stored(t, js); n != 1 {
+		t.Errorf("%d reports are stored", n)
+	}
+}
+
+// When a reporter ends, it sends an unconfirmed report and what was counted since.
+func TestTheLastReports(t *testing.T) {
+	t.Parallel()
+	js, server := connect(t)
+	senders := NewSenderCounter(js, logtest.Quiet())
+	senders.Count("a", "node", "notion", SenderRequestOutcome{Delivery: true})
+	server.Stop()
+	senders.send(t.Context())
+	senders.Count("b", "node", "notion", SenderRequestOutcome{Delivery: true})
+	server.Restart()
+	if err := js.Conn().FlushTimeout(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	senders.Run(ended)
+	if n := stored(t, js); n != 2 {
+		t.Errorf("%d reports are stored", n)
+	}
+}
+
+// A report of many captured secrets stays below the maximum size of a NATS message. The others
+// follow.
+func TestManyCapturedSecrets(t *testing.T) {
+	t.Parallel()
+	js, _ := connect(t)
+	senders := NewSenderCounter(js, logtest.Quiet())
+	const many, length = 300, 4096
+	for i := range many {
+		senders.Count(fmt.Sprint(i), "node", "notion",
+			SenderRequestOutcome{Captured: bytes.Repeat([]byte{1}, length)})
+	}
+	got := map[string]bool{}
+	for reports := 1; len(got) < many; reports++ {
+		msg, err := senders.drainMessage()
+		if err != nil || msg == nil {
+			t.Fatalf("report %d: %v, %v", reports, msg, err)
+		}
+		if len(msg.Data) > 512<<10 {
+			t.Errorf("report %d has %d bytes", reports, len(msg.Data))
+		}
+		_, _, seen, err := stream.DecodeSenders(msg.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, activity := range seen {
+			got[activity.WorkflowID] = true
+		}
+	}
+}
