@@ -118,6 +118,9 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 		return failed(api.CodeQueueMoves, "Executions with an order key still wait in the stream "+
 			"to which the queue would move, from before it left that stream. Move the queue when "+
 			"they have been run, or canceled.")
+	case errors.Is(err, nats.ErrMaxPayload):
+		return failed(api.CodeBodyTooLarge, "What would be stored is longer than the "+
+			"max_payload of the NATS server. Make it shorter, or raise max_payload.")
 	case isStreamFull(err):
 		return failed(api.CodeStreamFull, fullStreamText(err))
 	case errors.Is(err, edit.ErrIngressTooOld):

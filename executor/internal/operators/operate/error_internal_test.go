@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -22,5 +24,13 @@ func TestAStreamThatIsOfflineIsUnavailable(t *testing.T) {
 	}
 	if err := error(&jetstream.APIError{Code: 500}); isNATSUnavailable(err) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestARecordThatNATSCanNeverTake(t *testing.T) {
+	t.Parallel()
+	err := (&Service{}).toError(t.Context(), fmt.Errorf("store wf.n: %w", nats.ErrMaxPayload))
+	if err.Code != api.CodeBodyTooLarge {
+		t.Errorf("%s: %v", err.Code, err)
 	}
 }
