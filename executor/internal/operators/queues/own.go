@@ -44,9 +44,9 @@ func (p *streamState) consumer(name string) *jetstream.ConsumerInfo {
 
 // splitLimits divides the groups' in-flight limits between a queue's two streams. A group with work
 // in only one of them gets its full limit there, and a limit of one in the other. A group with work
-// in both gets half of its limit in each. A group without work keeps its previous limits. The sum
-// therefore exceeds the group's limit by at most one. When a queue has just moved, the new limits
-// take effect at the next poll.
+// in both gets half of its limit in each. A group without work gets its full limit in the queue's
+// own stream, where the next start message arrives. The sum therefore exceeds the group's limit by
+// at most one. When a queue has just moved, the new limits take effect at the next poll.
 func splitLimits(
 	settings *registry.Queue,
 	shared, own *streamState,
@@ -66,7 +66,7 @@ func splitLimits(
 			inShared[g.Group] = max(1, g.MaxInFlight-g.MaxInFlight/2)
 		case sharedBusy:
 			inShared[g.Group], inOwn[g.Group] = g.MaxInFlight, 1
-		case ownBusy:
+		default:
 			inShared[g.Group], inOwn[g.Group] = 1, g.MaxInFlight
 		}
 	}

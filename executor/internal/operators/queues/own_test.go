@@ -56,6 +56,21 @@ func checkOwnStreamLimits(t *testing.T, lanes, limit int64, want [3][2]int) {
 		group.ConsumerConfig(7*time.Second)); err != nil {
 		t.Fatal(err)
 	}
+	inFlight := func() (have [2]int) {
+		t.Helper()
+		for i, name := range []string{stream.ExecutionsName, stream.OwnStreamName("q")} {
+			consumer, err := r.js.Consumer(t.Context(), name, group.Consumer())
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			config := consumer.CachedInfo().Config
+			have[i] = config.MaxAckPending
+			if config.AckWait != 7*time.Second {
+				t.Fatalf("%s: %+v", name, config)
+			}
+		}
+		return have
+	}
 	until := func(want [2]int) {
 		t.Helper()
 		var have [2]int
@@ -63,18 +78,7 @@ func checkOwnStreamLimits(t *testing.T, lanes, limit int64, want [3][2]int) {
 			if _, err := watch.Poll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for i, name := range []string{stream.ExecutionsName, stream.OwnStreamName("q")} {
-				var consumer jetstream.Consumer
-				if consumer, err = r.js.Consumer(t.Context(), name, group.Consumer()); err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				config := consumer.CachedInfo().Config
-				have[i] = config.MaxAckPending
-				if config.AckWait != 7*time.Second {
-					t.Fatalf("%s: %+v", name, consumer.CachedInfo().Config)
-				}
-			}
-			if have == want {
+			if have = inFlight(); have == want {
 				return
 			}
 		}
@@ -85,6 +89,12 @@ func checkOwnStreamLimits(t *testing.T, lanes, limit int64, want [3][2]int) {
 	until(want[0])
 	r.ingress.Start(t, runnertest.Post{Queue: "q"})
 	until(want[1])
+	if err := watch.EnforceSettings(t.Context(), settings); err != nil {
+		t.Fatal(err)
+	}
+	if have := inFlight(); have != want[1] {
+		t.Errorf("in flight after the settings are enforced: %v, want %v", have, want[1])
+	}
 	r.finish(group, stream.ExecutionsName)
 	until(want[2])
 }

@@ -388,29 +388,29 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 	if err != nil {
 		return err
 	}
-	for _, at := range layoutsOfQueue(settings.Name, names) {
-		found, err := w.readStreamState(ctx, at, settings.Name)
+	shared, err := w.readStreamState(ctx, stream.Layout{}, settings.Name)
+	if err != nil {
+		return err
+	}
+	limits := groupLimits(settings)
+	if slices.Contains(names, stream.OwnStreamName(settings.Name)) {
+		own, err := w.readStreamState(ctx, stream.Layout{Own: true}, settings.Name)
 		if err != nil {
 			return err
 		}
-		if err := w.enforceSettings(ctx, settings, groupLimits(settings),
-			found.consumers); err != nil {
+		inShared, inOwn := splitLimits(settings, shared, own)
+		if err := w.enforceSettings(ctx, settings, inOwn, own.consumers); err != nil {
 			return err
 		}
+		limits = inShared
+	}
+	if err := w.enforceSettings(ctx, settings, limits, shared.consumers); err != nil {
+		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.at = time.Time{}
 	return nil
-}
-
-// layoutsOfQueue returns the streams that hold a queue's start messages, given the names of the
-// existing streams.
-func layoutsOfQueue(queue string, names []string) []stream.Layout {
-	if slices.Contains(names, stream.OwnStreamName(queue)) {
-		return []stream.Layout{{}, {Own: true}}
-	}
-	return []stream.Layout{{}}
 }
 
 // readStreamState reads the state of one of a queue's streams and its consumers.
