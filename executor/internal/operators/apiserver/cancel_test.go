@@ -153,11 +153,11 @@ func TestCancelMany(t *testing.T) {
 // number. Executions whose cancellation was requested before do not count.
 func TestTheLimitOfABulkCancellation(t *testing.T) {
 	t.Parallel()
-	r := start(t)
+	const most = 600 // more than a batch
+	r := start(t, func(c *config, _ *http.Server) { c.MaxBulkItems = most })
 	r.cancellations()
 	r.account("acme", "pro")
 	r.workflow("wf", "acme", "node")
-	const most = operate.MaxBulkItems
 	var batch store.Batch
 	for n := range most + 2 {
 		batch.New = append(batch.New, record(id(n)))

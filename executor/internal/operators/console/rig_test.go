@@ -48,13 +48,13 @@ type rig struct {
 	log    *logtest.Buffer
 }
 
-func start(t *testing.T) *rig {
+func start(t *testing.T, change ...func(*operate.Config)) *rig {
 	t.Helper()
-	return startAt(t, "https://hooks.example.com")
+	return startAt(t, "https://hooks.example.com", change...)
 }
 
 // startAt is like start, with the public URL of the webhook endpoint.
-func startAt(t *testing.T, publicURL string) *rig {
+func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *rig {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
 	r := &rig{t: t, Registry: registrytest.Start(t, nc), log: &logtest.Buffer{}}
@@ -81,7 +81,7 @@ func startAt(t *testing.T, publicURL string) *rig {
 	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
-	r.calls = operate.New(operate.Config{
+	config := operate.Config{
 		Editor:     r.Editor,
 		Directory:  r.Directory,
 		Membership: r.Membership,
@@ -98,7 +98,11 @@ func startAt(t *testing.T, publicURL string) *rig {
 		TestSend:  testsend.New(),
 		Consumer:  "executor",
 		Keyring:   keyring,
-	})
+	}
+	for _, change := range change {
+		change(&config)
+	}
+	r.calls = operate.New(config)
 	signIn := signin.New(signin.Config{
 		AdminToken:   adminToken,
 		Keys:         keyring,

@@ -16,11 +16,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// MaxBulkItems is the maximum number of executions that one call can restart or cancel, and the
-// maximum number of dead letters that one call can dismiss.
-const MaxBulkItems = 10_000
-
 const (
+	defaultMaxBulkItems = 10_000
+	maxBulkIDs          = 10_000 // in a request that selects by IDs
+
 	bulkBatchSize = 500 // records marked in one transaction
 	bulkWorkers   = 16  // requests read concurrently
 )
@@ -62,7 +61,7 @@ func (s *Service) newBulkRestart(
 
 // limitReached reports whether no further batch may begin, and sets more accordingly.
 func (b *bulkRestart) limitReached() bool {
-	b.more = b.started >= MaxBulkItems || time.Now().After(b.deadline)
+	b.more = b.started >= b.s.config.MaxBulkItems || time.Now().After(b.deadline)
 	return b.more
 }
 
@@ -75,7 +74,7 @@ func (b *bulkRestart) startMatching(ctx context.Context, filter store.RecordFilt
 	}
 	after := store.RecordPosition{}
 	for !b.limitReached() {
-		limit := min(bulkBatchSize, MaxBulkItems-b.started)
+		limit := min(bulkBatchSize, b.s.config.MaxBulkItems-b.started)
 		found, err := b.s.config.Store.ListOldest(ctx, filter, after, limit)
 		if err != nil {
 			return err

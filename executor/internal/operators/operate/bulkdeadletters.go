@@ -21,7 +21,7 @@ type DeadLetterSelection struct {
 
 func (s DeadLetterSelection) check() error {
 	switch f := s.Filter; {
-	case len(s.IDs) > MaxBulkItems:
+	case len(s.IDs) > maxBulkIDs:
 		return &edit.InvalidError{Field: "ids", Problem: "must be at most 10000"}
 	case s.IDs != nil &&
 		(f.WorkflowID != "" || f.Reason != "" || !f.Since.IsZero() || !f.Until.IsZero()):
@@ -52,8 +52,8 @@ func (s DeadLetterSelection) split() (executions []string, messages []store.Mess
 	return executions, messages
 }
 
-// RequeueDeadLetters requeues at most MaxBulkItems dead letters like RequeueExecution, oldest
-// first. The result counts the dead letters requeued by this call. Repeated and concurrent calls
+// RequeueDeadLetters requeues at most Config.MaxBulkItems dead letters like RequeueExecution,
+// oldest first. The result counts the dead letters requeued by this call. Repeated and concurrent calls
 // requeue each dead letter only once.
 func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
@@ -188,9 +188,9 @@ func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.Mess
 	return nil
 }
 
-// DismissDeadLetters removes dead letters from the list, at most MaxBulkItems of them. A dismissed
-// execution stays failed. A dismissed message stays in the stream without a record. The result
-// counts the dead letters removed by this call.
+// DismissDeadLetters removes dead letters from the list, at most Config.MaxBulkItems of them. A
+// dismissed execution stays failed. A dismissed message stays in the stream without a record. The
+// result counts the dead letters removed by this call.
 func (s *Service) DismissDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Dismissed, error) {
@@ -245,8 +245,8 @@ func (s *Service) dismissFiltered(
 ) (result api.Dismissed, err error) {
 	deadline := time.Now().Add(bulkTimeout - lastBatchTimeReserve)
 	last := store.DeadLetter{}
-	for result.Dismissed < MaxBulkItems && time.Now().Before(deadline) {
-		limit := min(bulkBatchSize, MaxBulkItems-result.Dismissed)
+	for result.Dismissed < s.config.MaxBulkItems && time.Now().Before(deadline) {
+		limit := min(bulkBatchSize, s.config.MaxBulkItems-result.Dismissed)
 		found, err := store.ListDeadLetters(ctx, s.config.Store, filter, last, limit)
 		if err != nil {
 			return result, err

@@ -99,10 +99,10 @@ type CancelSelection struct {
 
 func (c CancelSelection) check() error {
 	switch f := c.Filter; {
-	case len(c.IDs) > MaxBulkItems:
+	case len(c.IDs) > maxBulkIDs:
 		return &edit.InvalidError{
 			Field:   "ids",
-			Problem: fmt.Sprintf("must be at most %d", MaxBulkItems),
+			Problem: fmt.Sprintf("must be at most %d", maxBulkIDs),
 		}
 	case c.IDs != nil &&
 		(f.WorkflowID != "" || f.Status != "" || !f.Since.IsZero() || !f.Until.IsZero()):
@@ -117,7 +117,7 @@ func (c CancelSelection) check() error {
 }
 
 // CancelExecutions cancels executions that have not ended. With a filter, it cancels the oldest
-// first and cancels at most MaxBulkItems. It is idempotent.
+// first and cancels at most Config.MaxBulkItems. It is idempotent.
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
@@ -161,11 +161,11 @@ func (s *Service) CancelExecutions(
 			for _, selected.Filter.Status = range statuses {
 				var after store.RecordPosition
 				for {
-					if done.More = time.Now().After(until) ||
-						done.Canceled+done.Requested >= MaxBulkItems; done.More {
+					left := s.config.MaxBulkItems - done.Canceled - done.Requested
+					if done.More = left <= 0 || time.Now().After(until); done.More {
 						return done, nil
 					}
-					limit := min(cancelBatchSize, MaxBulkItems-done.Canceled-done.Requested)
+					limit := min(cancelBatchSize, left)
 					records, err := s.config.Store.ListOldest(ctx, selected.Filter, after, limit)
 					if err != nil {
 						return done, err

@@ -98,6 +98,9 @@ type Config struct {
 	// ChangeTimeout is the maximum duration of a registry change, including its confirmation by
 	// every live process. 0 means 10 s.
 	ChangeTimeout time.Duration
+	// MaxBulkItems is the maximum number of executions that one call can restart or cancel, and the
+	// maximum number of dead letters that one call can dismiss. 0 means 10,000.
+	MaxBulkItems int
 	// Tracer creates the root spans of reruns. nil disables tracing.
 	Tracer trace.Tracer
 }
@@ -120,6 +123,9 @@ type Service struct {
 func New(c Config) *Service {
 	if c.ChangeTimeout == 0 {
 		c.ChangeTimeout = defaultChangeTimeout
+	}
+	if c.MaxBulkItems == 0 {
+		c.MaxBulkItems = defaultMaxBulkItems
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	return &Service{config: c, starts: starts.New(c.JetStream)}
