@@ -379,3 +379,26 @@ func TestNodeReadsCancellationsOfANewBucket(t *testing.T) {
 	way.Heal()
 	program.Await("aborted (" + id + ") ")
 }
+
+// The Node.js kit finds a cancellation in a bucket that was created anew while it was connected.
+func TestNodeReadsANewBucketWithoutAReconnect(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	for n := range 3 {
+		ingress.Cancel(t, fmt.Sprint("other", n))
+	}
+	program := childtest.Launch(t, nodeRunner(canceledRunner, server.URL()))
+	id := ingress.Start(t, runnertest.Post{Queue: "canceled"})
+	program.Await("begin (" + id + ") ")
+	js := jetStream(t, server.URL())
+	if err := js.DeleteKeyValue(t.Context(), stream.CancellationsBucket); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.EnsureCancellations(t.Context(), js, stream.DefaultSettings); err != nil {
+		t.Fatal(err)
+	}
+	ingress.Cancel(t, id)
+	program.Await("aborted (" + id + ") ")
+}

@@ -34,6 +34,9 @@ const (
 	// cancelPollInterval is the interval at which the runner looks for cancellations of executions
 	// whose handlers are running.
 	cancelPollInterval = time.Second
+	// cancelCheckInterval is how long the runner relies on the bucket having the last key at its
+	// revision, while it finds no new keys and stays connected.
+	cancelCheckInterval = time.Second
 	// cancelCatchUpWait is how long a message waits until all new keys are read, before the runner
 	// asks for the message's own key.
 	cancelCatchUpWait = 200 * time.Millisecond
@@ -59,8 +62,9 @@ type cancellations struct {
 	// last is the revision of the newest key that has been read, and lastID its execution's ID.
 	last   uint64
 	lastID string
-	// reconnects is the connection's number of reconnects at the last time at which the bucket was
-	// known to have lastID at revision last.
+	// checked is the last time at which the bucket was known to have lastID at revision last, and
+	// reconnects is the connection's number of reconnects at that time.
+	checked    time.Time
 	reconnects uint64
 	// readable reports whether a request has ever succeeded. From then on, failed requests are
 	// always retried.
@@ -161,15 +165,15 @@ func (c *cancellations) serveReads() {
 }
 
 // catchUp reads the IDs of the executions that have been canceled since the last call. After a
-// reconnect it first checks whether the bucket still has the last key. If not, the bucket has lost
-// its newest keys, or all of them, and new keys may have lower revisions: catchUp then reads all
-// keys. Those that it knows remain known.
+// reconnect, and every cancelCheckInterval if it finds none, it checks whether the bucket still has
+// the last key. If not, the bucket has lost its newest keys, or all of them, and new keys may have
+// lower revisions: catchUp then reads all keys. Those that it knows remain known.
 func (c *cancellations) catchUp() error {
-	for {
+	for check := false; ; {
 		reconnects := c.nc.Stats().Reconnects
 		c.mu.Lock()
 		from := c.last + 1
-		check := reconnects != c.reconnects && c.last > 0
+		check = c.last > 0 && (check || reconnects != c.reconnects)
 		if check {
 			from = c.last
 		}
@@ -185,10 +189,14 @@ func (c *cancellations) catchUp() error {
 		case err == nil && check && (id != c.lastID || revision != c.last):
 			c.last = 0
 		case err == nil && id == "":
-			c.mu.Unlock()
-			return nil
+			check = c.last > 0 && time.Since(c.checked) >= cancelCheckInterval
+			if !check {
+				c.mu.Unlock()
+				return nil
+			}
 		case err == nil:
 			c.ids[id], c.last, c.lastID = struct{}{}, revision, id
+			c.checked, check = time.Now(), false
 		case errors.Is(err, jetstream.ErrBucketNotFound):
 			// If the bucket is recreated, it begins again with the first revision.
 			c.last, c.offUntil = 0, time.Now().Add(cancelReadTimeout)

@@ -10,6 +10,7 @@ const streamNotFound = 10059;
 
 const catchUpWait = 200; // how long a message waits until all new keys are read, in milliseconds, before its own key is asked for
 const askTimeout = 2000; // of one question, in milliseconds
+const checkInterval = 1000; // for how long the newest key counts as being at its revision, in milliseconds, while no new one is found
 const tries = 3; // questions without an answer before a runner that never got one does without
 const again = 30_000; // for how long it does, in milliseconds
 
@@ -28,6 +29,7 @@ export class Cancellations {
     this.lastId = ""; // its execution
     this.reconnects = 0;
     this.checked = 0; // reconnects when the newest key was last known to be at its revision
+    this.checkedAt = 0; // and when that was
     this.readable = false; // a question was answered before: from then on none is given up
     this.failures = 0;
     this.offUntil = 0;
@@ -103,10 +105,10 @@ export class Cancellations {
   }
 
   async catchUp() {
-    for (;;) {
+    for (let check = false; ;) {
       let answer;
       const { reconnects } = this;
-      const check = this.last > 0 && reconnects !== this.checked;
+      check = this.last > 0 && (check || reconnects !== this.checked);
       try {
         const reply = await this.nc.request(subject, JSON.stringify({ seq: check ? this.last : this.last + 1, next_by_subj: `${prefix}*` }), { timeout: askTimeout });
         answer = /** @type {any} */ (reply.json());
@@ -140,11 +142,18 @@ export class Cancellations {
         if (id !== this.lastId || answer.message.seq !== this.last) {
           this.last = 0; // all are read again
         }
+        this.checkedAt = performance.now();
+        check = false;
         continue;
       }
       if (!id) {
-        return;
+        check = this.last > 0 && performance.now() - this.checkedAt >= checkInterval;
+        if (!check) {
+          return;
+        }
+        continue;
       }
+      this.checkedAt = performance.now();
       this.last = answer.message.seq;
       this.lastId = id;
     }

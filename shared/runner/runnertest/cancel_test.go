@@ -94,6 +94,39 @@ func TestCancellationsWithLowerRevisions(t *testing.T) {
 	}
 }
 
+// A runner that stays connected finds a cancellation in a bucket that was created anew, although
+// its revision is lower than one that the runner knows.
+func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	for _, id := range []string{"first", "second", "third"} {
+		ingress.Cancel(t, id)
+	}
+	begun := make(chan struct{}, 1)
+	start(t, nc, runner.Options{}, func(
+		ctx context.Context, _ runner.Execution,
+	) (any, error) {
+		begun <- struct{}{} // now the runner knows three keys
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	id := ingress.Start(t, runnertest.Post{})
+	<-begun
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), stream.CancellationsStream); err != nil {
+		t.Fatal(err)
+	}
+	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
+	ingress.Cancel(t, id)
+	if final := ingress.Await(t, id); final.Status != execution.Canceled {
+		t.Errorf("it ended as %+v", final)
+	}
+}
+
 // After a bulk cancel, a runner does not read all cancellations before the next handler begins.
 func TestManyCancellationsDoNotDelayHandlers(t *testing.T) {
 	t.Parallel()
