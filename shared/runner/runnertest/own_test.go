@@ -116,8 +116,9 @@ func TestARunnerFollowsARecordThatWasNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, nc, runner.Options{}, handler)
-	ingress.Await(t, ingress.Start(t, firstLane))      // the runner has counted the consumers of lanes
-	ingress.MoveToOwnStream(t, execution.DefaultQueue) // makes the record readable again
+	// Now the runner has counted the consumers of lanes. The move makes the record readable again.
+	ingress.Await(t, ingress.Start(t, firstLane))
+	ingress.MoveToOwnStream(t, execution.DefaultQueue)
 	id := ingress.Start(t, runnertest.Post{})
 	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
 		t.Errorf("it ended as %+v", final)

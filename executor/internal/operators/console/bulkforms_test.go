@@ -235,9 +235,15 @@ func TestRunManyAgainWithoutJavaScript(t *testing.T) {
 		path, done string
 		started    uint64
 	}{
-		{"/workflows/orders?status=rejected&within=1h", "2 run again. 1 skipped: body not kept.", 2},
+		{
+			"/workflows/orders?status=rejected&within=1h",
+			"2 run again. 1 skipped: body not kept.", 2,
+		},
 		{"/executions?of=orders&status=rejected", "0 run again. 1 skipped: body not kept.", 0},
-		{"/executions?account=on-free&status=rejected", "1 run again. 1 skipped: body not kept.", 1},
+		{
+			"/executions?account=on-free&status=rejected",
+			"1 run again. 1 skipped: body not kept.", 1,
+		},
 	} {
 		asked := r.ask(r.get(list.path, session), "data-replay-all-do", question, nil, session)
 		if a := r.press(asked, yes, viewer); a.status != http.StatusForbidden {

@@ -363,8 +363,8 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	}
 }
 
-// A pass tries a queue whose stream is full only once, even if its events start many workflows. Each
-// attempt may take as long as queuePublishTimeout.
+// A pass tries a queue whose stream is full only once, even if its events start many workflows.
+// Each attempt may take as long as queuePublishTimeout.
 func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})

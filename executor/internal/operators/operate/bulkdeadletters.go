@@ -53,8 +53,8 @@ func (s DeadLetterSelection) split() (executions []string, messages []store.Mess
 }
 
 // RequeueDeadLetters requeues at most Config.MaxBulkItems dead letters like RequeueExecution,
-// oldest first. The result counts the dead letters requeued by this call. Repeated and concurrent calls
-// requeue each dead letter only once.
+// oldest first. The result counts the dead letters requeued by this call. Repeated and concurrent
+// calls requeue each dead letter only once.
 func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Requeued, error) {

@@ -76,8 +76,8 @@ func checkIdempotencyKey(key string) error {
 // Because all of them use it, they replay each execution only once.
 const defaultBulkIdempotencyKey = "all"
 
-// ReplayRejected replays at most Config.MaxBulkItems rejected executions, oldest first. It
-// skips executions that an earlier call with the same key has replayed, so an interrupted call can be
+// ReplayRejected replays at most Config.MaxBulkItems rejected executions, oldest first. It skips
+// executions that an earlier call with the same key has replayed, so an interrupted call can be
 // repeated. The result counts the executions that cannot be replayed, by error code.
 func (s *Service) ReplayRejected(
 	ctx context.Context, caller Caller, filter ExecutionFilter, key string,

@@ -77,8 +77,8 @@ func (f *fixture) put(ctx context.Context, id, queue string) error {
 	return err
 }
 
-// moveWorkflow calls MoveWorkflow again if it fails because the workflow was closed for too long, as
-// it may be on a busy machine.
+// moveWorkflow calls MoveWorkflow again if it fails because the workflow was closed for too long,
+// as it may be on a busy machine.
 func (f *fixture) moveWorkflow(
 	m *queuestreams.Mover, change *edit.CrossStreamQueueChangeError,
 	store func(context.Context) error,
@@ -643,7 +643,8 @@ func TestAWorkflowsCopyGoesOn(t *testing.T) {
 	}
 	<-f.JetStream.PublishAsyncComplete()
 
-	var read uint64 // number of messages that the second call had read before it closed the workflow
+	// read is the number of messages that the second call had read before it closed the workflow.
+	var read uint64
 	m := f.mover(stream.DefaultSettings, func(step string) {
 		if step == "close workflow" && read == 0 {
 			reader, err := f.JetStream.Consumer(t.Context(), stream.ExecutionsName,
