@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,7 +28,10 @@ func readinessChecks(
 	copied *databasecopy.RegistryCopy,
 	database store.Database, c Config, log logrus.FieldLogger,
 ) []ops.Check {
-	known := &lostStreamCheck{js: js, config: c, log: log, reached: map[string]streamPosition{}}
+	known := &lostStreamCheck{
+		js: js, config: c, log: log, reached: map[string]streamPosition{},
+		missing: stream.MissingStreams{},
+	}
 	own := &queueStreamConsumerCheck{js: js, missed: map[string]bool{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
@@ -52,6 +56,7 @@ type lostStreamCheck struct {
 	config  Config
 	log     logrus.FieldLogger
 	reached map[string]streamPosition // the last known position of each stream, keyed by name
+	missing stream.MissingStreams
 }
 
 // streamPosition is the position of a stream at a check.
@@ -62,20 +67,40 @@ type streamPosition struct {
 
 // recreateDeletedStreams recreates deleted streams. Their messages are lost, but no process has to
 // be restarted. It logs the range of messages that had been accepted and may not have been
-// recorded, and returns an error for a stream that it has just recreated.
+// recorded, and returns an error for a stream that is missing or that it has just recreated.
 func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
+	// All streams are looked for first: whichever is missing, ensureStreams creates all of them.
+	found := map[string]jetstream.Stream{}
+	var lost, deleted []string // lost are those that can be created
 	for _, name := range ensuredStreams {
 		s, err := k.js.Stream(ctx, name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			k.logLostMessages(name)
-			if err := ensureStreams(ctx, k.js, k.config); err != nil {
-				return fmt.Errorf("the stream %s is not there, and cannot be made: %w", name, err)
-			}
-			return fmt.Errorf("the stream %s was not there; it was made anew, empty", name)
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("the stream %s: %w", name, err)
 		}
+		switch creatable := k.missing.Note(name, err == nil); {
+		case err == nil:
+			found[name] = s
+		case creatable:
+			lost = append(lost, name)
+		default:
+			deleted = append(deleted, name)
+		}
+	}
+	if len(deleted) > 0 {
+		return fmt.Errorf("the stream %s is not there", strings.Join(deleted, ", "))
+	}
+	if len(lost) > 0 {
+		names := strings.Join(lost, ", ")
+		for _, name := range lost {
+			k.logLostMessages(name)
+		}
+		if err := ensureStreams(ctx, k.js, k.config); err != nil {
+			return fmt.Errorf("the stream %s is not there, and cannot be made: %w", names, err)
+		}
+		return fmt.Errorf("the stream %s was not there; it was made anew, empty", names)
+	}
+	for _, name := range ensuredStreams {
+		s := found[name]
 		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last {
 			// Another executor recreated it, or an older copy was restored.
 			k.logLostMessages(name)

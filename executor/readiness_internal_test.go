@@ -201,6 +201,7 @@ func TestALostStreamIsNamed(t *testing.T) {
 		config:  config,
 		log:     log,
 		reached: map[string]streamPosition{},
+		missing: stream.MissingStreams{},
 	}
 	if err := ensureStreams(t.Context(), js, k.config); err != nil {
 		t.Fatal(err)
@@ -217,6 +218,14 @@ func TestALostStreamIsNamed(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), stream.ExecutionsName); err != nil {
 		t.Fatal(err)
 	}
+	if err := k.recreateDeletedStreams(t.Context()); err == nil {
+		t.Error("a lost stream is not told of")
+	}
+	if _, err := js.Stream(t.Context(),
+		stream.ExecutionsName); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("it is created while the server may still delete it: %v", err)
+	}
+	k.missing[stream.ExecutionsName] = time.Now().Add(-time.Minute)
 	if err := k.recreateDeletedStreams(t.Context()); err == nil {
 		t.Error("a lost stream is not told of")
 	}

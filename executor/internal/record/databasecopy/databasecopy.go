@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 const (
@@ -70,6 +71,7 @@ type RegistryCopy struct {
 	// older is when a cluster began to report an older registry; zero if it does not report one.
 	older   time.Time
 	stamped bool // whether this process has written the identity's stamp
+	missing stream.MissingStreams
 }
 
 // New returns a RegistryCopy. Begin must be called before any other method.
@@ -79,6 +81,7 @@ func New(c Config) *RegistryCopy {
 		reached: map[string]uint64{},
 		moved:   make(chan struct{}),
 		restart: map[string]func(){},
+		missing: stream.MissingStreams{},
 	}
 }
 
@@ -198,10 +201,26 @@ func (c *RegistryCopy) updateUnusableReason(ctx context.Context) error {
 	return err
 }
 
+// ensureBuckets creates the registry's buckets if they have been missing for long enough.
+func (c *RegistryCopy) ensureBuckets(ctx context.Context) error {
+	for _, bucket := range buckets() {
+		name := registry.StreamOf(bucket)
+		_, err := c.JetStream.Stream(ctx, name)
+		exists := !errors.Is(err, jetstream.ErrStreamNotFound)
+		if exists && err != nil {
+			return err
+		}
+		if creatable := c.missing.Note(name, exists); !exists && !creatable {
+			return fmt.Errorf("the bucket %s is not there", bucket)
+		}
+	}
+	return c.Ensure(ctx)
+}
+
 func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := c.Ensure(asking); err != nil {
+	if err := c.ensureBuckets(asking); err != nil {
 		return err
 	}
 	identity, over, err := edit.ReadInstallation(asking, c.JetStream)
