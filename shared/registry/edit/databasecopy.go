@@ -102,8 +102,8 @@ const (
 	maxUnconfirmedRecords = 500
 	// maxStallWait is the maximum time that a record may wait to be sent.
 	maxStallWait = 10 * time.Second
-	// inFlightRetryDelay is the delay before a record is published again of which a cluster is
-	// storing another message.
+	// inFlightRetryDelay is the delay before a record is published again after a cluster has
+	// refused it because it was still storing another message of the same record.
 	inFlightRetryDelay = 50 * time.Millisecond
 )
 
@@ -147,7 +147,7 @@ func RestoreMissing(
 	return stored, confirm()
 }
 
-// publishMissing publishes a record that is stored only if it has no revision.
+// publishMissing publishes a record. NATS stores it only if the record has no revision yet.
 func publishMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFuture, error) {
 	future, err := js.PublishMsgAsync(msg, jetstream.WithExpectLastSequencePerSubject(0),
 		jetstream.WithStallWait(maxStallWait))

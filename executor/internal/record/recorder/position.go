@@ -242,7 +242,9 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	defer tick.Stop()
 	poll := time.NewTicker(recoveryPollInterval)
 	defer poll.Stop()
-	mayBeReplaced := true // by another database than the one that the acknowledgements are about
+	// mayBeReplaced reports whether the database may be another one than the one that recorded what
+	// is acknowledged. At the start, this is not known.
+	mayBeReplaced := true
 	for ctx.Err() == nil {
 		_, err := r.rewindAllToUnrecorded(ctx)
 		if err == nil && (mayBeReplaced || r.recovery.isBehind()) {
