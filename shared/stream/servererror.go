@@ -8,11 +8,11 @@ import (
 
 // Error codes of JetStream that the client has no names for; see errors.json of nats-server.
 const (
-	CodeAccountResources      = 10002
+	CodeAccountResources      = 10002 // a limit of the NATS account is reached
 	CodeNoPeers               = 10005 // fewer servers are up than there shall be replicas
 	CodeNotAvailable          = 10008
 	CodeNotLeader             = 10009
-	CodeInsufficientResources = 10023
+	CodeInsufficientResources = 10023 // the server's limit for all its streams is reached
 	CodeMemoryExceeded        = 10028
 	CodeStorageExceeded       = 10047
 	CodeInvalidConfig         = 10052
@@ -38,4 +38,15 @@ func ErrorCode(err error) uint16 {
 		return 0
 	}
 	return uint16(refusal.ErrorCode)
+}
+
+// IsStorageFull reports whether err is JetStream's refusal to store a message for lack of room: a
+// limit of the stream, the account or the server is reached, or the disk is full.
+func IsStorageFull(err error) bool {
+	switch ErrorCode(err) {
+	case CodeAccountResources, CodeInsufficientResources, CodeMemoryExceeded, CodeStorageExceeded,
+		CodeStoreFailed:
+		return true
+	}
+	return false
 }

@@ -221,7 +221,8 @@ func (p *DeliveryPublisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	switch {
 	case err == nil && got.Duplicate:
 		return got, nil
-	case stream.ErrorCode(err) == stream.CodeRollup:
+	// A cluster checks the server's and the account's limits before it looks up the ID.
+	case stream.ErrorCode(err) == stream.CodeRollup, stream.IsStorageFull(err):
 		return Ack{}, ErrStorageFull
 	default: // for example, a message with this ID is being stored
 		return Ack{},
@@ -250,16 +251,15 @@ func classify(err error) attemptOutcome {
 	switch {
 	case err == nil:
 		return outcomeStored
+	case stream.IsStorageFull(err):
+		return outcomeStorageFull
 	case refused:
 		switch uint16(api.ErrorCode) {
-		case stream.CodeStoreFailed, stream.CodeStorageExceeded, stream.CodeMemoryExceeded:
-			return outcomeStorageFull
 		case stream.CodeMessageTooLong:
 			return outcomeMessageTooLong
 		case stream.CodeDuplicateInProcess:
 			return outcomeDuplicateInProcess
-		case stream.CodeTooManyRequests, stream.CodeInsufficientResources,
-			stream.CodeAccountResources:
+		case stream.CodeTooManyRequests:
 			return outcomeOverloaded
 		case stream.CodeNotAvailable:
 			// the leader may have forwarded the message before it stepped down

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
@@ -456,6 +457,45 @@ func TestTroubleIsRemembered(t *testing.T) {
 	}
 	bound(-1)
 	if _, err := p.Publish(message(t, "second")); err != nil || p.LastFailure(time.Now()) != nil {
+		t.Errorf("after there is room: %v, %v", err, p.LastFailure(time.Now()))
+	}
+}
+
+// A server whose limit for all its streams is reached refuses a message as a full stream does, even
+// if the stream itself has no limit.
+func TestAServerWithoutRoom(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t, func(o *embednats.Options) { o.MaxStore = 40 << 20 })
+	nc := connect(t, server.URL())
+	p := newPublisher(t, nc, 1, time.Second)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Publish(message(t, "known")); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = js.Publish(t.Context(), "OTHER", make([]byte, 1000<<10))
+	}
+	if stream.ErrorCode(err) != stream.CodeInsufficientResources {
+		t.Fatal(err)
+	}
+	if _, err := p.Publish(message(t, "new")); !errors.Is(err, publish.ErrStorageFull) ||
+		!errors.Is(p.LastFailure(time.Now()), publish.ErrStorageFull) {
+		t.Errorf("%v, %v", err, p.LastFailure(time.Now()))
+	}
+	if ack, err := p.ConfirmRepeat(message(t, "known")); err != nil || !ack.Duplicate {
+		t.Errorf("a repeat: %+v, %v", ack, err)
+	}
+	if err := other.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Publish(message(t, "new")); err != nil || p.LastFailure(time.Now()) != nil {
 		t.Errorf("after there is room: %v, %v", err, p.LastFailure(time.Now()))
 	}
 }
