@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
@@ -65,7 +66,15 @@ func keepCancellations(ctx context.Context, js jetstream.JetStream, age time.Dur
 	return err
 }
 
-// PutCancellation records that an execution must be canceled. Once it has returned,
+const (
+	// inFlightRetryDelay is the delay before a cancellation is stored again after a cluster has
+	// refused it because it is storing another one of the same execution.
+	inFlightRetryDelay = 50 * time.Millisecond
+	// maxInFlightWait is the maximum time for which PutCancellation waits for the other one.
+	maxInFlightWait = 5 * time.Second
+)
+
+// PutCancellation records that an execution must be canceled. Once it has returned nil,
 // NextCancellation finds the cancellation. An existing cancellation of the execution is left
 // unchanged.
 func PutCancellation(
@@ -75,11 +84,20 @@ func PutCancellation(
 	if err != nil {
 		return err
 	}
-	if _, err := bucket.Create(ctx, executionID, value); err != nil &&
-		!errors.Is(err, jetstream.ErrKeyExists) {
-		return fmt.Errorf("bucket %s: %w", CancellationsBucket, err)
+	for began := time.Now(); ; retry.Sleep(ctx, inFlightRetryDelay) {
+		_, err := bucket.Create(ctx, executionID, value)
+		var api *jetstream.APIError
+		inFlight := errors.As(err, &api) &&
+			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant
+		switch {
+		case inFlight && ctx.Err() == nil && time.Since(began) < maxInFlightWait:
+			// A cluster is storing another cancellation of the execution. That may still fail.
+		case err == nil || errors.Is(err, jetstream.ErrKeyExists) && !inFlight:
+			return nil
+		default:
+			return fmt.Errorf("bucket %s: %w", CancellationsBucket, err)
+		}
 	}
-	return nil
 }
 
 // NextCancellation returns the ID and the revision of the first canceled execution at or after
