@@ -51,6 +51,10 @@ func StoredSequence(n uint64) int64 {
 	return int64(n)
 }
 
+// storedAttempt returns the number of an attempt as it is stored. Runners can report any number, and
+// the column holds 32 bits.
+func storedAttempt(n int) int { return min(n, math.MaxInt32) }
+
 // Sanitized returns a copy of the batch with its values in stored form, except for Audit, whose
 // values are converted when they are stored. It sorts PutAside and Audit by key, so that concurrent
 // executors lock the same rows in the same order and cannot deadlock. New keeps the order of
@@ -71,13 +75,8 @@ func (b Batch) Sanitized() Batch {
 	}
 	for i, p := range b.Progress {
 		// Keep the ID unchanged, because it is returned to the caller in ApplyResult.Unknown.
-		p.At, p.StartedAt, p.Error = StoredTime(
-			p.At,
-		), StoredTime(
-			p.StartedAt,
-		), SanitizeText(
-			p.Error,
-		)
+		p.At, p.StartedAt = StoredTime(p.At), StoredTime(p.StartedAt)
+		p.Attempt, p.Error = storedAttempt(p.Attempt), SanitizeText(p.Error)
 		s.Progress[i] = p
 	}
 	for i, u := range b.PutAside {
@@ -107,6 +106,7 @@ func (r Record) sanitized() Record {
 	} {
 		*text = SanitizeText(*text)
 	}
+	r.Attempts = storedAttempt(r.Attempts)
 	if len(r.Output) == 0 {
 		r.Output = nil
 	}

@@ -9,12 +9,16 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asDataError wraps an error in a store.DataError if its SQLSTATE means that the data caused it.
-// After any other error, such as a lock timeout, a full disk, a damaged page or a lost connection,
-// the same call may succeed later.
+// asDataError wraps an error in a store.DataError if its SQLSTATE means that the data caused it, or
+// if pgx did not send the data because a value does not fit its type. After any other error, such
+// as a lock timeout, a full disk, a damaged page or a lost connection, the same call may succeed
+// later.
 func asDataError(err error) error {
 	failure, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
+		if cause := encodeErrorCause(err); cause != nil {
+			return &store.DataError{Err: cause}
+		}
 		return err
 	}
 	switch {
@@ -26,4 +30,23 @@ func asDataError(err error) error {
 		return &store.DataError{Err: err}
 	}
 	return err
+}
+
+// encodeErrorPrefix is the beginning of every error that pgx returns if it cannot encode an
+// argument of a statement. These errors have no type of their own.
+const encodeErrorPrefix = "failed to encode args["
+
+// encodeErrorCause returns the cause of an error of pgx that means that an argument cannot be
+// encoded, or nil for any other error. The text of the error itself contains the whole argument.
+func encodeErrorCause(err error) error {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if !strings.HasPrefix(err.Error(), encodeErrorPrefix) {
+			continue
+		}
+		for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+			err = cause
+		}
+		return err
+	}
+	return nil
 }

@@ -1,7 +1,10 @@
 package postgres
 
 import (
+	"fmt"
+	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -95,6 +99,26 @@ func TestWhoIsAtFault(t *testing.T) {
 		r := plain("coded")
 		r.DeliveryID = code
 		wantBlame(t, s, code, r, data)
+	}
+}
+
+// pgx refuses a value that does not fit its type before it sends anything. That is the data's fault,
+// too, and the error does not contain the other values of the array.
+func TestAValueThatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, pgtest.Start(t))
+	for statement, args := range map[string][]any{
+		`SELECT ?::integer[]`:             {[]int64{7, math.MaxInt32 + 1}},
+		`SELECT ?::text[], ?::smallint[]`: {[]string{"secret"}, []int64{7, math.MaxInt32 + 1}},
+	} {
+		err := s.Write(t.Context(), "test", func(tx relational.Tx) error {
+			_, err := tx.Exec(t.Context(), statement, args...)
+			return fmt.Errorf("add rows: %w", err)
+		})
+		if !store.IsDataError(err) || !strings.HasSuffix(err.Error(), "for int4") &&
+			!strings.HasSuffix(err.Error(), "for int2") || strings.Contains(err.Error(), "{") {
+			t.Errorf("%s: %v", statement, err)
+		}
 	}
 }
 

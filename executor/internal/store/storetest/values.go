@@ -125,6 +125,25 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		applyNewRecords(t, s, r)
 		wantRecord(t, get(t, s, r.ID), r)
 	},
+	"large numbers of attempts": func(t *testing.T, s store.Store) {
+		const reported = math.MaxUint32 // the largest number in a report
+		recorded, reportedLate := nthRecord(1), nthRecord(3)
+		recorded.Attempts = reported
+		running, early := runningProgress(2, epoch), runningProgress(3, epoch)
+		running.Attempt, early.Attempt = reported, reported
+		applyNewRecords(t, s, recorded, nthRecord(2))
+		apply(t, s, store.Batch{Progress: []execution.Progress{running, early}})
+		applyNewRecords(t, s, reportedLate)
+		for n := 1; n <= 3; n++ {
+			if got := get(t, s, id(n)).Attempts; got != math.MaxInt32 {
+				t.Errorf("execution %d: %d attempts", n, got)
+			}
+		}
+		apply(t, s, store.Batch{Progress: []execution.Progress{succeededProgress(2, epoch, "")}})
+		if got := get(t, s, id(2)).Status; got != execution.Succeeded {
+			t.Errorf("the status is %s", got)
+		}
+	},
 	"an empty output is none": func(t *testing.T, s store.Store) {
 		r := nthRecord(1)
 		r.Output = []byte{}
