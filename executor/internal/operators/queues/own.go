@@ -44,14 +44,19 @@ func (p *streamState) consumer(name string) *jetstream.ConsumerInfo {
 
 // splitLimits divides the groups' in-flight limits between a queue's two streams. A group with work
 // in only one of them gets its full limit there, and a limit of one in the other. A group with work
-// in both gets half of its limit in each. A group without work gets its full limit in the queue's
-// own stream, where the next start message arrives. The sum therefore exceeds the group's limit by
-// at most one. When a queue has just moved, the new limits take effect at the next poll.
+// in both gets half of its limit in each. A group without work gets its full limit in the stream
+// where the next start message arrives. The sum therefore exceeds the group's limit by at most one.
+// When a queue has just moved, the new limits take effect at the next poll. If own is nil, because
+// the queue has no own stream or it could not be read, the full limits apply in the shared stream.
 func splitLimits(
 	settings *registry.Queue,
 	shared, own *streamState,
 ) (inShared, inOwn map[string]int64) {
+	if own == nil {
+		return groupLimits(settings), nil
+	}
 	inShared, inOwn = map[string]int64{}, map[string]int64{}
+	starts := settings.StoreTarget()
 	for _, g := range settings.Groups {
 		name := stream.RunnerGroup{Queue: settings.Name, Group: g.Group}.Consumer()
 		busy := func(p *streamState) bool {
@@ -64,7 +69,7 @@ func splitLimits(
 		case sharedBusy && ownBusy:
 			inOwn[g.Group] = max(1, g.MaxInFlight/2)
 			inShared[g.Group] = max(1, g.MaxInFlight-g.MaxInFlight/2)
-		case sharedBusy:
+		case sharedBusy, !ownBusy && starts == registry.StoreTargetShared:
 			inShared[g.Group], inOwn[g.Group] = g.MaxInFlight, 1
 		default:
 			inShared[g.Group], inOwn[g.Group] = 1, g.MaxInFlight

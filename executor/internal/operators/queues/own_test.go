@@ -97,6 +97,24 @@ func checkOwnStreamLimits(t *testing.T, lanes, limit int64, want [3][2]int) {
 	}
 	r.finish(group, stream.ExecutionsName)
 	until(want[2])
+
+	// A group without work gets its full limit where the next start message arrives.
+	r.finish(group, stream.OwnStreamName("q"))
+	for phase, want := range map[registry.StreamPhase][2]int{
+		registry.QueuePhaseMovingToOwn:       want[0],
+		registry.QueuePhaseOwnStream:         want[2],
+		registry.QueuePhaseMovingToShared:    want[2],
+		registry.QueuePhaseDrainingOwnStream: want[0],
+	} {
+		moved := *settings
+		moved.Stream = &registry.QueueStream{Phase: phase}
+		if err := watch.EnforceSettings(t.Context(), &moved); err != nil {
+			t.Fatal(err)
+		}
+		if have := inFlight(); have != want {
+			t.Errorf("in flight without work in phase %d: %v, want %v", phase, have, want)
+		}
+	}
 }
 
 // offlineStream is a JetStream in which one stream is offline, as when all servers that hold it
@@ -156,6 +174,51 @@ func TestAnOwnStreamIsOfflineFromTheStart(t *testing.T) {
 			offline, js = false, r.js
 		}
 	}
+}
+
+// A queue is paused in the shared stream even if its own stream is unreachable: at once, which
+// fails nevertheless, and at every poll.
+func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.ingress.MoveToOwnStream(t, "q")
+	group := stream.RunnerGroup{Queue: "q", Group: "g"}
+	if _, err := stream.EnsureRunnerConsumer(t.Context(), r.js, group,
+		group.ConsumerConfig(7*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	settings := &registry.Queue{Name: "q"}
+	watch, err := queues.New(queues.Config{
+		Conn: r.nc, JetStream: offlineStream{r.js, stream.OwnStreamName("q")},
+		Named: func() []string { return []string{"q"} },
+		Settings: func() []*registry.Queue {
+			return []*registry.Queue{settings}
+		}, Recorder: "executor",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watch.Stop)
+	wantPaused := func(want bool, when string) {
+		t.Helper()
+		consumer, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.Consumer())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := consumer.CachedInfo().Paused; have != want {
+			t.Errorf("paused %s: %v, want %v", when, have, want)
+		}
+	}
+	paused := *settings
+	paused.PausedSince = time.Now()
+	if err := watch.EnforceSettings(t.Context(), &paused); err == nil {
+		t.Error("the settings are said to be enforced")
+	}
+	wantPaused(true, "after the settings are enforced")
+	if _, err := watch.Poll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantPaused(false, "after a poll with other settings")
 }
 
 // finish acknowledges the first message of a group.

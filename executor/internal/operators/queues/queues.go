@@ -382,7 +382,8 @@ func (w *Watcher) findStartMessages(
 
 // EnforceSettings updates the consumers of a queue's groups to match the queue's settings, and
 // discards the last poll's result. When it returns without an error, the consumers match. The next
-// poll queries the server.
+// poll queries the server. If the queue's own stream is unreachable, it updates the consumers in
+// the shared stream and returns an error.
 func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue) error {
 	names, err := w.startStreamNames(ctx)
 	if err != nil {
@@ -392,19 +393,19 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 	if err != nil {
 		return err
 	}
-	limits := groupLimits(settings)
+	var own *streamState
 	if slices.Contains(names, stream.OwnStreamName(settings.Name)) {
-		own, err := w.readStreamState(ctx, stream.Layout{Own: true}, settings.Name)
-		if err != nil {
-			return err
-		}
-		inShared, inOwn := splitLimits(settings, shared, own)
-		if err := w.enforceSettings(ctx, settings, inOwn, own.consumers); err != nil {
-			return err
-		}
-		limits = inShared
+		// A stream that is unreachable must not use up the time for the shared one.
+		asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
+		defer cancel()
+		own, err = w.readStreamState(asking, stream.Layout{Own: true}, settings.Name)
 	}
-	if err := w.enforceSettings(ctx, settings, limits, shared.consumers); err != nil {
+	inShared, inOwn := splitLimits(settings, shared, own)
+	err = errors.Join(err, w.enforceSettings(ctx, settings, inShared, shared.consumers))
+	if own != nil {
+		err = errors.Join(err, w.enforceSettings(ctx, settings, inOwn, own.consumers))
+	}
+	if err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -422,7 +423,10 @@ func (w *Watcher) readStreamState(
 		return nil, fmt.Errorf("stream %s: %w", at.StreamName(queue), err)
 	}
 	consumers, err := w.consumers(ctx, in)
-	return &streamState{at, in, consumers}, err
+	if err != nil {
+		return nil, err
+	}
+	return &streamState{at, in, consumers}, nil
 }
 
 // groupLimits returns the groups' in-flight limits, keyed by group.
@@ -542,9 +546,7 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 		}
 		// A stream that is unreachable neither delays nor hides other queues.
 		own.Go(func() {
-			asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
-			defer cancel()
-			queues[i], failed[i] = w.queueWithOwnStream(asking, name, all[name], shared)
+			queues[i], failed[i] = w.queueWithOwnStream(ctx, name, all[name], shared)
 		})
 	}
 	own.Wait()
@@ -569,23 +571,26 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 func (w *Watcher) queueWithOwnStream(
 	ctx context.Context, name string, settings *registry.Queue, shared *streamState,
 ) (Queue, error) {
-	own, err := w.readStreamState(ctx, stream.Layout{Own: true}, name)
+	asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
+	defer cancel()
+	own, err := w.readStreamState(asking, stream.Layout{Own: true}, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted in the meantime
-		return w.queue(ctx, name, settings, shared)
+		return w.queue(asking, name, settings, shared)
 	}
 	if err == nil {
-		own, err = w.addGroupConsumers(ctx, name, shared, own)
+		own, err = w.addGroupConsumers(asking, name, shared, own)
 	}
-	if err == nil && settings != nil {
+	if settings != nil {
 		inShared, inOwn := splitLimits(settings, shared, own)
-		if err = w.enforceSettings(ctx, settings, inShared, shared.consumers); err == nil {
-			err = w.enforceSettings(ctx, settings, inOwn, own.consumers)
+		err = errors.Join(err, w.enforceSettings(ctx, settings, inShared, shared.consumers))
+		if own != nil {
+			err = errors.Join(err, w.enforceSettings(asking, settings, inOwn, own.consumers))
 		}
 	}
 	if err != nil {
 		return Queue{}, err
 	}
-	return w.queue(ctx, name, settings, shared, own)
+	return w.queue(asking, name, settings, shared, own)
 }
 
 // queue returns the state of a queue, combined from the given streams.
