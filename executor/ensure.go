@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -43,11 +44,15 @@ func ensureJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream,
 	if err := ensureStreams(ctx, js, c); err != nil {
 		return err
 	}
-	return ensureRegistry(ctx, nc, js, c)
+	return ensureRegistry(ctx, nc, js, c, nil)
 }
 
-// ensureRegistry creates the registry's buckets, and those of its copy if --registry-copy is set.
-func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
+// ensureRegistry creates the registry's buckets, and its copy if --registry-copy is set. If missing
+// is not nil, it creates the copy only once that has been missing for long enough.
+func ensureRegistry(
+	ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config,
+	missing stream.MissingStreams,
+) error {
 	if err := edit.EnsureBuckets(ctx, js, c.Replicas); err != nil {
 		return err
 	}
@@ -56,11 +61,25 @@ func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, 
 		if err != nil {
 			return fmt.Errorf("--registry-copy: %w", err)
 		}
-		if err := edit.EnsureMirror(ctx, copies, c.Replicas); err != nil {
-			return err
-		}
+		return ensureMirror(ctx, copies, c.Replicas, missing)
 	}
 	return nil
+}
+
+// ensureMirror creates the registry's copy: see ensureRegistry. copies is the JetStream of the
+// copy's account.
+func ensureMirror(
+	ctx context.Context, copies jetstream.JetStream, replicas int, missing stream.MissingStreams,
+) error {
+	if missing != nil {
+		_, err := copies.Stream(ctx, registry.Stream)
+		exists := !errors.Is(err, jetstream.ErrStreamNotFound)
+		creatable := missing.Note(registry.Stream, exists)
+		if err == nil || !exists && !creatable {
+			return nil
+		}
+	}
+	return edit.EnsureMirror(ctx, copies, replicas)
 }
 
 // ensuredStreams lists the names of the streams that ensureStreams creates.

@@ -219,6 +219,7 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
+	missing := stream.MissingStreams{}
 	e.databaseCopy = databasecopy.New(databasecopy.Config{
 		JetStream:     js,
 		Store:         e.records,
@@ -226,7 +227,7 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 		AdoptDatabase: e.config.AdoptDatabase,
 		Log:           e.Log,
 		Ensure: func(ctx context.Context) error {
-			return ensureRegistry(ctx, e.NATS, e.JetStream, e.config)
+			return ensureRegistry(ctx, e.NATS, e.JetStream, e.config, missing)
 		},
 	})
 	if err := e.databaseCopy.Begin(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -236,4 +237,31 @@ func TestALostStreamIsNamed(t *testing.T) {
 	if err := k.recreateDeletedStreams(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// The registry's copy is created at once when an executor starts, and later only if the server
+// cannot be deleting it any more.
+func TestALostCopyOfTheRegistryIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ensure := func(missing stream.MissingStreams, want bool) {
+		t.Helper()
+		if err := ensureMirror(t.Context(), js, 1, missing); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.Stream(t.Context(), registry.Stream); (err == nil) != want {
+			t.Errorf("the copy: %v", err)
+		}
+	}
+	ensure(nil, true)
+	missing := stream.MissingStreams{}
+	ensure(missing, true)
+	if err := js.DeleteStream(t.Context(), registry.Stream); err != nil {
+		t.Fatal(err)
+	}
+	ensure(missing, false)
+	ensure(stream.MissingStreams{registry.Stream: time.Now().Add(-time.Minute)}, true)
 }

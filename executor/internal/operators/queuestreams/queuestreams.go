@@ -51,6 +51,10 @@ type Mover struct {
 	seen    map[string]firstSeenRevision // for each queue or workflow: the newest known revision
 	empty   map[string]time.Time         // for each queue: when its own stream was found empty
 	moving  map[string]time.Time         // for each queue or workflow: when its move was noticed
+
+	// Only Run uses the fields below.
+	missing stream.MissingStreams
+	recheck bool // whether a queue's own stream is missing, and cannot be created yet
 }
 
 // firstSeenRevision is a revision of a record, and when this process first saw it.
@@ -86,6 +90,7 @@ func New(c Config) *Mover {
 		seen:    map[string]firstSeenRevision{},
 		empty:   map[string]time.Time{},
 		moving:  map[string]time.Time{},
+		missing: stream.MissingStreams{},
 	}
 }
 
@@ -206,7 +211,7 @@ func (m *Mover) Run(ctx context.Context) {
 	lastDrain := time.Time{}
 	retry.Every(ctx, resumeMovesInterval, func() {
 		err := m.resumeStalledMoves(ctx)
-		if time.Since(lastDrain) > ownStreamsCheckInterval {
+		if m.recheck || time.Since(lastDrain) > ownStreamsCheckInterval {
 			lastDrain = time.Now()
 			err = errors.Join(err, m.maintainOwnStreams(ctx))
 		}
@@ -617,16 +622,32 @@ func (m *Mover) revisionsUnlessMoving(queues ...string) (revisions [2]uint64, er
 }
 
 // maintainOwnStreams deletes queues' own streams that are empty and no longer used. It recreates
-// own streams that NATS has lost.
+// own streams that NATS has lost, once they have been missing for long enough.
 func (m *Mover) maintainOwnStreams(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, m.config.JetStream)
 	if err != nil {
 		return err
 	}
+	m.recheck = false
 	for _, q := range m.config.Directory.QueueSettings() {
-		if q.Stream != nil && q.Stream.Phase != registry.QueuePhaseDrainingOwnStream &&
-			(!slices.Contains(starts, stream.OwnStreamName(q.Name)) ||
-				!slices.Contains(reports, stream.OwnProgressStreamName(q.Name))) {
+		if q.Stream == nil || q.Stream.Phase == registry.QueuePhaseDrainingOwnStream {
+			continue
+		}
+		names := [...]string{stream.OwnStreamName(q.Name), stream.OwnProgressStreamName(q.Name)}
+		lost, creatable := 0, 0
+		for i, found := range [...][]string{starts, reports} {
+			exists := slices.Contains(found, names[i])
+			if !exists {
+				lost++
+			}
+			if m.missing.Note(names[i], exists) {
+				creatable++
+			}
+		}
+		switch {
+		case creatable < lost:
+			m.recheck = true
+		case lost > 0:
 			err = errors.Join(err, m.ensureOwnStreams(ctx, q.Name, q.Stream))
 		}
 	}

@@ -408,6 +408,53 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	}
 }
 
+// lossyJetStream is a JetStream that keeps when a stream was first created.
+type lossyJetStream struct {
+	jetstream.JetStream
+
+	created chan time.Time
+}
+
+func (l lossyJetStream) CreateStream(
+	ctx context.Context, config jetstream.StreamConfig,
+) (jetstream.Stream, error) {
+	select {
+	case l.created <- time.Now():
+	default:
+	}
+	return l.JetStream.CreateStream(ctx, config)
+}
+
+// A lost own stream is not created at once, because a server may still be deleting it.
+func TestALostOwnStreamIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "q")
+	if err := f.mover(stream.DefaultSettings, nil).MoveToOwnStream(t.Context(), "q",
+		edit.QueueStreamSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.JetStream.DeleteStream(t.Context(), stream.OwnStreamName("q")); err != nil {
+		t.Fatal(err)
+	}
+	lost := time.Now()
+	created := make(chan time.Time, 1)
+	f.JetStream = lossyJetStream{f.JetStream, created}
+	running, stop := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	defer done.Wait()
+	defer stop()
+	done.Go(func() { f.mover(stream.DefaultSettings, nil).Run(running) })
+	select {
+	case at := <-created:
+		if after := at.Sub(lost); after < time.Second || after > 10*time.Second {
+			t.Errorf("it is created after %s", after)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it is not created")
+	}
+}
+
 // A queue that was closed for a move reopens in its old stream, even if no executor is running.
 func TestAClosedQueueReopensByItself(t *testing.T) {
 	t.Parallel()
