@@ -1,6 +1,9 @@
 package recorder
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Hurry shortens the delays of a recorder. It must be called before Run.
 func (r *Recorder) Hurry() {
@@ -10,6 +13,7 @@ func (r *Recorder) Hurry() {
 	r.timing.databaseCompare = 50 * time.Millisecond
 	r.timing.lostSearchDelay, r.timing.lostRecheckDelay = 100*time.Millisecond, 10*time.Millisecond
 	r.timing.catchUpPoll = 10 * time.Millisecond
+	r.timing.uncertaintyGrace = 300 * time.Millisecond
 }
 
 // DeliverAgain sets how long the server waits before it redelivers an unacknowledged message, and
@@ -27,3 +31,9 @@ func (r *Recorder) SearchEvery(every time.Duration) {
 // CompareEvery sets how often the database is compared with the streams. It must be called before
 // Run.
 func (r *Recorder) CompareEvery(interval time.Duration) { r.timing.databaseCompare = interval }
+
+// CheckSharedRecorded returns an error unless the database has everything that the shared streams
+// hold.
+func (r *Recorder) CheckSharedRecorded(ctx context.Context) error {
+	return r.checkAllRecorded(ctx, sharedStartReportPair)
+}

@@ -243,8 +243,10 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 			return err
 		}
 	}
+	// A goal that is reached during the comparison is not part of it.
+	mayLack := r.recovery.mayLack(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
-	if err == nil && (behind || r.recovery.isRunning()) {
+	if err == nil && (mayLack || behind || r.recovery.mayLack(at)) {
 		err = errNotCaughtUp
 	}
 	return err

@@ -223,6 +223,42 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
+// While a queue's own stream has to be compared again, the shared streams are still searched for
+// executions that no runner will end.
+func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.ownStreams()
+	sharedOne, first := r.begin("wf"), r.beginIn(own)
+	r.await("they are recorded", func() bool {
+		return r.has(sharedOne, execution.Queued) && r.has(first, execution.Queued) &&
+			r.unrecorded("QUEUE_q")+r.pending() == 0
+	})
+	r.stop()
+	second := r.beginIn(own)
+	executors, err := r.js.Consumer(t.Context(), "QUEUE_q", stream.RecorderConsumer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := executors.Next() // another executor has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.deliverAgain, r.noSearch = time.Minute, true
+	r.stop = r.again()
+	r.await("it is not known whether the database lacks something", func() bool {
+		return len(r.ops.Ready.Reasons()) == 1
+	})
+	if err := r.recorder.CheckSharedRecorded(t.Context()); err != nil {
+		t.Errorf("the shared streams: %v", err)
+	}
+	if err := held.Nak(); err != nil {
+		t.Fatal(err)
+	}
+	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
+	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+}
+
 // A queue's own stream is rolled back and grows again. The recorder records it from there on, and
 // runners receive the starts that their consumer would skip.
 func TestAnOwnStreamThatWasTakenBack(t *testing.T) {

@@ -41,6 +41,12 @@ const (
 	// recoveryPollInterval is the interval at which the recorder checks whether a database that was
 	// behind has caught up.
 	recoveryPollInterval = 200 * time.Millisecond
+	// The executor is not ready while a new database may lack messages above the ack floor, which
+	// ends with their acknowledgements. It stays ready for uncertaintyGrace, in which executors
+	// acknowledge what they are recording. It is ready again after maxUncertainty: the floor does
+	// not rise while a queue's own stream is unreachable, and everything else is recorded.
+	uncertaintyGrace = time.Second
+	maxUncertainty   = time.Minute
 )
 
 // fetchedMsg is a message with the identity of the stream that it was fetched from.
@@ -96,6 +102,9 @@ type recovery struct {
 	// comparison, if some of them were not acknowledged.
 	delivered map[string]uint64
 	behind    bool // the database lacks messages that were acknowledged
+	// uncertainSince is since when a new database may lack messages that the comparison has not
+	// seen. It is zero if all goals were reached since.
+	uncertainSince time.Time
 }
 
 // ackFloor is a position in a stream up to which every message is acknowledged.
@@ -149,9 +158,34 @@ func (r *recovery) setDelivered(stream string, delivered uint64) {
 func (r *recovery) addDelivered() {
 	r.mu.Lock()
 	delivered := maps.Clone(r.delivered)
+	if len(delivered) > 0 && r.uncertainSince.IsZero() {
+		r.uncertainSince = time.Now()
+	}
 	r.mu.Unlock()
 	for name, sequence := range delivered {
 		r.addGoal(name, sequence)
+	}
+}
+
+// updateReadiness marks the executor not ready while a new database may lack messages, for the
+// time given by uncertaintyGrace and maxUncertainty. It does nothing while the database is behind.
+func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.behind || r.uncertainSince.IsZero() {
+		return
+	}
+	switch waited := time.Since(r.uncertainSince); {
+	case len(r.goals) == 0:
+		r.uncertainSince = time.Time{}
+		ready.MarkReady(recoveryReadinessComponent)
+	case waited >= maxUncertainty:
+		ready.MarkReady(recoveryReadinessComponent)
+	case waited >= grace:
+		ready.MarkNotReady(recoveryReadinessComponent,
+			"the connection to the database is new, and messages that were delivered before are "+
+				"not acknowledged: until they are, it is not known whether the database has all "+
+				"that was acknowledged after them")
 	}
 }
 
@@ -170,7 +204,7 @@ func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	if !r.behind || len(r.goals) > 0 {
 		return false
 	}
-	r.behind = false
+	r.behind, r.uncertainSince = false, time.Time{}
 	ready.MarkReady(recoveryReadinessComponent)
 	return true
 }
@@ -220,6 +254,13 @@ func (r *recovery) markGoalReached(stream string) {
 	delete(r.goals, stream)
 }
 
+// mayLack reports whether the database may lack messages of a pair of streams.
+func (r *recovery) mayLack(at startReportPair) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.behind || r.goals[at.starts] > 0 || r.goals[at.reports] > 0
+}
+
 // isRunning reports whether the database has to be compared again.
 func (r *recovery) isRunning() bool {
 	r.mu.Lock()
@@ -251,6 +292,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 			r.recovery.addDelivered()
 			mayBeReplaced = false
 		}
+		r.recovery.updateReadiness(r.ready, r.timing.uncertaintyGrace)
 		for err == nil {
 			select {
 			case <-ctx.Done():
@@ -259,6 +301,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 				if r.recovery.isRunning() {
 					err = r.finishRecovery(ctx)
 				}
+				r.recovery.updateReadiness(r.ready, r.timing.uncertaintyGrace)
 				continue
 			case <-tick.C:
 			case <-r.store.Reconnected():
@@ -401,12 +444,12 @@ type consumerPosition struct {
 // message that is acknowledged in the position.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPosition, error) {
 	p := &consumerPosition{name: name}
-	r.recovery.setDelivered(name, 0)
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout) // the connection may get lost
 	defer cancel()
 	consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) {
+		r.recovery.setDelivered(name, 0)
 		return p, nil
 	}
 	if err != nil {
@@ -414,9 +457,11 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPositi
 	}
 	info := consumer.CachedInfo()
 	p.floor = info.AckFloor.Stream
-	if info.NumAckPending > 0 {
-		r.recovery.setDelivered(name, info.Delivered.Stream)
+	delivered := info.Delivered.Stream
+	if info.NumAckPending == 0 {
+		delivered = 0
 	}
+	r.recovery.setDelivered(name, delivered)
 	if p.stream, err = r.js.Stream(ctx, name); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}

@@ -127,6 +127,8 @@ type timing struct {
 	consumerPoll     time.Duration // interval between two queries of a consumer
 	heartbeat        time.Duration // interval of heartbeats while RunReports waits for a report
 	databaseCompare  time.Duration // interval between comparisons of the database with the streams
+	// time for which a new database may lack messages before the executor is not ready
+	uncertaintyGrace time.Duration
 	// time from the start, or a reconnect, to EndLostExecutions's search
 	lostSearchDelay  time.Duration
 	lostRecheckDelay time.Duration // delay before a missing start message is looked up again
@@ -146,6 +148,7 @@ func defaultTiming() timing {
 		consumerPoll:       consumerPollInterval,
 		heartbeat:          heartbeatInterval,
 		databaseCompare:    databaseCompareInterval,
+		uncertaintyGrace:   uncertaintyGrace,
 		lostSearchDelay:    lostSearchDelay,
 		lostRecheckDelay:   lostRecheckDelay,
 		catchUpPoll:        catchUpPollInterval,

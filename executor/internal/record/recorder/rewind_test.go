@@ -600,7 +600,7 @@ func TestADatabaseThatIsBehindAboveTheAckFloor(t *testing.T) {
 			if held.Headers().Get(stream.HeaderExecutionID) != kept {
 				t.Fatal("another message was fetched")
 			}
-			r.deliverAgain, r.compareEvery = 10*time.Second, time.Hour
+			r.deliverAgain, r.compareEvery = time.Minute, time.Hour
 			r.noSearch = true // it compares, too
 			r.stop = r.again()
 			var lost []string
@@ -626,6 +626,16 @@ func TestADatabaseThatIsBehindAboveTheAckFloor(t *testing.T) {
 				r.alter(`DELETE FROM decided WHERE stream = 'PROGRESS'`)
 			}
 			r.stop = r.again()
+			r.await("it is not ready before it has looked", func() bool {
+				return len(r.ops.Ready.Reasons()) == 1
+			})
+			if !reportsBehind && (r.has(lost[0], execution.Queued) ||
+				!strings.Contains(r.ops.Ready.Reasons()[0], "it is not known")) {
+				t.Errorf("it is not ready: %q", r.ops.Ready.Reasons())
+			}
+			if err := held.Nak(); err != nil { // instead of waiting until it is delivered again
+				t.Fatal(err)
+			}
 			for _, id := range append(slices.Clone(lost), kept) {
 				r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
 			}

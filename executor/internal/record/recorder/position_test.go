@@ -1,0 +1,51 @@
+package recorder
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+// The executor is not ready while a new database may lack messages, but neither at once nor for
+// ever.
+func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, ready := &recovery{}, &ops.Readiness{}
+		want := func(reason string) {
+			t.Helper()
+			r.updateReadiness(ready, uncertaintyGrace)
+			got := strings.Join(ready.Reasons(), "; ")
+			if (got == "") != (reason == "") || !strings.Contains(got, reason) {
+				t.Errorf("%q, want %q", got, reason)
+			}
+		}
+		const unknown, behind = "it is not known", "is recorded again"
+		r.setDelivered("a", 7)
+		r.addDelivered()
+		want("")
+		<-time.After(uncertaintyGrace)
+		want(unknown)
+		<-time.After(maxUncertainty)
+		want("")
+		r.start("b", 3, ready)
+		want(behind)
+		r.markGoalReached("b")
+		want(behind)
+		r.markGoalReached("a")
+		if want(behind); !r.end(ready) {
+			t.Error("the recovery does not end")
+		}
+		want("")
+
+		r.addDelivered()
+		want("")
+		<-time.After(uncertaintyGrace)
+		want(unknown)
+		r.forget("a") // the stream was deleted
+		want("")
+	})
+}
