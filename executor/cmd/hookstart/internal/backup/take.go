@@ -16,7 +16,9 @@ import (
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // API is the part of the operators' API that backups use.
@@ -398,7 +400,11 @@ func (i Installation) writeStream(
 		if m.Sequence > of.Last {
 			return true, nil
 		}
-		done = m.Sequence == of.Last || pending == 0
+		if done = m.Sequence == of.Last; !done && pending == 0 {
+			if done, err = i.isLast(ctx, of.Name, m.Sequence, of.Last); err != nil {
+				return true, err
+			}
+		}
 		if !matchesAny(of.Subjects, m.Subject) {
 			// The message was stored by a version that kept all messages in one stream.
 			if m.Sequence > of.Recorded {
@@ -419,9 +425,10 @@ func (i Installation) writeStream(
 // writeBucket writes the newest record of each key, adds the IDs of the keys that encrypt the
 // records to keys, and returns the newest record written. If a key changes in the meantime, its
 // record is written again, and the last version is the one in effect after a restore. writeBucket
-// returns when every key that existed at the beginning has been written. It does not rely on the
-// server's count of pending messages, because that is too low while executors trim the history of
-// keys (nats-server 2.15.2), and the newest records would be missing.
+// returns when every key that existed at the beginning has been written, as it was then or later.
+// It does not rely on the server's count of pending messages, because that is too low while
+// executors trim the history of keys (nats-server 2.15.2), and the newest records would be missing.
+// A server that is behind the leader first sends earlier records of keys, then the newer ones.
 func (i Installation) writeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
 ) (records int, last newestBucketRecord, err error) {
@@ -458,13 +465,15 @@ func (i Installation) writeBucket(
 			for _, id := range ids {
 				keys[id] = true
 			}
-			live[m.Subject] = !m.isDeletion()
-			if !m.isDeletion() || m.Sequence > began {
-				// The key was deleted before the backup began, so a restore does not need the
-				// deletion.
+			// A restore needs a deletion only of a key that is, or may be, in the file.
+			if !m.isDeletion() || m.Sequence > began || live[m.Subject] {
 				err = encodeLine(to, m)
 			}
-			return len(missing) == 0, err
+			live[m.Subject] = !m.isDeletion()
+			if err != nil || len(missing) > 0 {
+				return false, err
+			}
+			return i.isLast(ctx, registry.StreamOf(bucket), m.Sequence, began)
 		})
 	for _, is := range live {
 		if is {
@@ -472,6 +481,34 @@ func (i Installation) writeBucket(
 		}
 	}
 	return records, last, err
+}
+
+// isLast reports whether, according to the stream's leader, no message follows the one with the
+// given sequence, up to another sequence. The server of a consumer may be behind the leader, so
+// that its number of pending messages is too small.
+func (i Installation) isLast(
+	ctx context.Context, name string, sequence, upTo uint64,
+) (is bool, err error) {
+	if sequence >= upTo {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, nextMessageTimeout)
+	defer cancel()
+	err = retry.Do(ctx, func(ctx context.Context) error {
+		next, err := leader.Get(ctx, i.JetStream.Conn(), name,
+			leader.Query{Sequence: sequence + 1, NextBySubject: ">"})
+		switch {
+		case errors.Is(err, leader.ErrNoMessage):
+			is, err = true, nil
+		case err == nil:
+			is = next.Sequence > upTo
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("what follows message %d of %s: %w", sequence, name, err)
+	}
+	return is, nil
 }
 
 func encodeLine(to io.Writer, m message) error {
