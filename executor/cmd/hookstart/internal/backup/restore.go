@@ -34,6 +34,26 @@ func (e *MissingKeysError) Error() string {
 	return "tokens and secrets in the file are sealed: " + strings.Join(e.Lack, "; ")
 }
 
+// HalfRestoredError means that a restore has failed after it had begun: the installation is neither
+// empty nor usable.
+type HalfRestoredError struct{ Err error }
+
+func (e *HalfRestoredError) Error() string {
+	return e.Err.Error() + "; the installation is half restored: begin again with an empty one"
+}
+
+func (e *HalfRestoredError) Unwrap() error { return e.Err }
+
+// UnconfirmedError means that everything is restored, but that some processes may not use it yet.
+type UnconfirmedError struct{ Err error }
+
+func (e *UnconfirmedError) Error() string {
+	return "everything is restored, but it is not confirmed that every executor and ingress uses " +
+		"it: " + e.Err.Error()
+}
+
+func (e *UnconfirmedError) Unwrap() error { return e.Err }
+
 // RestoreOptions holds the options of a restore.
 type RestoreOptions struct {
 	WithMessages bool // whether to also restore the messages in the file
@@ -77,9 +97,15 @@ func Restore(ctx context.Context, i Installation, path string, how RestoreOption
 	if err := i.markRestoring(ctx); err != nil {
 		return m, err
 	}
-	if err := i.restore(ctx, r, m); err != nil {
-		return m,
-			fmt.Errorf("%w; the installation is half restored: begin again with an empty one", err)
+	account, err := i.restore(ctx, r, m)
+	if err != nil {
+		return m, &HalfRestoredError{err}
+	}
+	if account == "" {
+		return m, nil
+	}
+	if err := i.API.AwaitAccountApplied(ctx, account); err != nil {
+		return m, &UnconfirmedError{err}
 	}
 	return m, nil
 }
@@ -152,9 +178,13 @@ func (i Installation) checkEmpty(ctx context.Context) error {
 	return nil
 }
 
-func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error {
+// restore restores a file's content, and returns the ID of the account that is stored last, or "" if
+// the file has none.
+func (i Installation) restore(
+	ctx context.Context, r *reader, m Manifest,
+) (account string, err error) {
 	if err := i.createQueueStreams(ctx, r, m); err != nil {
-		return err
+		return "", err
 	}
 	var positions []consumerPosition
 	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(of Stream) bool {
@@ -163,34 +193,33 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	for _, of := range streams {
 		paused, err := i.pauseConsumers(ctx, of)
 		if err != nil {
-			return err
+			return "", err
 		}
 		positions = append(positions, paused...)
 	}
 	for _, of := range streams {
 		if err := i.restoreStream(ctx, r, of, m.WithMessages); err != nil {
-			return fmt.Errorf("stream %s: %w", of.Name, err)
+			return "", fmt.Errorf("stream %s: %w", of.Name, err)
 		}
 		i.logf("%s: up to message %d", of.Name, of.Last)
 	}
 	if err := i.restoreDatabasePart(ctx, r, recordsEntryName); err != nil {
-		return err
+		return "", err
 	}
 	i.logf("records: %d executions", m.Records)
 	if r.has(auditEntryName) {
 		if err := i.restoreDatabasePart(ctx, r, auditEntryName); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if err := i.restoreReports(ctx, r); err != nil {
-		return err
+		return "", err
 	}
 	// Restore the secrets first, because a node without its token cannot be shown.
-	account := ""
 	for _, bucket := range slices.Backward(m.Buckets) {
 		last, err := i.restoreBucket(ctx, r, bucket.Name)
 		if err != nil {
-			return fmt.Errorf("bucket %s: %w", bucket.Name, err)
+			return "", fmt.Errorf("bucket %s: %w", bucket.Name, err)
 		}
 		account = cmp.Or(last, account)
 		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
@@ -199,18 +228,19 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	// program is killed, nothing may have run in the half-restored installation: it would run again
 	// after the next restore.
 	for _, p := range positions {
+		if err := i.resetConsumer(ctx, p); err != nil {
+			return "", err
+		}
+	}
+	for _, p := range positions {
 		if err := i.resumeConsumer(ctx, p); err != nil {
-			return err
+			return "", err
 		}
 	}
 	// Restore the identity last: until then, no process uses the restored registry.
-	if err := i.writeIdentity(ctx, false); err != nil {
-		return err
-	}
-	if account == "" {
-		return nil
-	}
-	return i.API.AwaitAccountApplied(ctx, account)
+	return account, repeat(ctx, func(ctx context.Context) error {
+		return i.writeIdentity(ctx, false)
+	})
 }
 
 // markRestoring marks the registry as being restored. Until the restore is complete, ingresses
@@ -386,23 +416,55 @@ func createPaused(
 	return err
 }
 
-func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) error {
-	if _, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer,
-		p.next); err != nil {
+// resetConsumer makes a paused consumer continue at its position.
+func (i Installation) resetConsumer(ctx context.Context, p consumerPosition) error {
+	err := repeat(ctx, func(ctx context.Context) error {
+		_, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer, p.next)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream, p.next,
 			err)
 	}
-	if p.pausedUntil != nil && time.Now().Before(*p.pausedUntil) {
-		if _, err := i.JetStream.PauseConsumer(ctx, p.stream, p.consumer,
-			*p.pausedUntil); err != nil {
-			return fmt.Errorf("leave the consumer %s of %s paused: %w", p.consumer, p.stream, err)
+	return nil
+}
+
+// resumeConsumer ends the pause of a consumer, or leaves it paused as in the backup.
+func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) error {
+	err := repeat(ctx, func(ctx context.Context) (err error) {
+		if p.pausedUntil != nil && time.Now().Before(*p.pausedUntil) {
+			_, err = i.JetStream.PauseConsumer(ctx, p.stream, p.consumer, *p.pausedUntil)
+			return err
 		}
-		return nil
-	}
-	if _, err := i.JetStream.ResumeConsumer(ctx, p.stream, p.consumer); err != nil {
+		_, err = i.JetStream.ResumeConsumer(ctx, p.stream, p.consumer)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("let the consumer %s of %s go on: %w", p.consumer, p.stream, err)
 	}
 	return nil
+}
+
+// repeatTimeout is the maximum time for which repeat repeats a request, and attemptTimeout the
+// maximum time that it waits for one response.
+const (
+	repeatTimeout  = time.Minute
+	attemptTimeout = 5 * time.Second
+)
+
+// repeat repeats a request to NATS until it succeeds. Each of the last steps of a restore is
+// repeated, because a cluster does not respond while it elects a leader, and everything before
+// would have to be done again.
+func repeat(ctx context.Context, attempt func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
+	defer cancel()
+	retry.Until(ctx, 250*time.Millisecond, func() bool {
+		waiting, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+		err = attempt(waiting)
+		return err == nil
+	})
+	return err
 }
 
 // restoreStream publishes the messages with their original sequences. If withMessages is false, it

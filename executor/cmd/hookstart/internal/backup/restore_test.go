@@ -12,19 +12,22 @@ import (
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recordsAPI is an API whose RestoreRecords calls restore.
+// recordsAPI is an API whose RestoreRecords calls restore, and whose AwaitAccountApplied returns
+// appliedErr.
 type recordsAPI struct {
 	API
-	restore func() error
+	restore    func() error
+	appliedErr error
 }
 
 func (a recordsAPI) RestoreRecords(context.Context, []byte, bool) error { return a.restore() }
 
-func (a recordsAPI) AwaitAccountApplied(context.Context, string) error { return nil }
+func (a recordsAPI) AwaitAccountApplied(context.Context, string) error { return a.appliedErr }
 
 // However long a restore takes, runners and the recorder get no message until everything else is
 // restored and the positions of their consumers are set. If the restore fails, they get none.
@@ -194,5 +197,71 @@ func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 		if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream != 6 {
 			t.Errorf("%s: got %+v, %v", info.Name, meta, err)
 		}
+	}
+}
+
+// unsteadyJetStream fails each call that resets or resumes a consumer once, as while a leader is
+// elected.
+type unsteadyJetStream struct {
+	jetstream.JetStream
+
+	failed map[string]bool // keyed by call, stream and consumer
+}
+
+func (js unsteadyJetStream) failOnce(call, stream, consumer string) error {
+	key := call + " " + stream + " " + consumer
+	if js.failed[key] {
+		return nil
+	}
+	js.failed[key] = true
+	return errors.New("no leader")
+}
+
+func (js unsteadyJetStream) ResetConsumerToSequence(
+	ctx context.Context, stream, consumer string, sequence uint64,
+) (*jetstream.ConsumerResetResponse, error) {
+	if err := js.failOnce("reset", stream, consumer); err != nil {
+		return nil, err
+	}
+	return js.JetStream.ResetConsumerToSequence(ctx, stream, consumer, sequence)
+}
+
+func (js unsteadyJetStream) ResumeConsumer(
+	ctx context.Context, stream, consumer string,
+) (*jetstream.ConsumerPauseResponse, error) {
+	if err := js.failOnce("resume", stream, consumer); err != nil {
+		return nil, err
+	}
+	return js.JetStream.ResumeConsumer(ctx, stream, consumer)
+}
+
+// The last steps of a restore are repeated while NATS elects a leader. If everything is restored,
+// but not confirmed by every process, the error does not tell the operator to begin again.
+func TestRestoreThatIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream
+	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
+		if _, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
+			Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckAllPolicy,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unsteady := unsteadyJetStream{js, map[string]bool{}}
+	away := errors.New("the executor is away")
+	_, err := Restore(t.Context(), Installation{JetStream: unsteady, Say: io.Discard,
+		API: recordsAPI{restore: func() error { return nil }, appliedErr: away},
+	}, sound(t).write(t), RestoreOptions{WithMessages: true})
+	if _, ok := errors.AsType[*UnconfirmedError](err); !ok || !errors.Is(err, away) ||
+		strings.Contains(err.Error(), "begin again") ||
+		!strings.Contains(err.Error(), "everything is restored") {
+		t.Errorf("the restore ended with %v", err)
+	}
+	if len(unsteady.failed) != 4 {
+		t.Errorf("the calls that failed once: %v", unsteady.failed)
+	}
+	identity, _, err := edit.ReadInstallation(t.Context(), js)
+	if err != nil || identity.Restoring {
+		t.Errorf("%+v, %v", identity, err)
 	}
 }
