@@ -47,6 +47,12 @@ func (v *adminBackup) Run(s *session) error {
 				"With deploy/nats: --nats-creds admin.nk",
 		}
 	}
+	if err != nil && s.ctx.Err() != nil {
+		return &hintError{
+			errors.New("interrupted: no backup was made"),
+			"a file of that name, if there was one, is as it was",
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("no backup was made: %w", err)
 	}
@@ -115,10 +121,30 @@ func (v *adminRestore) Run(s *session) error {
 			"a new one has no account and no workflow: hookstart-local --no-demo --data-dir NEW",
 		}
 	}
+	if hint := unfinishedRestoreHint(err); hint != "" {
+		if s.ctx.Err() != nil {
+			err = fmt.Errorf("interrupted: %w", err)
+		}
+		return &hintError{err, hint}
+	}
 	if err != nil {
 		return err
 	}
 	return s.printSummary(done, v.File+" is restored.")
+}
+
+// unfinishedRestoreHint returns a hint for the error of a restore that has begun, or "" for any
+// other error.
+func unfinishedRestoreHint(err error) string {
+	if _, ok := errors.AsType[*backup.HalfRestoredError](err); ok {
+		return "until then every webhook gets 503; a new one has a new NATS store and a new " +
+			"database: hookstart-local --no-demo --data-dir NEW"
+	}
+	if _, ok := errors.AsType[*backup.UnconfirmedError](err); ok {
+		return "keep this installation, and do not restore again: /readyz of an executor or an " +
+			"ingress is 200 once it uses what was restored"
+	}
+	return ""
 }
 
 // installation returns the installation that the flags name. Progress is printed only for people.
