@@ -178,7 +178,7 @@ func (i Installation) checkEmpty(ctx context.Context) error {
 	return nil
 }
 
-// restore restores a file's content, and returns the ID of the account that is stored last, or "" if
+// restore restores a file's content. It returns the ID of the account that is stored last, or "" if
 // the file has none.
 func (i Installation) restore(
 	ctx context.Context, r *reader, m Manifest,
@@ -493,10 +493,9 @@ func (i Installation) restoreStream(
 		exact: true,
 		next:  next,
 		dedup: s.CachedInfo().Config.Duplicates,
+		ids:   map[string]bool{},
 	}
-	// The original stream may hold several messages with the same ID, if they are further apart
-	// than its deduplication window.
-	if of.Dedup > 0 {
+	if of.Dedup > 0 { // the original stream did not recognize later repeats, either
 		to.dedup = min(to.dedup, of.Dedup)
 	}
 	subjects := of.restoredSubjects()
@@ -527,8 +526,12 @@ type backupPublisher struct {
 	js    jetstream.JetStream
 	exact bool          // whether it is an error if a message gets another sequence than next
 	dedup time.Duration // the stream's deduplication window
-	next  uint64        // sequence of the next message
-	gaps  []uint64      // sequences of filler messages, to be deleted
+	// ids holds the deduplication IDs of the messages sent. The original stream may have several
+	// messages with the same ID, further apart than its deduplication window was when they were
+	// stored. Only the first of them keeps the ID: the new stream would discard the others.
+	ids  map[string]bool
+	next uint64   // sequence of the next message
+	gaps []uint64 // sequences of filler messages, to be deleted
 	// unconfirmed holds the pending confirmations of the last messages sent, in order. The
 	// sequences of these messages precede next.
 	unconfirmed []jetstream.PubAckFuture
@@ -543,8 +546,12 @@ func (p *backupPublisher) publish(ctx context.Context, m message, name string) e
 		return err
 	}
 	msg := m.natsMsg()
-	if time.Since(m.At) > p.dedup { // too old to be in the deduplication window
+	id := msg.Header.Get(jetstream.MsgIDHeader)
+	// The message may be too old to be in the deduplication window.
+	if time.Since(m.At) > p.dedup || p.ids[id] {
 		msg.Header.Del(jetstream.MsgIDHeader)
+	} else if id != "" {
+		p.ids[id] = true
 	}
 	return p.send(ctx, msg)
 }

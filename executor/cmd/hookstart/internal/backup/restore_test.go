@@ -29,6 +29,23 @@ func (a recordsAPI) RestoreRecords(context.Context, []byte, bool) error { return
 
 func (a recordsAPI) AwaitAccountApplied(context.Context, string) error { return a.appliedErr }
 
+// createRecorderConsumers creates the recorder's consumers, as an executor does.
+func createRecorderConsumers(
+	t *testing.T, js jetstream.JetStream,
+) (consumers []jetstream.Consumer) {
+	t.Helper()
+	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
+		c, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
+			Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckAllPolicy,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		consumers = append(consumers, c)
+	}
+	return consumers
+}
+
 // However long a restore takes, runners and the recorder get no message until everything else is
 // restored and the positions of their consumers are set. If the restore fails, they get none.
 func TestConsumersStayPausedDuringRestore(t *testing.T) {
@@ -56,14 +73,7 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 			runner, err := stream.EnsureRunnerConsumer(t.Context(), js, group,
 				group.ConsumerConfig(stream.RunnerAckWait))
 			check(err)
-			consumers := []jetstream.Consumer{runner}
-			for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
-				recorder, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
-					Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckAllPolicy,
-				})
-				check(err)
-				consumers = append(consumers, recorder)
-			}
+			consumers := append(createRecorderConsumers(t, js), runner)
 			received := make(chan uint64, 10) // the sequences that the runner gets
 			running, err := runner.Consume(func(msg jetstream.Msg) {
 				meta, err := msg.Metadata()
@@ -151,12 +161,7 @@ func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
-		_, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
-			Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckAllPolicy,
-		})
-		check(err)
-	}
+	createRecorderConsumers(t, js)
 	began := time.Now().Add(-time.Hour)
 	group := stream.RunnerGroup{Queue: "default", Group: "g"}
 	onlyNew := group.ConsumerConfig(stream.RunnerAckWait)
@@ -240,16 +245,11 @@ func (js unsteadyJetStream) ResumeConsumer(
 func TestRestoreThatIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream
-	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
-		if _, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
-			Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckAllPolicy,
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	createRecorderConsumers(t, js)
 	unsteady := unsteadyJetStream{js, map[string]bool{}}
 	away := errors.New("the executor is away")
-	_, err := Restore(t.Context(), Installation{JetStream: unsteady, Say: io.Discard,
+	_, err := Restore(t.Context(), Installation{
+		JetStream: unsteady, Say: io.Discard,
 		API: recordsAPI{restore: func() error { return nil }, appliedErr: away},
 	}, sound(t).write(t), RestoreOptions{WithMessages: true})
 	if _, ok := errors.AsType[*UnconfirmedError](err); !ok || !errors.Is(err, away) ||
@@ -263,5 +263,29 @@ func TestRestoreThatIsNotConfirmed(t *testing.T) {
 	identity, _, err := edit.ReadInstallation(t.Context(), js)
 	if err != nil || identity.Restoring {
 		t.Errorf("%+v, %v", identity, err)
+	}
+}
+
+// A stream whose deduplication window was raised may have several messages with the same ID within
+// the new window. All of them are restored, and a repeat is still recognized.
+func TestRestoreAfterTheWindowWasRaised(t *testing.T) {
+	t.Parallel()
+	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream
+	createRecorderConsumers(t, js)
+	file := sound(t)
+	file.manifest.Streams[0].Dedup = stream.DefaultSettings.DedupWindow
+	messages := file.messages[streamEntryName(stream.ExecutionsName)]
+	for n := range messages {
+		messages[n].At = time.Now().Add(time.Duration(n-2) * time.Hour)
+		messages[n].Headers = map[string][]string{jetstream.MsgIDHeader: {"delivery"}}
+	}
+	if _, err := Restore(t.Context(), Installation{
+		JetStream: js, Say: io.Discard, API: recordsAPI{restore: func() error { return nil }},
+	}, file.write(t), RestoreOptions{WithMessages: true}); err != nil {
+		t.Fatal(err)
+	}
+	ack, err := js.Publish(t.Context(), messages[0].Subject, nil, jetstream.WithMsgID("delivery"))
+	if err != nil || !ack.Duplicate || ack.Sequence != messages[0].Sequence {
+		t.Errorf("a repeat: %+v, %v", ack, err)
 	}
 }
