@@ -14,8 +14,18 @@ func main() {
 	if os.Getpid() == 1 {
 		os.Exit(runAsInit())
 	}
-	// A second signal terminates the program immediately.
+	os.Exit(cli.Run(signalContext(), os.Args[1:],
+		cli.StdStreams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}
+
+// signalContext returns a context that ends with the first SIGINT or SIGTERM, or when the terminal
+// hangs up. A second SIGINT or SIGTERM terminates the program immediately. SIGHUP never does: the
+// shell and the kernel both send it when a terminal closes.
+func signalContext() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as it is with nohup
+		ctx, _ = signal.NotifyContext(ctx, syscall.SIGHUP)
+	}
 	context.AfterFunc(ctx, stop)
-	os.Exit(cli.Run(ctx, os.Args[1:], cli.StdStreams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	return ctx
 }
