@@ -524,6 +524,49 @@ func TestNodeRunsOnce(t *testing.T) {
 	}
 }
 
+// While the storage of NATS is full, a process repeats the report of an execution, which does not
+// run again.
+func TestNodeReportsWaitForRoom(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	js := jetStream(t, server.URL())
+	size := func(bytes int64) {
+		t.Helper()
+		s, err := js.Stream(t.Context(), stream.ProgressName)
+		if err == nil {
+			config := s.CachedInfo().Config
+			config.MaxBytes, config.Discard = bytes, jetstream.DiscardNew
+			_, err = js.UpdateStream(t.Context(), config)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	size(1)
+	id := ingress.Start(t, runnertest.Post{Queue: "slow"})
+	reports, err := nc.SubscribeSync("executions.progress.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := childtest.Launch(t, nodeRunner(slowRunner, server.URL()))
+	for range 30 { // a report every tenth of ackWait
+		if _, err := reports.NextMsg(30 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size(-1)
+	if got := ingress.Await(t, id); got.Status != execution.Succeeded || got.Attempt != 1 {
+		t.Errorf("%+v", got)
+	}
+	program.Terminate()
+	if strings.Contains(program.Output(), "not reported") {
+		t.Error("the process gave up the report")
+	}
+}
+
 // membersOf returns the number of members of a queue's groups.
 func membersOf(t *testing.T, c *apiclient.Client, queue string) (n int) {
 	t.Helper()

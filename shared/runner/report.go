@@ -36,6 +36,7 @@ type inFlightMessages struct {
 	announce      func(*message)                  // called after announceAfter
 	abandon       func(context.Context, *message) // called for a handler that hangs
 	timeout       time.Duration                   // maximum duration of an attempt
+	working       context.Context                 //nolint:containedctx // runner.working
 	stop          chan struct{}                   // closed to stop the loop
 	stopped       chan struct{}                   // closed when the loop has returned
 
@@ -71,8 +72,8 @@ type message struct {
 	announced bool                    // whether announce has been called
 	overdue   time.Time               // when handling was first seen to have ended
 	report    *nats.Msg               // nil until there is a final state
-	reported  time.Time               // when report was first sent
-	err       error                   // error of the last attempt to publish report
+	reported  time.Time               // since when report is sent; see dueReportAction
+	err       error                   // why report was not stored since reported
 	published func(error)             // called with nil once report is stored, or with an error
 }
 
@@ -91,6 +92,7 @@ func newInFlightMessages(r *runner, js jetstream.JetStream) (*inFlightMessages, 
 		announceAfter: r.ReportRunningAfter,
 		abandon:       r.finishTimedOut,
 		timeout:       r.Timeout,
+		working:       r.working,
 		stop:          make(chan struct{}),
 		stopped:       make(chan struct{}),
 		messages:      map[messageKey]*message{},
@@ -184,7 +186,8 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 
 // publish publishes a report, and repeats it until the stream confirms it; repeated reports are
 // harmless. It calls published exactly once: with nil, or with an error if no confirmation arrives
-// within AckWait.
+// within AckWait. While the storage of NATS is full, it repeats the report until handlers may no
+// longer continue: another attempt of the execution could not be reported either.
 func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(error)) {
 	u.mu.Lock()
 	m.report, m.reported, m.published = report, time.Now(), published
@@ -199,9 +202,10 @@ func (u *inFlightMessages) send(m *message) {
 	if m.layout.Own {
 		acks = u.ownAcks
 	}
-	acks.PublishAsync(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) {
-		u.handleReply(m, err)
-	})
+	u.mu.Lock()
+	deadline := m.reported.Add(u.ackWait)
+	u.mu.Unlock()
+	acks.PublishAsync(&attempt, deadline, func(_ ack.Ack, err error) { u.handleReply(m, err) })
 }
 
 // handleReply handles the stream's response to a report. After an error, a later round sends the
@@ -210,7 +214,10 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	u.mu.Lock()
 	// If false, an earlier attempt was confirmed, or AckWait has passed.
 	waits := u.messages[m.messageKey] == m
-	if m.err = err; waits && err == nil {
+	if m.err == nil || !errors.Is(err, ack.ErrTimeout) { // a refusal says more than a timeout
+		m.err = err
+	}
+	if waits && err == nil {
 		delete(u.messages, m.messageKey)
 	}
 	u.mu.Unlock()
@@ -292,11 +299,15 @@ func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 	return nil
 }
 
-// dueReportAction returns the action that is due for an unconfirmed report, or nil. The caller must
-// hold mu.
+// dueReportAction returns the action that is due for an unconfirmed report, or nil. Once AckWait
+// has passed, it begins anew if the storage was full, and otherwise gives up. The caller must hold
+// mu.
 func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	switch waited := now.Sub(m.reported); {
 	case m.report == nil:
+	case waited > u.ackWait && stream.IsStorageFull(m.err) && u.working.Err() == nil:
+		m.reported, m.err = now, nil
+		return func() { u.send(m) }
 	case waited > u.ackWait:
 		delete(u.messages, m.messageKey)
 		err := errors.Join(fmt.Errorf("the stream has not confirmed the report within %s",

@@ -29,7 +29,9 @@
 //	the process dies or is cut off      another member gets the execution after
 //	                                    Options.AckWait. After Options.Attempts it fails
 //	the report cannot be stored         the runner repeats it until AckWait has passed; then
-//	                                    the execution runs again
+//	                                    the execution runs again. While the storage of NATS
+//	                                    is full, the runner repeats it until DrainTimeout after
+//	                                    the end of the context
 //	the message cannot be decoded       the runner terminates it
 //
 // Nothing that a handler returns or panics with ends the process. Neither does a panic in other

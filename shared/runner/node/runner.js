@@ -34,6 +34,10 @@ const flushTimeout = 5000;
 // noResponders is the status of an answer that says that nothing listens.
 const noResponders = 503;
 
+// storageFull has JetStream's codes for a message that it does not store for lack of room: a limit of the account (10002), of the
+// server (10023, 10028, 10047) or of the stream is reached, or the disk is full (10077).
+const storageFull = new Set([10002, 10023, 10028, 10047, 10077]);
+
 // reportOverhead is room in a report for all but the output.
 const reportOverhead = 16 * 1024;
 
@@ -983,13 +987,17 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
     const report = progress(start, headers, state, { ...what, attempt: Math.min(count, o.attempts) });
     // Acknowledged only once it is stored: better twice than never. One that comes twice does no
     // harm, so it is sent again for as long as the acknowledgement may take: a stream that has no
-    // leader, or is just being made, is there a moment later.
-    const until = Date.now() + o.ackWait;
+    // leader, or is just being made, is there a moment later. While the storage of NATS is full, it is sent until the runner
+    // ends: another attempt could not be reported either.
+    let until = Date.now() + o.ackWait;
     for (let stored = false; !stored;) {
       try {
         await js.publish(report.subject, report.data, { headers: report.headers, timeout: Math.max(o.ackWait / 3, 100) });
         stored = true;
       } catch (failure) {
+        if (failure instanceof JetStreamApiError && storageFull.has(failure.code) && !working.aborted) {
+          until = Date.now() + o.ackWait;
+        }
         if (Date.now() >= until || nc.isClosed()) {
           note("not reported", reason(failure));
           if (holds()) {

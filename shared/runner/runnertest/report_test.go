@@ -15,9 +15,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A runner acknowledges an execution only once the execution's report is stored. While the stream
-// accepts no reports, the execution is redelivered.
-func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
+// While the storage of NATS is full, a runner repeats the report, and does not run the execution
+// again. It acknowledges the execution only once the report is stored: if the runner stops before
+// that, the execution is redelivered.
+func TestReportsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
@@ -39,24 +40,48 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 		}
 	}
 	size(1)
-	runs := make(chan int, 100)
-	start(t, nc, runner.Options{AckWait: 500 * time.Millisecond, Attempts: 100}, func(
-		_ context.Context, e runner.Execution,
-	) (any, error) {
-		runs <- e.Attempt
-		return nil, nil
-	})
-	for again := false; !again; { // it has been delivered once, and its report was not stored
+	runs, reports := make(chan int, 100), make(chan struct{}, 10_000)
+	if _, err := nc.Subscribe("executions.progress.>", func(*nats.Msg) {
+		reports <- struct{}{}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	run := func() (stop func()) {
+		return start(t, nc, runner.Options{
+			AckWait: 500 * time.Millisecond, DrainTimeout: time.Millisecond,
+		}, func(_ context.Context, e runner.Execution) (any, error) {
+			runs <- e.Attempt
+			return nil, nil
+		})
+	}
+	await := func(attempt int) {
+		t.Helper()
 		select {
-		case attempt := <-runs:
-			again = attempt > 1
+		case got := <-runs:
+			if got != attempt {
+				t.Fatalf("attempt %d began, not %d", got, attempt)
+			}
 		case <-time.After(30 * time.Second):
-			t.Fatal("it did not come again, though its report was not stored")
+			t.Fatalf("attempt %d did not begin", attempt)
 		}
 	}
+	stop := run()
+	await(1)
+	for range 30 { // a report every tenth of AckWait
+		select {
+		case <-reports:
+		case attempt := <-runs:
+			t.Fatalf("attempt %d began", attempt)
+		case <-time.After(30 * time.Second):
+			t.Fatal("the report was not sent again")
+		}
+	}
+	stop()
+	run()
+	await(2)
 	size(-1)
-	if got := ingress.Await(t, id); got.Status != execution.Succeeded {
-		t.Errorf("%+v", got)
+	if got := ingress.Await(t, id); got.Status != execution.Succeeded || len(runs) > 0 {
+		t.Errorf("%+v, then %d runs", got, len(runs))
 	}
 }
 
