@@ -30,6 +30,7 @@ type Client struct {
 	key   string // idempotency key of a call; "" means none
 	// ifMatch and ifNoneMatch are the preconditions of a call. "" means none.
 	ifMatch, ifNoneMatch string
+	lastEventID          string // resumes an event stream; "" means none
 	// etag receives the ETag of each response. It may be nil.
 	etag *string
 }
@@ -614,6 +615,9 @@ func (c *Client) send(
 	}
 	if c.ifNoneMatch != "" && method == http.MethodPut {
 		request.Header.Set("If-None-Match", c.ifNoneMatch)
+	}
+	if c.lastEventID != "" {
+		request.Header.Set("Last-Event-ID", c.lastEventID)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

@@ -34,7 +34,9 @@ func TestConnectionErrors(t *testing.T) {
 	} {
 		client := apiclient.New(base, "secret-token")
 		_, err := client.Plans(t.Context(), apiclient.Page{})
-		watching := client.Watch(t.Context(), "", nil, func(api.Execution) error { return nil })
+		watching := client.Watch(t.Context(), &apiclient.ExecutionWatch{
+			Changed: func(api.Execution) error { return nil },
+		})
 		for _, err := range []error{err, watching} {
 			if _, ok := errors.AsType[*apiclient.ConnectionError](err); !ok ||
 				!strings.Contains(err.Error(), base) ||

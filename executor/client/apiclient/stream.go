@@ -24,20 +24,36 @@ const (
 
 var errStreamIdle = errors.New("the stream of events is silent for too long")
 
-// Watch calls each for every execution that changes. If workflowID is not empty, it reports only
-// that workflow's executions. When the event stream is open, it calls opened, which may be nil;
-// Watch misses no change after that. If opened or each returns an error, Watch returns it;
-// otherwise, it returns the error that ended the stream. If the executor ended the stream, it
-// returns nil, and the caller should call Watch again.
-func (c *Client) Watch(
-	ctx context.Context, workflowID string, opened func() error, each func(api.Execution) error,
-) error {
+// ExecutionWatch configures Watch, and holds the position from which a further call resumes.
+type ExecutionWatch struct {
+	// WorkflowID selects the executions of this workflow. "" means all executions.
+	WorkflowID string
+	// LastEventID is the ID of the last event that was handled. Watch keeps it up to date, and
+	// begins with the changes since then, some of which it may report again. "" means that Watch
+	// reports the changes from now on.
+	LastEventID string
+	// Opened is called when the event stream is open. Watch misses no change after that. Opened may
+	// be nil.
+	Opened func() error
+	// Gap is called if the executor no longer knows every change since LastEventID. It should look
+	// up what was missed. If it fails, the next call of Watch calls it again. Gap may be nil.
+	Gap func() error
+	// Changed is called for every execution that changes.
+	Changed func(api.Execution) error
+}
+
+// Watch reports the executions that change. If one of w's functions returns an error, Watch returns
+// it; otherwise, it returns the error that ended the stream. If the executor ended the stream, it
+// returns nil. The caller should then call Watch again with the same w.
+func (c *Client) Watch(ctx context.Context, w *ExecutionWatch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(streamIdleTimeout, func() { cancel(errStreamIdle) })
 	defer silence.Stop()
-	response, err := c.send(ctx, http.MethodGet, "/executions/stream", parameters{
-		"workflowId": workflowID,
+	from := *c
+	from.lastEventID = w.LastEventID
+	response, err := from.send(ctx, http.MethodGet, "/executions/stream", parameters{
+		"workflowId": w.WorkflowID,
 	}.query(), nil)
 	if err != nil {
 		return err
@@ -48,34 +64,76 @@ func (c *Client) Watch(
 		return newConnectionError("the answer of %s is not an event stream; is it the executor's "+
 			"address?", c.base)
 	}
-	if opened != nil {
-		if err := opened(); err != nil {
+	if w.Opened != nil {
+		if err := w.Opened(); err != nil {
 			return err
 		}
 	}
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, maxEventLineBytes)
+	var event streamEvent
 	for lines.Scan() {
 		silence.Reset(streamIdleTimeout)
-		data, isData := strings.CutPrefix(lines.Text(), "data:")
-		if !isData {
-			// A name, an ID, a comment, or the end of an event. Without a Last-Event-ID there is
-			// only one kind of event.
+		if line := lines.Text(); line != "" {
+			event.addLine(line)
 			continue
 		}
-		var e api.Execution
-		if err := json.Unmarshal([]byte(data), &e); err != nil {
-			return fmt.Errorf("read an event: %w", err)
-		}
-		if c.tap != nil {
-			c.tap([]byte(strings.TrimSpace(data)))
-		}
-		if err := each(e); err != nil {
+		if err := c.handleEvent(w, event); err != nil {
 			return err
 		}
+		event = streamEvent{id: event.id}
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	return lines.Err()
+}
+
+// streamEvent is an event of the stream.
+type streamEvent struct {
+	id   string // that of an earlier event if the event has none
+	name string
+	data string
+}
+
+func (e *streamEvent) addLine(line string) {
+	field, value, _ := strings.Cut(line, ":")
+	value = strings.TrimPrefix(value, " ")
+	switch field {
+	case "id":
+		e.id = value
+	case "event":
+		e.name = value
+	case "data":
+		e.data = value
+	}
+}
+
+// handleEvent passes an event on, and then sets the position after it.
+func (c *Client) handleEvent(w *ExecutionWatch, event streamEvent) error {
+	switch {
+	case event.name == "gap":
+		if w.Gap != nil {
+			if err := w.Gap(); err != nil {
+				return err
+			}
+		}
+	case event.data != "":
+		var e api.Execution
+		if err := json.Unmarshal([]byte(event.data), &e); err != nil {
+			return fmt.Errorf("read an event: %w", err)
+		}
+		if c.tap != nil {
+			c.tap([]byte(event.data))
+		}
+		if err := w.Changed(e); err != nil {
+			return err
+		}
+	case w.LastEventID != "":
+		// A comment, or the ID with which a stream begins after a gap. That position counts only
+		// when the gap has been handled.
+		return nil
+	}
+	w.LastEventID = event.id
+	return nil
 }

@@ -109,6 +109,71 @@ func TestTailConnectsAgain(t *testing.T) {
 	}
 }
 
+// An execution that was accepted long before the connection was lost, and ended meanwhile, is shown
+// to the end: the stream resumes, and after a gap, tail looks up what it showed as unfinished.
+func TestTailShowsTheEndOfWhatEndedMeanwhile(t *testing.T) {
+	long := time.Now().Add(-10 * time.Minute).UTC().Format(time.RFC3339Nano)
+	event := func(id, status string) string {
+		return fmt.Sprintf(`{"executionId":%q,"status":%q,"acceptedAt":%q}`, id, status, long)
+	}
+	var streams, lookups atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/executions/stream", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		last, n := r.Header.Get("Last-Event-ID"), streams.Add(1)
+		if want := map[int32]string{1: "", 2: "11", 3: "12", 4: "12"}[n]; last != want {
+			t.Errorf("stream %d resumes after %q, not %q", n, last, want)
+		}
+		text := map[int32]string{
+			1: "retry: 1000\nid: 10\n\n: keep-alive\n\nid: 11\nevent: execution\ndata: " +
+				event("one", "running") + "\n\nid: 11\nevent: execution\ndata: " +
+				event("two", "running") + "\n\n",
+			2: "retry: 1000\n\nid: 12\nevent: execution\ndata: " + event("one", "failed") +
+				"\n\n",
+			// The first lookup fails, so that the gap is still there.
+			3: "retry: 1000\nid: 13\n\nevent: gap\ndata: {}\n\n",
+			4: "retry: 1000\nid: 14\n\nevent: gap\ndata: {}\n\n",
+		}[n]
+		_, _ = io.WriteString(w, text)
+		if n >= 4 {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	})
+	mux.HandleFunc("GET /api/v1/executions", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[]}`)
+	})
+	mux.HandleFunc("GET /api/v1/executions/two", func(w http.ResponseWriter, _ *http.Request) {
+		if lookups.Add(1) == 1 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_, _ = io.WriteString(w, event("two", "succeeded"))
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	read, write := io.Pipe()
+	go func() {
+		_ = write.CloseWithError(fmt.Errorf("exit code %d", Run(ctx, []string{
+			"execution", "tail", "-o", "json", "--api-url", server.URL, "--admin-token", "x",
+		}, StdStreams{Out: write, Err: io.Discard})))
+	}()
+	lines := json.NewDecoder(read)
+	for _, want := range [][2]string{
+		{"one", "running"}, {"two", "running"}, {"one", "failed"}, {"two", "succeeded"},
+	} {
+		var line api.Execution
+		if err := lines.Decode(&line); err != nil || line.ExecutionID != want[0] ||
+			line.Status != want[1] {
+			t.Fatalf("%+v, %v; want %q", line, err, want)
+		}
+	}
+	cancel()
+	_, _ = io.Copy(io.Discard, read)
+}
+
 // A bulk call that did nothing, although more may match, is not repeated: it would do nothing
 // again. The command does not report success.
 func TestBulkCallThatDoesNothingFails(t *testing.T) {

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -30,15 +32,19 @@ func (v *executionTail) Run(s *session) error {
 		shown:      map[string]printedState{},
 		patience:   minRetryDelay,
 	}
+	watch := &apiclient.ExecutionWatch{
+		WorkflowID: v.Workflow,
+		Gap:        t.printMissed,
+		Changed:    func(e api.Execution) error { return t.printChange(e, s.response) },
+	}
+	watch.Opened = func() error { return t.open(watch.LastEventID != "") }
 	for s.ctx.Err() == nil {
-		err := s.client.Watch(s.ctx, v.Workflow, t.printMissed, func(e api.Execution) error {
-			return t.printChange(e, s.response)
-		})
+		err := s.client.Watch(s.ctx, watch)
 		if t.isPermanentError(err) {
 			return err
 		}
-		if t.lostAt.IsZero() {
-			t.lostAt = s.now()
+		if t.connected {
+			t.connected, t.lostAt = false, s.now()
 			if s.ctx.Err() == nil {
 				s.printNote("hookstart: the connection is lost; connecting again")
 			}
@@ -62,7 +68,7 @@ const (
 	minRetryDelay = 250 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
 	// reconnectOverlap is how far before the loss of the connection the search for missed
-	// executions begins. Executions accepted earlier appear when they next change.
+	// executions begins.
 	reconnectOverlap = time.Minute
 	// maxRememberedStates is the maximum number of executions whose last printed state is
 	// remembered.
@@ -75,7 +81,8 @@ type executionTailer struct {
 	workflowID string
 	since      time.Time // when the verb was started
 	everOpened bool
-	lostAt     time.Time // zero while connected, and before the first connection
+	connected  bool      // and no missed changes have to be looked up
+	lostAt     time.Time // when connected became false
 	patience   time.Duration
 	shown      map[string]printedState
 }
@@ -96,23 +103,40 @@ func (t *executionTailer) waitBeforeRetry() {
 	t.patience = min(2*t.patience, maxRetryDelay)
 }
 
-// printMissed prints the changes that were missed while there was no connection.
-func (t *executionTailer) printMissed() error {
+// open begins to print the changes of an open event stream. If the stream does not resume where the
+// previous one ended, open prints first what was missed in between.
+func (t *executionTailer) open(resumes bool) error {
 	t.patience = minRetryDelay
-	if !t.everOpened {
-		t.everOpened = true
-		if t.json {
-			return nil
-		}
-		t.printNote("Watching; Ctrl-C ends it.")
-		return t.write(fmt.Sprintf(tailLineFormat, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION",
-			"WORKFLOW"))
+	if t.everOpened && !resumes {
+		return t.printMissed()
 	}
+	t.connected = true
+	if t.everOpened {
+		return nil
+	}
+	t.everOpened = true
+	if t.json {
+		return nil
+	}
+	t.printNote("Watching; Ctrl-C ends it.")
+	return t.write(fmt.Sprintf(tailLineFormat, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION",
+		"WORKFLOW"))
+}
+
+// printMissed prints the changes that were missed while there was no connection: of executions that
+// were accepted meanwhile, and of those that were last shown in a state that is not final.
+func (t *executionTailer) printMissed() error {
+	t.connected = false
 	missed, err := t.missedChanges()
 	if err != nil {
 		return err
 	}
-	t.lostAt = time.Time{}
+	unfinished := map[string]bool{}
+	for id, state := range t.shown {
+		if !execution.Status(state.status).Final() {
+			unfinished[id] = true
+		}
+	}
 	for _, record := range slices.Backward(missed) {
 		var e api.Execution
 		if err := json.Unmarshal(record, &e); err != nil {
@@ -121,12 +145,36 @@ func (t *executionTailer) printMissed() error {
 		if err := t.printChange(e, record); err != nil {
 			return err
 		}
+		delete(unfinished, e.ExecutionID)
 	}
+	for id := range unfinished {
+		if err := t.printCurrent(id); err != nil {
+			return err
+		}
+	}
+	t.connected = true
 	return nil
 }
 
-// missedChanges returns the records that may have changed while the connection was lost, newest
-// first.
+// printCurrent prints an execution if its state is not the one that was printed last.
+func (t *executionTailer) printCurrent(id string) error {
+	detail, err := t.client.Execution(t.ctx, id)
+	if isNotFound(err) {
+		delete(t.shown, id)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	record, err := json.Marshal(detail.Execution)
+	if err != nil {
+		return err
+	}
+	return t.printChange(detail.Execution, record)
+}
+
+// missedChanges returns the records of the executions that were accepted while the connection was
+// lost, and shortly before, newest first.
 func (t *executionTailer) missedChanges() (records []json.RawMessage, err error) {
 	filter, page := apiclient.ExecutionFilter{
 		WorkflowID: t.workflowID,
@@ -146,9 +194,11 @@ func (t *executionTailer) missedChanges() (records []json.RawMessage, err error)
 		}
 		records = append(records, items...)
 		if page.Cursor = part.NextCursor; page.Cursor == "" {
-			break
+			return records, nil
 		}
 	}
+	t.printNote("hookstart: more than %d executions were missed; only the newest are shown",
+		maxRememberedStates)
 	return records, nil
 }
 
@@ -162,6 +212,11 @@ func (t *executionTailer) printChange(e api.Execution, record []byte) error {
 	now := printedState{e.Status, e.Duplicates}
 	if t.shown[e.ExecutionID] == now {
 		return nil
+	}
+	if len(t.shown) >= maxRememberedStates {
+		maps.DeleteFunc(t.shown, func(_ string, state printedState) bool {
+			return execution.Status(state.status).Final()
+		})
 	}
 	if len(t.shown) >= maxRememberedStates {
 		clear(t.shown)
