@@ -52,6 +52,12 @@ func (v *applyVerb) Run(s *session) error {
 			return err
 		}
 	}
+	if v.Prune && want.IsEmpty() {
+		return &usageError{
+			"the files hold no document: --prune would delete everything",
+			"look at what wrote them, such as a pipe whose first program failed",
+		}
+	}
 	have, err := manifest.ReadState(s.ctx, s.client)
 	if err != nil {
 		return err

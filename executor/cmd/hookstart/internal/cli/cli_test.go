@@ -174,6 +174,25 @@ func TestTailShowsTheEndOfWhatEndedMeanwhile(t *testing.T) {
 	_, _ = io.Copy(io.Discard, read)
 }
 
+// Files without a document are refused with --prune, which would delete everything. Usually, the
+// program that should have written them has failed.
+func TestPruneNeedsADocument(t *testing.T) {
+	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		items := ""
+		if r.URL.Path == "/api/v1/accounts" {
+			items = `{"id":"acme","name":"Acme","plan":"pro"}`
+		}
+		_, _ = fmt.Fprintf(w, `{"items":[%s]}`, items)
+	})
+	code, _, stderr := run(t.Context(), t, server, "apply", "-f", "-", "--prune")
+	if code != 2 || !strings.Contains(stderr, "the files hold no document") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
 // A bulk call that did nothing, although more may match, is not repeated: it would do nothing
 // again. The command does not report success.
 func TestBulkCallThatDoesNothingFails(t *testing.T) {

@@ -216,6 +216,11 @@ func (s *DocumentSet) Read(file string, from io.Reader) error {
 	}
 }
 
+// IsEmpty reports whether the set holds no document.
+func (s *DocumentSet) IsEmpty() bool {
+	return len(s.Accounts)+len(s.Workflows)+len(s.Senders)+len(s.Queues) == 0
+}
+
 // AddLocation prefixes an error with the file and line of the document with the given key, if the
 // set contains that document.
 func (s *DocumentSet) AddLocation(key string, err error) error {
