@@ -131,19 +131,49 @@ func (f *Filter) UnmarshalJSON(data []byte) error {
 // MarshalJSON implements json.Marshaler.
 func (f Filter) MarshalJSON() ([]byte, error) { return json.RawMessage(f).MarshalJSON() }
 
-// MarshalYAML implements yaml.Marshaler. It parses the JSON as YAML in order to keep the order of
-// the members.
+// MarshalYAML implements yaml.Marshaler. It keeps the order of the members.
 func (f Filter) MarshalYAML() (any, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(f, &document); err != nil {
-		return nil, err
+	decoder := json.NewDecoder(bytes.NewReader(f))
+	decoder.UseNumber()
+	mapping, err := yamlNode(decoder)
+	if err != nil {
+		return nil, fmt.Errorf("filter: %w", err)
 	}
-	if len(document.Content) == 0 {
-		return nil, nil //nolint:nilnil // there is no filter
-	}
-	mapping := document.Content[0]
 	mapping.Style = 0
 	return mapping, nil
+}
+
+// yamlNode reads a JSON value and returns it as YAML, on one line. JSON cannot be read as YAML,
+// which has no surrogate pairs, for example.
+func yamlNode(from *json.Decoder) (*yaml.Node, error) {
+	token, err := from.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token := token.(type) {
+	case json.Delim:
+		node := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		if token == '{' {
+			node.Kind = yaml.MappingNode
+		}
+		for from.More() { // in an object, each name and each value
+			child, err := yamlNode(from)
+			if err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, child)
+		}
+		_, err := from.Token()
+		return node, err
+	case string:
+		return &yaml.Node{
+			Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: token,
+		}, nil
+	case nil:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
+	default: // a number, or true or false
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}, nil
+	}
 }
 
 // Sender is a document of kind Sender. It contains no secret.
@@ -354,27 +384,37 @@ func (s Sender) key() string   { return "sender of " + s.WorkflowID + ", node " 
 const SchemaURL = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/" +
 	"hookstart.schema.json"
 
-// Write writes the documents of the set as YAML.
+// Write writes the documents of the set as YAML. If one of them cannot be written, Write writes
+// nothing.
 func (s *DocumentSet) Write(to io.Writer) error {
-	if _, err := io.WriteString(to, "# yaml-language-server: $schema="+SchemaURL+"\n"); err != nil {
-		return err
-	}
-	documents := yaml.NewEncoder(to)
+	text := bytes.NewBufferString("# yaml-language-server: $schema=" + SchemaURL + "\n")
+	documents := yaml.NewEncoder(text)
 	documents.SetIndent(2)
-	var errs []error
 	for _, a := range s.Accounts {
-		errs = append(errs, documents.Encode(a))
+		if err := documents.Encode(a); err != nil {
+			return fmt.Errorf("%s: %w", a.key(), err)
+		}
 	}
 	for _, w := range s.Workflows {
-		errs = append(errs, documents.Encode(w))
+		if err := documents.Encode(w); err != nil {
+			return fmt.Errorf("%s: %w", w.key(), err)
+		}
 	}
 	for _, sender := range s.Senders {
-		errs = append(errs, documents.Encode(sender))
+		if err := documents.Encode(sender); err != nil {
+			return fmt.Errorf("%s: %w", sender.key(), err)
+		}
 	}
 	for _, q := range s.Queues {
-		errs = append(errs, documents.Encode(q))
+		if err := documents.Encode(q); err != nil {
+			return fmt.Errorf("%s: %w", q.key(), err)
+		}
 	}
-	return errors.Join(append(errs, documents.Close())...)
+	if err := documents.Close(); err != nil {
+		return err
+	}
+	_, err := to.Write(text.Bytes())
+	return err
 }
 
 // apiPutWorkflow converts the document to the API's form.

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,5 +42,60 @@ func TestSecretSettingsHaveVariables(t *testing.T) {
 	want := map[string]string{"user": "ORDERS_ON_PAID_USER", "key": "ORDERS_ON_PAID_KEY"}
 	if diff := cmp.Diff(want, got.SettingsFrom); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A filter may be any JSON, also such that is no YAML. It stays in its order.
+func TestFiltersAreWrittenAsYAML(t *testing.T) {
+	t.Parallel()
+	for filter, want := range map[string]string{
+		`{"ptr:/text":{"$prefix":"\ud83d\ude80"},"ptr:/a":["x",1.5,true,null,{}]}`: `
+      "ptr:/text": {"$prefix": "\U0001F680"}
+      "ptr:/a": ["x", 1.5, true, null, {}]
+`,
+		`{"$or":[{"ptr:/a":"yes"},{"ptr:/b":"\u007f\/"}]}`: `
+      "$or": [{"ptr:/a": "yes"}, {"ptr:/b": "\x7F/"}]
+`,
+		`{"ptr:/` + strings.Repeat("long", 300) + `":"\nx"}`: `
+      ? "ptr:/` + strings.Repeat("long", 300) + `"
+      : "\nx"
+`,
+	} {
+		have := &DocumentSet{Workflows: []Workflow{{
+			Kind: KindWorkflow, ID: "w", Queue: "default",
+			Triggers: []Trigger{{NodeID: "n", Filter: Filter(filter)}},
+		}}}
+		var text strings.Builder
+		if err := have.Write(&text); err != nil {
+			t.Errorf("%s: %v", filter, err)
+			continue
+		}
+		if _, got, _ := strings.Cut(text.String(), "    filter:"); got != want {
+			t.Errorf("%s is written as%s", filter, got)
+		}
+		read := &DocumentSet{}
+		if err := read.Read("export", strings.NewReader(text.String())); err != nil {
+			t.Errorf("%s: %v", filter, err)
+			continue
+		}
+		for _, step := range Plan(have, read, false) {
+			t.Errorf("%s: %q", filter, step.Lines)
+		}
+	}
+}
+
+// If one document cannot be written, nothing is: a file must not end in the middle of a document.
+func TestWriteWritesAllOrNothing(t *testing.T) {
+	t.Parallel()
+	have := &DocumentSet{
+		Accounts: []Account{{Kind: KindAccount, ID: "acme"}},
+		Workflows: []Workflow{{Kind: KindWorkflow, ID: "broken", Triggers: []Trigger{
+			{NodeID: "n", Filter: Filter(`{"a"`)},
+		}}},
+	}
+	var text strings.Builder
+	if err := have.Write(&text); err == nil || !strings.Contains(err.Error(), "broken") ||
+		text.Len() > 0 {
+		t.Errorf("%v, and written is %q", err, text.String())
 	}
 }
