@@ -228,6 +228,7 @@ func (s *DocumentSet) Read(file string, from io.Reader) error {
 			return fixErrorLine(file, err)
 		}
 		at := documentLocation{file, &node}
+		keepDates(&node)
 		var document map[string]any
 		if err := node.Decode(&document); err != nil {
 			return fixErrorLine(file, err)
@@ -243,6 +244,17 @@ func (s *DocumentSet) Read(file string, from io.Reader) error {
 			s.places = map[string]documentLocation{}
 		}
 		s.places[key] = at
+	}
+}
+
+// keepDates makes dates and times strings, so that they stay as they are in the file. As a
+// time.Time, 2026-11-26 would become "2026-11-26T00:00:00Z" in JSON.
+func keepDates(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {
+		node.SetString(node.Value)
+	}
+	for _, child := range node.Content {
+		keepDates(child)
 	}
 }
 

@@ -99,3 +99,30 @@ func TestWriteWritesAllOrNothing(t *testing.T) {
 		t.Errorf("%v, and written is %q", err, text.String())
 	}
 }
+
+// A date is a text that stays as it is, wherever it is.
+func TestDatesStayAsTheyAre(t *testing.T) {
+	t.Parallel()
+	const document = `
+kind: Workflow
+id: w
+name: 2026-11-26
+triggers:
+  - nodeId: n
+    samplePayload: {day: &day 2026-11-26, 2026-01-02: *day, at: [!!timestamp 2026-11-26 10:00:00]}
+    filter: {"ptr:/date": 2026-11-26}
+`
+	read := &DocumentSet{}
+	if err := read.Read("file", strings.NewReader(document)); err != nil {
+		t.Fatal(err)
+	}
+	got := read.Workflows[0]
+	trigger := got.Triggers[0]
+	if diff := cmp.Diff([]string{
+		"2026-11-26",
+		`{"2026-01-02":"2026-11-26","at":["2026-11-26 10:00:00"],"day":"2026-11-26"}`,
+		`{"ptr:/date":"2026-11-26"}`,
+	}, []string{got.Name, string(trigger.SamplePayload), string(trigger.Filter)}); diff != "" {
+		t.Error(diff)
+	}
+}
