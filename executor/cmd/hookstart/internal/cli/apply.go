@@ -62,6 +62,9 @@ func (v *applyVerb) Run(s *session) error {
 	if err != nil {
 		return err
 	}
+	if err := manifest.CheckSecrets(have, want); err != nil {
+		return err
+	}
 	steps := manifest.Plan(have, want, v.Prune)
 	if len(steps) == 0 {
 		return s.printLine("No differences.")

@@ -43,6 +43,9 @@ type DocumentSet struct {
 	// presetIDs maps the aliases of presets to the IDs by which the API names them. It is nil if
 	// the set was read from files.
 	presetIDs map[string]string
+	// secretSettings holds the names of the secret settings, keyed by preset ID. It is nil if the
+	// set was read from files.
+	secretSettings map[string][]string
 }
 
 // Account is a document of kind Account.

@@ -87,6 +87,20 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 	return steps
 }
 
+// CheckSecrets returns an error if a document of want contains the value of a secret setting. Plan
+// would show the value, and show it again each time, because the API never returns it.
+func CheckSecrets(have, want *DocumentSet) error {
+	for _, s := range want.Senders {
+		for _, name := range have.secretSettings[cmp.Or(have.presetIDs[s.Preset], s.Preset)] {
+			if s.Settings[name] != "" {
+				return want.AddLocation(s.key(), fmt.Errorf("settings: %s is secret: name an "+
+					"environment variable that holds it in settingsFrom", name))
+			}
+		}
+	}
+	return nil
+}
+
 func byKey[T interface{ key() string }](list []T) map[string]T {
 	found := make(map[string]T, len(list))
 	for _, object := range list {

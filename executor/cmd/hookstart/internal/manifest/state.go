@@ -31,6 +31,7 @@ func ReadState(ctx context.Context, client *apiclient.Client) (*DocumentSet, err
 		return nil, err
 	}
 	s.presetIDs = presetIDs(presets.Items)
+	s.secretSettings = secretSettings(presets.Items)
 	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) {
 		return client.Workflows(ctx, "", p)
 	}) {
@@ -62,6 +63,19 @@ func presetIDs(presets []api.SenderPreset) map[string]string {
 		}
 	}
 	return ids
+}
+
+// secretSettings returns the names of the secret settings by preset ID.
+func secretSettings(presets []api.SenderPreset) map[string][]string {
+	secret := map[string][]string{}
+	for _, p := range presets {
+		for _, setting := range p.Settings {
+			if setting.Secret {
+				secret[p.ID] = append(secret[p.ID], setting.Name)
+			}
+		}
+	}
+	return secret
 }
 
 func (s *DocumentSet) addWorkflow(

@@ -126,3 +126,33 @@ triggers:
 		t.Error(diff)
 	}
 }
+
+// A document that contains a secret setting is refused, also if it names the preset by its alias.
+// The value is not shown.
+func TestSecretSettingsAreNotInDocuments(t *testing.T) {
+	t.Parallel()
+	presets := []api.SenderPreset{{
+		ID: "meta", Aliases: []string{"whatsapp"},
+		Settings: []api.PresetSetting{{Name: "url"}, {Name: "verifyToken", Secret: true}},
+	}}
+	const refused = "f:5: settings: verifyToken is secret"
+	have := &DocumentSet{presetIDs: presetIDs(presets), secretSettings: secretSettings(presets)}
+	for document, want := range map[string]string{
+		"preset: meta\nsettings: {url: u, verifyToken: hidden}":   refused,
+		"preset: whatsapp\nsettings: {verifyToken: hidden}":       refused,
+		"preset: other\nsettings: {verifyToken: no secret there}": "",
+		"preset: meta\nsettings: {verifyToken: ''}":               "",
+		"preset: meta\nsettingsFrom: {verifyToken: VARIABLE}":     "",
+	} {
+		read := &DocumentSet{}
+		if err := read.Read("f", strings.NewReader(
+			"kind: Sender\nworkflowId: w\nnodeId: n\n"+document)); err != nil {
+			t.Fatal(err)
+		}
+		err := CheckSecrets(have, read)
+		if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), want) ||
+			strings.Contains(err.Error(), "hidden")) {
+			t.Errorf("%s: %v", document, err)
+		}
+	}
+}
