@@ -51,8 +51,8 @@ func StoredSequence(n uint64) int64 {
 	return int64(n)
 }
 
-// storedAttempt returns the number of an attempt as it is stored. Runners can report any number, and
-// the column holds 32 bits.
+// storedAttempt returns the number of an attempt as it is stored. Runners can report any number,
+// and the column holds 32 bits.
 func storedAttempt(n int) int { return min(n, math.MaxInt32) }
 
 // Sanitized returns a copy of the batch with its values in stored form, except for Audit, whose

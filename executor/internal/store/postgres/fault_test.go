@@ -102,8 +102,8 @@ func TestWhoIsAtFault(t *testing.T) {
 	}
 }
 
-// pgx refuses a value that does not fit its type before it sends anything. That is the data's fault,
-// too, and the error does not contain the other values of the array.
+// pgx refuses a value that does not fit its type before it sends anything. That is the data's
+// fault, too, and the error does not contain the other values of the array.
 func TestAValueThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, pgtest.Start(t))
