@@ -311,10 +311,12 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 				counted["hookstart_executor_ended_total"] != 0 {
 				t.Errorf("%v", counted)
 			}
-			if logs := r.logs.String(); !strings.Contains(logs,
-				"the database is behind what was acknowledged") ||
-				!strings.Contains(logs, "the database has again") {
-				t.Errorf("the log does not say so:\n%s", logs)
+			for _, line := range []string{
+				"the database is behind what was acknowledged", "the database has again",
+			} {
+				r.await("the log says: "+line, func() bool {
+					return strings.Contains(r.logs.String(), line)
+				})
 			}
 			if info, err := runners.Info(t.Context()); err != nil || info.AckFloor.Stream != 9 ||
 				info.Delivered.Consumer != 9 {
