@@ -368,13 +368,8 @@ func TestNodeReadsCancellationsOfANewBucket(t *testing.T) {
 	id := ingress.Start(t, runnertest.Post{Queue: "canceled"})
 	program.Await("begin (" + id + ") ")
 	way.Cut()
-	js := jetStream(t, server.URL())
-	if err := js.DeleteKeyValue(t.Context(), stream.CancellationsBucket); err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.EnsureCancellations(t.Context(), js, stream.DefaultSettings); err != nil {
-		t.Fatal(err)
-	}
+	deleteCancellations(t, server)
+	ingress = runnertest.NewIngress(t, server.Connect(t)) // creates the bucket again
 	ingress.Cancel(t, id)
 	way.Heal()
 	program.Await("aborted (" + id + ") ")
@@ -392,13 +387,66 @@ func TestNodeReadsANewBucketWithoutAReconnect(t *testing.T) {
 	program := childtest.Launch(t, nodeRunner(canceledRunner, server.URL()))
 	id := ingress.Start(t, runnertest.Post{Queue: "canceled"})
 	program.Await("begin (" + id + ") ")
+	deleteCancellations(t, server)
+	ingress = runnertest.NewIngress(t, server.Connect(t)) // creates the bucket again
+	ingress.Cancel(t, id)
+	program.Await("aborted (" + id + ") ")
+}
+
+// The Node.js kit finds the cancellations of a bucket that was created anew while it was idle and
+// connected, although others in the bucket have higher revisions than it knows.
+func TestNodeReadsANewBucketThatHasMoreKeys(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	openGate(t, nc)
+	ingress := runnertest.NewIngress(t, nc)
+	for n := range 3 {
+		ingress.Cancel(t, fmt.Sprint("other", n))
+	}
+	launchNodeKit(t, server.URL(), kitOptions{})
+	post := runnertest.Post{Queue: orderedQueue, DeliveryID: "delivery"}
+	canceled := execution.IDForDelivery("workflow", "webhook", post.DeliveryID)
+	ingress.Await(t, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
+	deleteCancellations(t, server)
+	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
+	ingress.Cancel(t, canceled)
+	for n := range 3 {
+		ingress.Cancel(t, fmt.Sprint("later", n))
+	}
+	ingress.Start(t, post)
+	if final := ingress.Await(t, canceled); final.Status != execution.Canceled {
+		t.Errorf("it ended as %+v", final)
+	}
+}
+
+// The Node.js kit that has found the bucket missing looks for cancellations again as soon as it
+// exists.
+func TestNodeReadsABucketThatWasMissing(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	openGate(t, nc)
+	ingress := runnertest.NewIngress(t, nc)
+	launchNodeKit(t, server.URL(), kitOptions{})
+	ingress.Await(t, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
+	deleteCancellations(t, server)
+	ingress.Await(t, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
+	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
+	post := runnertest.Post{Queue: orderedQueue, DeliveryID: "delivery"}
+	canceled := execution.IDForDelivery("workflow", "webhook", post.DeliveryID)
+	ingress.Cancel(t, canceled)
+	ingress.Start(t, post)
+	if final := ingress.Await(t, canceled); final.Status != execution.Canceled {
+		t.Errorf("it ended as %+v", final)
+	}
+}
+
+// deleteCancellations deletes the bucket, as when its server has lost its storage.
+func deleteCancellations(t *testing.T, server *natstest.Node) {
+	t.Helper()
 	js := jetStream(t, server.URL())
 	if err := js.DeleteKeyValue(t.Context(), stream.CancellationsBucket); err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.EnsureCancellations(t.Context(), js, stream.DefaultSettings); err != nil {
-		t.Fatal(err)
-	}
-	ingress.Cancel(t, id)
-	program.Await("aborted (" + id + ") ")
 }

@@ -55,10 +55,14 @@ const (
 type cancellations struct {
 	nc *nats.Conn
 
-	mu     sync.Mutex
-	next   *bucketRead         // the next read, which has not begun; nil if no call waits for it
-	asking bool                // whether the bucket is being read
-	ids    map[string]struct{} // the IDs of the canceled executions
+	mu       sync.Mutex
+	next     *bucketRead         // the next read, which has not begun; nil if no call waits for it
+	asking   bool                // whether the bucket is being read
+	ids      map[string]struct{} // the IDs of the canceled executions
+	offUntil time.Time           // no request is sent before this; zero means no pause
+
+	// catchUp alone uses the fields below.
+
 	// last is the revision of the newest key that has been read, and lastID its execution's ID.
 	last   uint64
 	lastID string
@@ -71,7 +75,6 @@ type cancellations struct {
 	readable bool
 	// failures counts failed requests as long as none has succeeded.
 	failures int
-	offUntil time.Time // no request is sent before this; zero means no pause
 }
 
 // bucketRead is one read of the bucket. Several calls may wait for it.
@@ -164,56 +167,83 @@ func (c *cancellations) serveReads() {
 	}
 }
 
-// catchUp reads the IDs of the executions that have been canceled since the last call. After a
-// reconnect, and every cancelCheckInterval if it finds none, it checks whether the bucket still has
-// the last key. If not, the bucket has lost its newest keys, or all of them, and new keys may have
-// lower revisions: catchUp then reads all keys. Those that it knows remain known.
+// catchUp reads the IDs of the executions that have been canceled since the last call. If it has
+// found any, after a reconnect, and every cancelCheckInterval, it checks whether the bucket still
+// has the key that was the newest before. If not, the bucket has lost its newest keys, or all of
+// them, and new keys may have lower revisions: catchUp then reads all keys. Those that it knows
+// remain known.
 func (c *cancellations) catchUp() error {
+	reconnects, last, lastID := c.nc.Stats().Reconnects, c.last, c.lastID
 	for check := false; ; {
-		reconnects := c.nc.Stats().Reconnects
-		c.mu.Lock()
-		from := c.last + 1
-		check = c.last > 0 && (check || reconnects != c.reconnects)
+		from := last + 1
 		if check {
 			from = c.last
 		}
-		c.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), cancelReadTimeout)
 		id, revision, err := stream.NextCancellation(ctx, c.nc, from)
 		cancel()
-		c.mu.Lock()
-		if err == nil {
-			c.readable, c.reconnects = true, reconnects
+		if err != nil {
+			return c.readFailed(err)
 		}
+		c.readable = true
+		if id != "" {
+			c.add(id)
+		}
+		now := c.nc.Stats().Reconnects
 		switch {
-		case err == nil && check && (id != c.lastID || revision != c.last):
-			c.last = 0
-		case err == nil && id == "":
-			check = c.last > 0 && time.Since(c.checked) >= cancelCheckInterval
+		case now != reconnects: // the keys before may be those of another bucket
+			reconnects, last, lastID, check = now, c.last, c.lastID, false
+		case check && id == c.lastID && revision == c.last:
+			c.last, c.lastID, c.checked, c.reconnects = last, lastID, time.Now(), reconnects
+			return nil
+		case check:
+			c.last, last, check = 0, 0, false
+		case id != "":
+			last, lastID = revision, id
+			if c.last == 0 {
+				c.last, c.lastID = last, lastID
+			}
+		default:
+			check = last > 0 && (last != c.last || reconnects != c.reconnects ||
+				time.Since(c.checked) >= cancelCheckInterval)
 			if !check {
-				c.mu.Unlock()
 				return nil
 			}
-		case err == nil:
-			c.ids[id], c.last, c.lastID = struct{}{}, revision, id
-			c.checked, check = time.Now(), false
-		case errors.Is(err, jetstream.ErrBucketNotFound):
-			// If the bucket is recreated, it begins again with the first revision.
-			c.last, c.offUntil = 0, time.Now().Add(cancelReadTimeout)
-			c.mu.Unlock()
-			return nil
-		case !c.readable && (errors.Is(err, nats.ErrNoResponders) ||
-			c.failures >= maxCancelReadFailures):
-			c.failures, c.offUntil = 0, time.Now().Add(cancelRetryDelay)
-			c.mu.Unlock()
-			return nil
-		default:
-			c.failures++
-			c.mu.Unlock()
-			return err
 		}
-		c.mu.Unlock()
 	}
+}
+
+// add adds an ID to the cancellations read so far.
+func (c *cancellations) add(executionID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids[executionID] = struct{}{}
+}
+
+// readFailed handles the error of a request. It returns nil if handlers may begin nevertheless.
+func (c *cancellations) readFailed(err error) error {
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		c.last = 0 // if the bucket is recreated, it begins again with the first revision
+		if !c.readable {
+			c.pause(cancelReadTimeout)
+		}
+		return nil
+	}
+	if !c.readable && (errors.Is(err, nats.ErrNoResponders) ||
+		c.failures >= maxCancelReadFailures) {
+		c.failures = 0
+		c.pause(cancelRetryDelay)
+		return nil
+	}
+	c.failures++
+	return err
+}
+
+// pause lets no request be sent for d.
+func (c *cancellations) pause(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offUntil = time.Now().Add(d)
 }
 
 // runUnlessCanceled makes an attempt at an execution. If the execution has been canceled, it

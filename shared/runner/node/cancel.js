@@ -104,13 +104,16 @@ export class Cancellations {
     return this.next;
   }
 
+  /**
+   * catchUp reads the keys that are new. If there are any, after a reconnect, and every checkInterval, it then looks whether the
+   * bucket still has the key that was the newest before. If not, it is another bucket, or has lost keys: all are read again.
+   */
   async catchUp() {
+    let { reconnects, last, lastId } = this;
     for (let check = false; ;) {
       let answer;
-      const { reconnects } = this;
-      check = this.last > 0 && (check || reconnects !== this.checked);
       try {
-        const reply = await this.nc.request(subject, JSON.stringify({ seq: check ? this.last : this.last + 1, next_by_subj: `${prefix}*` }), { timeout: askTimeout });
+        const reply = await this.nc.request(subject, JSON.stringify({ seq: check ? this.last : last + 1, next_by_subj: `${prefix}*` }), { timeout: askTimeout });
         answer = /** @type {any} */ (reply.json());
       } catch (failure) {
         const unknown = /no responders/i.test(String(failure));
@@ -121,9 +124,11 @@ export class Cancellations {
         }
         throw failure;
       }
-      if (answer.error?.err_code === streamNotFound) { // an executor of an earlier version
+      if (answer.error?.err_code === streamNotFound) {
         this.last = 0;
-        this.offUntil = Date.now() + askTimeout;
+        if (!this.readable) { // an executor of an earlier version
+          this.offUntil = Date.now() + askTimeout;
+        }
         return;
       }
       if (answer.error && answer.error.err_code !== messageNotFound) {
@@ -134,28 +139,27 @@ export class Cancellations {
       if (id) {
         this.ids.add(id);
       }
-      if (reconnects !== this.reconnects) {
-        continue; // the answer may be that of the bucket before
-      }
-      this.checked = reconnects;
-      if (check) {
-        if (id !== this.lastId || answer.message.seq !== this.last) {
-          this.last = 0; // all are read again
-        }
-        this.checkedAt = performance.now();
+      if (reconnects !== this.reconnects) { // the keys before may be those of another bucket
+        ({ reconnects, last, lastId } = this);
         check = false;
-        continue;
-      }
-      if (!id) {
-        check = this.last > 0 && performance.now() - this.checkedAt >= checkInterval;
+      } else if (check && id === this.lastId && answer.message.seq === this.last) {
+        Object.assign(this, { last, lastId, checked: reconnects, checkedAt: performance.now() });
+        return;
+      } else if (check) {
+        this.last = last = 0;
+        check = false;
+      } else if (id) {
+        last = answer.message.seq;
+        lastId = id;
+        if (this.last === 0) {
+          Object.assign(this, { last, lastId });
+        }
+      } else {
+        check = last > 0 && (last !== this.last || reconnects !== this.checked || performance.now() - this.checkedAt >= checkInterval);
         if (!check) {
           return;
         }
-        continue;
       }
-      this.checkedAt = performance.now();
-      this.last = answer.message.seq;
-      this.lastId = id;
     }
   }
 }

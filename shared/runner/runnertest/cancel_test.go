@@ -70,13 +70,7 @@ func TestCancellationsWithLowerRevisions(t *testing.T) {
 		return nil, nil
 	})
 	ingress.Await(t, ingress.Start(t, runnertest.Post{}))
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(t.Context(), stream.CancellationsStream); err != nil {
-		t.Fatal(err)
-	}
+	deleteCancellations(t, nc)
 	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
 	canceled := execution.IDForDelivery("workflow", "webhook", "delivery")
 	ingress.Cancel(t, canceled)
@@ -113,17 +107,68 @@ func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
 	})
 	id := ingress.Start(t, runnertest.Post{})
 	<-begun
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(t.Context(), stream.CancellationsStream); err != nil {
-		t.Fatal(err)
-	}
+	deleteCancellations(t, nc)
 	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
 	ingress.Cancel(t, id)
 	if final := ingress.Await(t, id); final.Status != execution.Canceled {
 		t.Errorf("it ended as %+v", final)
+	}
+}
+
+// A runner that was idle while a bucket was created anew finds the cancellations that have lower
+// revisions than one that it knows, although there are others with higher ones.
+func TestCancellationsOfANewBucketThatHasMoreKeys(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	for _, id := range []string{"first", "second", "third"} {
+		ingress.Cancel(t, id)
+	}
+	start(t, nc, runner.Options{}, func(context.Context, runner.Execution) (any, error) {
+		return nil, nil
+	})
+	ingress.Await(t, ingress.Start(t, runnertest.Post{})) // now the runner knows three keys
+	deleteCancellations(t, nc)
+	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
+	canceled := execution.IDForDelivery("workflow", "webhook", "delivery")
+	for _, id := range []string{canceled, "fourth", "fifth", "sixth"} {
+		ingress.Cancel(t, id)
+	}
+	ingress.Start(t, runnertest.Post{DeliveryID: "delivery"})
+	if final := ingress.Await(t, canceled); final.Status != execution.Canceled {
+		t.Errorf("it ended as %+v", final)
+	}
+}
+
+// A runner that has found the bucket missing looks for cancellations again as soon as it exists.
+func TestCancellationsAfterTheBucketWasMissing(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	start(t, nc, runner.Options{}, func(context.Context, runner.Execution) (any, error) {
+		return nil, nil
+	})
+	ingress.Await(t, ingress.Start(t, runnertest.Post{}))
+	deleteCancellations(t, nc)
+	ingress.Await(t, ingress.Start(t, runnertest.Post{})) // now the runner has found it missing
+	ingress = runnertest.NewIngress(t, nc)                // creates the bucket again
+	canceled := execution.IDForDelivery("workflow", "webhook", "delivery")
+	ingress.Cancel(t, canceled)
+	ingress.Start(t, runnertest.Post{DeliveryID: "delivery"})
+	if final := ingress.Await(t, canceled); final.Status != execution.Canceled {
+		t.Errorf("it ended as %+v", final)
+	}
+}
+
+// deleteCancellations deletes the bucket, as when its server has lost its storage.
+func deleteCancellations(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		err = js.DeleteStream(t.Context(), stream.CancellationsStream)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
