@@ -29,6 +29,7 @@ type kitOptions struct {
 	Concurrency int `json:"concurrency,omitempty"`
 	Attempts    int `json:"attempts,omitempty"`
 	AckWaitMS   int `json:"ackWait,omitempty"`
+	DrainMS     int `json:"drainTimeout,omitempty"`
 }
 
 // gatedRunner is a Node.js runner whose handler waits for a response to its request if the
@@ -78,11 +79,12 @@ func launchGoKit(t *testing.T, natsURL string, o kitOptions) (stop func() <-chan
 		defer close(ended)
 		defer nc.Close()
 		if err := runner.Run(ctx, nc, runner.Options{
-			Queue:       orderedQueue,
-			Group:       orderedQueue,
-			Concurrency: o.Concurrency,
-			Attempts:    o.Attempts,
-			AckWait:     time.Duration(o.AckWaitMS) * time.Millisecond,
+			Queue:        orderedQueue,
+			Group:        orderedQueue,
+			Concurrency:  o.Concurrency,
+			Attempts:     o.Attempts,
+			AckWait:      time.Duration(o.AckWaitMS) * time.Millisecond,
+			DrainTimeout: time.Duration(o.DrainMS) * time.Millisecond,
 		}, func(_ context.Context, e runner.Execution) (any, error) {
 			if e.OrderKey != "" {
 				return nil, nil

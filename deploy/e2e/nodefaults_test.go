@@ -322,6 +322,45 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 	}
 }
 
+// When a Node.js runner that stops cannot find out in time whether an execution is canceled, it
+// hands the execution back. The handler does not begin.
+func TestNodeHandsBackWhatMayBeCanceled(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	gate := subscribe(t, nc, gateSubject)
+	answers := subscribe(t, nc, "$JS.ACK."+stream.ExecutionsName+"."+orderedGroup.Consumer()+".>")
+	subscribe(t, nc, "$NO.>") // answers nothing
+	var withhold atomic.Bool
+	way := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
+		const asked = "$JS.API.STREAM.MSG.GET.KV_cancellations"
+		if at := bytes.Index(sent, []byte(asked)); at >= 0 && withhold.Load() {
+			copy(sent[at:], "$NO")
+		}
+	}, func() {})
+	stop := launchNodeKit(t, "nats://"+way, kitOptions{AckWaitMS: 6000, DrainMS: 500})
+	ingress.Start(t, runnertest.Post{Queue: orderedQueue})
+	if err := await(t, gate).Respond(nil); err != nil { // the kit has read cancellations
+		t.Fatal(err)
+	}
+	for string(await(t, answers).Data) != "+ACK" {
+	}
+	withhold.Store(true)
+	ingress.Start(t, runnertest.Post{Queue: orderedQueue})
+	await(t, answers) // a heartbeat
+	ended := stop()
+	for string(await(t, answers).Data) != "-NAK" {
+		if begun, _, _ := gate.Pending(); begun > 0 {
+			t.Fatal("the handler has begun")
+		}
+	}
+	<-ended
+	if begun, _, _ := gate.Pending(); begun > 0 {
+		t.Error("the handler has begun")
+	}
+}
+
 // After a bulk cancel, the Node.js kit does not read all cancellations before the next handler
 // begins.
 func TestNodeDoesNotDelayHandlersByManyCancellations(t *testing.T) {

@@ -1038,6 +1038,10 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
   if (canceled) {
     return finish(ExecutionState.CANCELED, { error: "the execution is canceled" });
   }
+  if (working.aborted) { // perhaps before it was known whether the execution is canceled
+    note("handed back", "the runner stops");
+    return void (holds() && delivery.msg.nak());
+  }
   const cancel = delivery.cancel = new AbortController();
   const startedAt = Date.now();
   // A quick one is reported once, when it has ended. If this report gets lost, the final one says more.
