@@ -277,6 +277,42 @@ func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	}
 }
 
+// A Node.js runner whose queue has lanes ends when it is stopped while NATS is silent: the
+// connection stays, but nothing is answered.
+func TestNodeStopsWhileNATSIsSilent(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	request := []byte("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName + "." + laneOfK())
+	var silent atomic.Bool
+	asked := make(chan struct{})
+	way := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
+		if bytes.Contains(sent, request) && silent.CompareAndSwap(true, false) {
+			close(asked)
+			<-t.Context().Done()
+		}
+	}, func() {})
+	command := nodeRunner(gatedRunner, "nats://"+way)
+	command.Env = append(command.Env, "OPTIONS={}")
+	program := childtest.Launch(t, command)
+	ingress.Await(t, ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: "k"}))
+	silent.Store(true)
+	select {
+	case <-asked:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the runner does not ask for the next execution of the lane")
+	}
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-program.Exited():
+	case <-time.After(60 * time.Second):
+		t.Error("the runner does not end")
+	}
+}
+
 // While the Node.js kit waits for cancellations before a handler begins, it sends heartbeats.
 func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 	t.Parallel()

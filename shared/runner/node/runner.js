@@ -27,7 +27,7 @@ const pullExpiry = 5000;
 // onceExpiry is that of a runner with one attempt, in milliseconds. When it stops, it waits for what its last request brings, and runs it: what
 // is sent to a request that nobody waits for would be an attempt, and fail although no handler has seen it. No request can expire sooner.
 const onceExpiry = 1000;
-// onceSlack is how much longer, in milliseconds, such a runner waits for its last request when it stops: while NATS is away, no request expires.
+// onceSlack is how much longer, in milliseconds, a runner that stops waits for its last requests: while NATS is away, no request expires.
 const onceSlack = 4000;
 // flushTimeout is how long a runner that stops waits, in milliseconds, until the server has its last acknowledgements.
 const flushTimeout = 5000;
@@ -221,13 +221,17 @@ export async function run(nc, options, handler, stop) {
   };
   stop.addEventListener("abort", end, { once: true });
   const over = new AbortController(); // stop, or the connection is closed
+  const silent = new AbortController(); // over, and NATS has not answered the last requests
   /** @type {NodeJS.Timeout[]} */
   const timers = []; // that run from the end on
   over.signal.addEventListener("abort", () => {
-    timers.push(setTimeout(() => working.abort(), o.drainTimeout), setTimeout(closeRequests, onceExpiry + onceSlack));
+    timers.push(setTimeout(() => working.abort(), o.drainTimeout), setTimeout(() => {
+      closeRequests();
+      silent.abort();
+    }, onceExpiry + onceSlack));
   }, { once: true });
   stop.addEventListener("abort", () => over.abort(), { once: true });
-  setMaxListeners(0, over.signal, working.signal); // one listener per lane and per handler; Node.js warns of more than ten
+  setMaxListeners(0, over.signal, silent.signal, working.signal); // one listener per lane and per handler; Node.js warns of more than ten
   if (stop.aborted) {
     over.abort();
   }
@@ -353,7 +357,7 @@ export async function run(nc, options, handler, stop) {
             requests.delete(messages);
           }
         } else {
-          const msg = await nextMessage(nc, streamName(o.queue, source.own), consumerName(o.queue, o.group), () => {});
+          const msg = await nextMessage(nc, streamName(o.queue, source.own), consumerName(o.queue, o.group), () => {}, silent.signal);
           if (msg) {
             begin(msg);
           }
@@ -606,7 +610,7 @@ export async function run(nc, options, handler, stop) {
      */
     async function ask(fromOwn, leave) {
       try {
-        const msg = await nextMessage(nc, streamName(o.queue, fromOwn), laneConsumerName(o.queue, o.group, lane), leave);
+        const msg = await nextMessage(nc, streamName(o.queue, fromOwn), laneConsumerName(o.queue, o.group, lane), leave, silent.signal);
         unanswered.delete(fromOwn);
         return msg;
       } catch (failure) {
@@ -759,15 +763,16 @@ async function countLanes(js, o) {
 
 /**
  * nextMessage asks for the next message of a consumer, which the server has now or not. It calls leave when the server does
- * not answer at once, as while a message of a lane is out. It returns null if there is no message within pullExpiryShared, and
- * throws Unanswered if there is nobody to answer.
+ * not answer at once, as while a message of a lane is out. It returns null if there is no message within pullExpiryShared, or once
+ * silent is aborted, and throws Unanswered if there is nobody to answer.
  * @param {NatsConnection} nc
  * @param {string} stream
  * @param {string} consumer
  * @param {() => void} leave
+ * @param {AbortSignal} silent
  * @returns {Promise<LaneMessage | null>}
  */
-async function nextMessage(nc, stream, consumer, leave) {
+async function nextMessage(nc, stream, consumer, leave, silent) {
   const answers = nc.subscribe(createInbox(), { max: 1 });
   const held = setTimeout(leave, laneHold);
   // Draining ends the request at the server, but still takes a message that is on its way, or that has waited in the socket
@@ -777,18 +782,44 @@ async function nextMessage(nc, stream, consumer, leave) {
     nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, JSON.stringify({ batch: 1, no_wait: true }), {
       reply: answers.getSubject(),
     });
-    for await (const answer of answers) {
-      const code = answer.headers?.code;
-      if (code === noResponders) {
-        throw new Unanswered(`nothing answers for the consumer ${consumer} of ${stream}`);
-      }
-      return code ? null : new LaneMessage(answer);
+    const answer = await unless(silent, first(answers));
+    const code = answer?.headers?.code;
+    if (code === noResponders) {
+      throw new Unanswered(`nothing answers for the consumer ${consumer} of ${stream}`);
     }
-    return null;
+    return answer && !code ? new LaneMessage(answer) : null;
   } finally {
     clearTimeout(held);
     clearTimeout(over);
   }
+}
+
+/**
+ * first returns the first message of a subscription, or undefined if it ends before.
+ * @param {import("@nats-io/transport-node").Subscription} messages
+ */
+async function first(messages) {
+  for await (const msg of messages) {
+    return msg;
+  }
+}
+
+/**
+ * unless returns what a promise brings, or undefined once a signal is aborted.
+ * @template T
+ * @param {AbortSignal} signal
+ * @param {Promise<T>} promise
+ * @returns {Promise<T | undefined>}
+ */
+function unless(signal, promise) {
+  return new Promise((resolve, reject) => {
+    const end = () => resolve(undefined);
+    signal.addEventListener("abort", end, { once: true });
+    if (signal.aborted) {
+      end();
+    }
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", end));
+  });
 }
 
 /**
