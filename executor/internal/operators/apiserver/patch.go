@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -40,7 +41,7 @@ func newPatcher[T any](to huma.API, unmerged ...string) patcher[T] {
 // of a PUT.
 func (p patcher[T]) applyFunc(patch []byte) func(*T) error {
 	return func(document *T) error {
-		before, err := json.Marshal(document)
+		before, err := encodeUnescapedJSON(document)
 		if err != nil {
 			return err
 		}
@@ -54,7 +55,7 @@ func (p patcher[T]) applyFunc(patch []byte) func(*T) error {
 				Problem: "must be a JSON object with the members to change",
 			})
 		}
-		after, err := mergePatch(before, patch, p.unmerged, maxMergeDepth)
+		after, err := mergePatch(before, patch, p.schemas, p.schema, p.unmerged, maxMergeDepth)
 		if err != nil {
 			return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 		}
@@ -101,9 +102,13 @@ const maxMergeDepth = 10
 var errPatchTooDeep = fmt.Errorf("has objects that are nested deeper than %d levels", maxMergeDepth)
 
 // mergePatch applies a patch to a JSON text: members that are null are removed, objects are merged,
-// and any other value replaces the current one. The members in unmerged are never merged. If it
-// would have to merge more than depth objects in each other, it fails with errPatchTooDeep.
-func mergePatch(target, patch []byte, unmerged []string, depth int) ([]byte, error) {
+// and any other value replaces the current one, byte for byte. An unknown member that is null stays
+// in the result, so that the validation refuses it. schema describes the result; it may be nil. The
+// members in unmerged are never merged. If mergePatch would have to merge more than depth objects
+// in each other, it fails with errPatchTooDeep.
+func mergePatch(
+	target, patch []byte, schemas huma.Registry, schema *huma.Schema, unmerged []string, depth int,
+) ([]byte, error) {
 	var changes, members map[string]json.RawMessage
 	if json.Unmarshal(patch, &changes) != nil || changes == nil {
 		return patch, nil //nolint:nilerr // a patch that is not an object replaces the target
@@ -114,21 +119,52 @@ func mergePatch(target, patch []byte, unmerged []string, depth int) ([]byte, err
 	if json.Unmarshal(target, &members) != nil || members == nil {
 		members = map[string]json.RawMessage{}
 	}
+	known := propertiesOf(schemas, schema)
 	for name, value := range changes {
 		switch {
 		case bytes.Equal(bytes.TrimSpace(value), []byte("null")):
-			delete(members, name)
+			if delete(members, name); known != nil && known[name] == nil {
+				members[name] = value
+			}
 		case slices.Contains(unmerged, name):
 			members[name] = value
 		default:
-			merged, err := mergePatch(members[name], value, nil, depth-1)
+			merged, err := mergePatch(members[name], value, schemas, known[name], nil, depth-1)
 			if err != nil {
 				return nil, err
 			}
 			members[name] = merged
 		}
 	}
-	return json.Marshal(members)
+	return encodeMembers(members)
+}
+
+// propertiesOf returns the properties of an object with the given schema, or nil if the schema
+// names none.
+func propertiesOf(schemas huma.Registry, schema *huma.Schema) map[string]*huma.Schema {
+	if schema != nil && schema.Ref != "" {
+		schema = schemas.SchemaFromRef(schema.Ref)
+	}
+	if schema == nil {
+		return nil
+	}
+	return schema.Properties
+}
+
+// encodeMembers encodes an object. Unlike encoding/json, it does not compact the values.
+func encodeMembers(members map[string]json.RawMessage) ([]byte, error) {
+	text := []byte{'{'}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		encoded, err := encodeUnescapedJSON(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, encoded...), ':'), members[name]...)
+	}
+	return append(text, '}'), nil
 }
 
 // registerPatch adds a call that patches the settings T of a resource. In the body, every member of

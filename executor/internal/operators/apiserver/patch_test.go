@@ -142,6 +142,12 @@ func TestABadPatchChangesNothing(t *testing.T) {
 	for _, c := range []struct{ path, patch, field, problem string }{
 		{"/workflows/wf", `{"label":"x"}`, "label", "unexpected property"},
 		{"/workflows/wf", `{"active":true}`, "active", "unexpected property"},
+		{"/workflows/wf", `{"label":null}`, "label", "unexpected property"},
+		{"/workflows/wf", `{"Queue":null}`, "Queue", "unexpected property"},
+		{
+			"/workflows/wf", `{"rateLimit":{"requests":1,"windowSeconds":1,"burst":null}}`,
+			"rateLimit.burst", "unexpected property",
+		},
 		{"/workflows/wf", `{"name":null}`, "name", "is required"},
 		{"/workflows/wf", `{"name":7}`, "name", "expected string"},
 		{"/workflows/wf", `{"rateLimit":{"requests":1}}`, "rateLimit.windowSeconds", "is required"},
@@ -152,6 +158,11 @@ func TestABadPatchChangesNothing(t *testing.T) {
 		{"/workflows/wf", `{"name":"a"`, "body", ""},
 		{"/workflows/wf", `null`, "body", "JSON object"},
 		{"/workflows/wf/triggers/node", `{"unheardOf":{}}`, "unheardOf", "unexpected property"},
+		{"/workflows/wf/triggers/node", `{"filterr":null}`, "filterr", "unexpected property"},
+		{
+			"/workflows/wf/triggers/node", `{"answer":{"waitSeconds":1,"foo":null}}`, "answer.foo",
+			"unexpected property",
+		},
 		{
 			"/workflows/wf/triggers/node", `{"name":"` + strings.Repeat("x", 201) + `"}`, "name",
 			"200",
@@ -159,6 +170,7 @@ func TestABadPatchChangesNothing(t *testing.T) {
 		{"/accounts/acme", `{"plan":null}`, "plan", "is required"},
 		{"/accounts/acme", `{"plan":"none such"}`, "plan", "no plan"},
 		{"/accounts/acme", `{"id":"x"}`, "id", "unexpected property"},
+		{"/accounts/acme", `{"id":null}`, "id", "unexpected property"},
 	} {
 		r.wantInvalid(r.patch(c.path, c.patch), c.field, c.problem)
 	}
@@ -195,4 +207,35 @@ func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 		api.CodeChangedSince)
 	r.wantInvalid(r.patch("/accounts/acme", `{"name":"third"}`, ifMatch("*")), "If-Match", "")
 	r.call(http.MethodDelete, "/accounts/acme", "", ifMatch(second)).is(204)
+}
+
+// A patch neither changes nor audits what it does not name, byte for byte, and stores a sample
+// payload as it was sent.
+func TestAPatchKeepsTextsAsTheyAre(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	const filter, node = "{\"ptr:/a\":\"<\u2028&>\"}", "/workflows/wf/triggers/node"
+	r.put("/workflows/wf", `{"accountId":"acme","name":"x","triggers":[{"nodeId":"node","filter":`+
+		filter+`}]}`).is(201)
+	before := r.get("/workflows/wf").is(200).header.Get("ETag")
+	audited := len(r.recordAudit(registry.Bucket, "workflow.wf"))
+	r.patch("/workflows/wf", `{}`).is(200)
+	r.patch(node, `{}`).is(200)
+	if after := r.get("/workflows/wf").is(200).header.Get("ETag"); after != before {
+		t.Errorf("patches without members made version %s of %s", after, before)
+	}
+	if n := len(r.recordAudit(registry.Bucket, "workflow.wf")) - audited; n != 0 {
+		t.Errorf("%d entries in the audit for patches without members", n)
+	}
+	r.patch("/workflows/wf", `{"name":"new"}`).is(200)
+	const sample = "{ \"a\" : \"<\u2028&>\" }"
+	r.patch(node, `{"name":"node","samplePayload":`+sample+`}`).is(200)
+	got := r.trigger("wf", "node")
+	if string(got.Filter) != filter {
+		t.Errorf("the filter became %s", got.Filter)
+	}
+	if string(got.SamplePayload) != sample {
+		t.Errorf("the sample payload became %s", got.SamplePayload)
+	}
 }
