@@ -30,15 +30,7 @@ const senderAt = "/workflows/wf/triggers/node/sender"
 func sealed(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	t.Helper()
 	r := start(t, append(change, func(c *config, _ *http.Server) {
-		path := filepath.Join(t.TempDir(), "keys")
-		if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		keys, err := seal.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Editor.WithKeys(keys)
+		c.Editor.WithKeys(newSealKeys(t))
 	})...)
 	r.CreateWorkflow(t, "wf", "free", true)
 	return r
@@ -194,9 +186,9 @@ func TestSendersWithoutAKey(t *testing.T) {
 	r.put(senderAt, `{"preset":"plain","settings":{"deliveryId":"ptr:/id"}}`).is(201)
 }
 
-// Notion's first request contains its secret, which an operator needs to see once.
-func TestACapturedSecretIsShownOnce(t *testing.T) {
-	t.Parallel()
+// newSealKeys returns new keys that seal secrets.
+func newSealKeys(t *testing.T) *seal.Keys {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
 		t.Fatal(err)
@@ -205,16 +197,47 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return keys
+}
+
+// captureSecret stores a secret that the provider has sent to the node of workflow wf.
+func (r *rig) captureSecret(keys *seal.Keys, text string) {
+	r.t.Helper()
+	box, err := keys.Seal([]byte(text), registry.CapturedSecretSealPurpose("wf", "node"))
+	r.check(err)
+	r.check(r.CaptureSenderSecret(r.t.Context(), "wf", "node", box))
+}
+
+// A captured secret that is stored as shown is shown, even if another process has not confirmed
+// that yet.
+func TestACapturedSecretIsShownThoughAProcessLags(t *testing.T) {
+	t.Parallel()
+	keys := newSealKeys(t)
+	r := start(t, func(c *config, _ *http.Server) {
+		c.Editor.WithKeys(keys)
+		c.ChangeTimeout = time.Second
+	})
+	r.CreateWorkflow(t, "wf", "free", true)
+	r.put(senderAt, `{"preset":"notion"}`).is(201)
+	r.captureSecret(keys, "secret_from-notion")
+	r.lag(t)
+	for _, want := range []string{"secret_from-notion", ""} {
+		got := decode[api.Sender](r.get(senderAt).is(200))
+		if len(got.Secrets) != 1 || got.Secrets[0].Captured != want {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+}
+
+// Notion's first request contains its secret, which an operator needs to see once.
+func TestACapturedSecretIsShownOnce(t *testing.T) {
+	t.Parallel()
+	keys := newSealKeys(t)
 	r := start(t, func(c *config, _ *http.Server) { c.Editor.WithKeys(keys) })
 	r.CreateWorkflow(t, "wf", "free", true)
 	one, _ := registrytest.StartIngressWithKeys(t, r.nats.Connect(t), keys)
 	r.put(senderAt, `{"preset":"notion"}`).is(201)
-	capture := func(text string) {
-		t.Helper()
-		box, err := keys.Seal([]byte(text), registry.CapturedSecretSealPurpose("wf", "node"))
-		r.check(err)
-		r.check(r.CaptureSenderSecret(t.Context(), "wf", "node", box))
-	}
+	capture := func(text string) { t.Helper(); r.captureSecret(keys, text) }
 	capture("secret_from-notion")
 	capture("secret_from-somebody-else")
 	view, _ := one.Lookup("wf")

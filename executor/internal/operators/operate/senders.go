@@ -105,10 +105,12 @@ func (s *Service) revealCapturedSecrets(
 		if !info.Secrets[i].Unseen {
 			continue
 		}
+		// This is a change: a client that disconnects must not interrupt it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ChangeTimeout)
+		defer cancel()
 		// The audit log records the caller who has seen them.
 		texts, err := s.config.Editor.RevealCapturedSecrets(withActor(ctx, caller),
-			info.Workflow.ID,
-			info.NodeID)
+			info.Workflow.ID, info.NodeID)
 		if err != nil {
 			return err
 		}
