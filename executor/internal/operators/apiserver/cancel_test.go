@@ -149,6 +149,62 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
+// besideCancel is a store in which another call cancels the same executions at the same time.
+type besideCancel struct {
+	store.Store
+	before, after func(ids []string) // called around RequestCancel; may be nil
+}
+
+func (s *besideCancel) RequestCancel(
+	ctx context.Context, ids []string, at time.Time, entry func(id string) store.AuditEntry,
+) ([]string, error) {
+	if s.before != nil {
+		s.before(ids)
+	}
+	requested, err := s.Store.RequestCancel(ctx, ids, at, entry)
+	if s.after != nil {
+		s.after(ids)
+	}
+	return requested, err
+}
+
+// A bulk cancellation counts what it requested first, as it has ended, even if another call
+// cancels the same executions at the same time.
+func TestTheCountsOfACancellationBesideAnother(t *testing.T) {
+	t.Parallel()
+	var beside *besideCancel
+	r := start(t, func(c *config, _ *http.Server) {
+		beside = &besideCancel{Store: c.Store}
+		c.Store = beside
+	})
+	r.cancellations()
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	cancelAll := func(first int) api.Canceled {
+		t.Helper()
+		for n := range 3 {
+			r.accepted(first + n)
+		}
+		return decode[api.Canceled](r.post("/executions/cancel", `{"workflowId":"wf"}`).is(200))
+	}
+	beside.after = func(ids []string) {
+		ended, err := r.store.Cancel(t.Context(), ids[1:], time.Now())
+		if r.check(err); len(ended) != 2 {
+			t.Errorf("the other call ended %d", len(ended))
+		}
+	}
+	if got := cancelAll(1); got != (api.Canceled{Canceled: 3}) {
+		t.Errorf("another call ended 2 of 3: %+v", got)
+	}
+	beside.after, beside.before = nil, func(ids []string) {
+		_, err := r.store.RequestCancel(t.Context(), ids[1:], time.Now(), nil)
+		r.check(err)
+	}
+	if got := cancelAll(4); got != (api.Canceled{Canceled: 1}) {
+		t.Errorf("another call requested 2 of 3 first: %+v", got)
+	}
+}
+
 // If more executions match than a bulk cancellation may cancel, it cancels exactly the maximum
 // number. Executions whose cancellation was requested before do not count.
 func TestTheLimitOfABulkCancellation(t *testing.T) {

@@ -135,8 +135,7 @@ func (s *Service) CancelExecutions(
 				})
 				canceled, requested, err := s.cancel(ctx, records, s.cancelAuditEntryFunc(ctx,
 					records))
-				done.Canceled, done.Requested = done.Canceled+canceled,
-					done.Requested+requested-canceled
+				done.Canceled, done.Requested = done.Canceled+canceled, done.Requested+requested
 				return err
 			}
 			if selected.IDs != nil {
@@ -203,8 +202,9 @@ func (s *Service) cancelAuditEntryFunc(
 	}
 }
 
-// cancel performs the three steps for the given records. canceled is the number of executions that
-// it ended. requested is the number of executions whose cancellation nobody had requested before.
+// cancel performs the three steps for the given records. It counts the executions whose
+// cancellation nobody had requested before: those that are canceled now, and the others, which
+// their runners end. Another call may have canceled some of them in the meantime.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -217,8 +217,24 @@ func (s *Service) cancel(
 	}
 	ended, err := s.finishCancel(ctx, records)
 	// A watcher that misses this notification sees the change at its next query.
-	_ = s.config.Changes.Publish(append(asked, ended...))
-	return len(ended), len(asked), err
+	_ = s.config.Changes.Publish(slices.Concat(asked, ended))
+	if err != nil {
+		return 0, 0, err
+	}
+	others := slices.DeleteFunc(slices.Clone(asked), func(id string) bool {
+		return slices.Contains(ended, id)
+	})
+	canceled = len(asked) - len(others)
+	if len(others) == 0 {
+		return canceled, 0, nil
+	}
+	now, err := s.config.Store.GetMany(ctx, others)
+	for _, r := range now {
+		if r.Status == execution.Canceled {
+			canceled++
+		}
+	}
+	return canceled, len(asked) - canceled, err
 }
 
 func idsOf(records []store.Record) []string {
@@ -230,7 +246,7 @@ func idsOf(records []store.Record) []string {
 }
 
 // finishCancel performs the second and third step for records, and returns the IDs of the records
-// that it ended.
+// that it ended. An error about some of the records' streams does not keep it from ending others.
 func (s *Service) finishCancel(
 	ctx context.Context, records []store.Record,
 ) (ended []string, err error) {
