@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -334,4 +337,65 @@ func TestCancelIsSettled(t *testing.T) {
 	r.check(r.JetStream.DeleteKeyValue(t.Context(), stream.CancellationsBucket))
 	r.cancellations()
 	eventually(t, hasKey)
+}
+
+// offlineStream is a JetStream in which one stream is offline, as when all servers that hold it
+// are down.
+type offlineStream struct {
+	jetstream.JetStream
+
+	name string
+}
+
+func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if name == o.name {
+		return nil, &jetstream.APIError{
+			Code: 500, ErrorCode: stream.CodeStreamOffline, Description: "stream is offline",
+		}
+	}
+	return o.JetStream.Stream(ctx, name)
+}
+
+// However many older cancellations wait for a queue's own stream that is offline, those of other
+// queues are completed.
+func TestCancelIsSettledBesideAnOfflineStream(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(c *config, _ *http.Server) {
+		watch, err := queues.New(queues.Config{
+			Conn: c.JetStream.Conn(), Recorder: "executor",
+			JetStream: offlineStream{c.JetStream, stream.OwnStreamName("down")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(watch.Stop)
+		c.Queues = watch
+	})
+	r.cancellations()
+	r.check(stream.EnsureOwnStreams(t.Context(), r.JetStream, stream.DefaultSettings, "down",
+		stream.QueueStreamLimits{}))
+	const older = 501 // more than a batch
+	var batch store.Batch
+	ids := []string{id(older)}
+	for n := range older {
+		batch.New = append(batch.New, record(id(n), func(rec *store.Record) {
+			rec.Queue, rec.AcceptedAt = "down", epoch.Add(-time.Hour)
+		}))
+		ids = append(ids, id(n))
+	}
+	r.records(batch)
+	r.accepted(older)
+	_, err := r.store.RequestCancel(t.Context(), ids, time.Now(), nil)
+	r.check(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	settled := make(chan struct{})
+	go func() { operate.CompleteCancellations(ctx, r.operate, time.Hour); close(settled) }()
+	defer func() { cancel(); <-settled }()
+	eventually(t, func() bool {
+		got, err := r.store.Get(t.Context(), id(older))
+		return err == nil && got.Status == execution.Canceled
+	})
+	if got, err := r.store.Get(t.Context(), id(0)); err != nil || got.Status != execution.Queued {
+		t.Errorf("an execution whose stream is offline: %+v, %v", got, err)
+	}
 }

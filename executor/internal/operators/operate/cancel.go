@@ -257,20 +257,17 @@ func (s *Service) finishCancel(
 	if err := putCancellations(ctx, bucket, idsOf(records)); err != nil {
 		return nil, err
 	}
-	starts, err := s.config.Queues.StartMessages(ctx, records)
-	if err != nil {
-		return nil, err
-	}
+	starts, unread := s.config.Queues.StartMessages(ctx, records)
 	var waiting []string
 	for _, r := range records {
-		if !starts[r.ID].Delivered {
+		if start := starts[r.ID]; start != nil && !start.Delivered {
 			waiting = append(waiting, r.ID)
 		}
 	}
 	now := time.Now()
 	ended, err = s.config.Store.Cancel(ctx, waiting, now)
 	s.reportCanceled(records, ended, starts, now)
-	return ended, err
+	return ended, errors.Join(unread, err)
 }
 
 // reportCanceled publishes the final state of executions that no runner has received. Webhook
@@ -332,6 +329,9 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 			func(records []store.Record) error {
 				ended, err := s.finishCancel(ctx, records)
 				_ = s.config.Changes.Publish(ended)
+				if conn.IsConnected() && ctx.Err() == nil {
+					return nil // the streams of later records may answer
+				}
 				return err
 			}) // the next round retries what failed
 		select {

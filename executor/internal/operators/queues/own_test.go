@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -219,6 +220,33 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantPaused(false, "after a poll with other settings")
+}
+
+// An own stream that is offline hides the start messages of its queue, but not those of others.
+func TestStartMessagesWithoutThoseOfAnOfflineStream(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	ofQueue := func(queue string, sequence uint64) store.Record {
+		return store.Record{
+			ID: r.ingress.Start(t, runnertest.Post{Queue: queue, WorkflowID: "wf"}), Queue: queue,
+			WorkflowID: "wf", NodeID: "webhook", StreamSequence: sequence,
+		}
+	}
+	shared := ofQueue("a", 1)
+	r.ingress.MoveToOwnStream(t, "b")
+	r.ingress.MoveToOwnStream(t, "c")
+	down, up := ofQueue("b", 1), ofQueue("c", 1)
+	watch, err := queues.New(queues.Config{
+		Conn: r.nc, JetStream: offlineStream{r.js, stream.OwnStreamName("b")}, Recorder: "executor",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watch.Stop)
+	messages, err := watch.StartMessages(t.Context(), []store.Record{down, shared, up})
+	if err == nil || len(messages) != 2 || messages[shared.ID] == nil || messages[up.ID] == nil {
+		t.Errorf("found %v, %v", messages, err)
+	}
 }
 
 // finish acknowledges the first message of a group.

@@ -198,8 +198,9 @@ type StartMessage struct {
 	// Delivered is whether the message was already delivered to a group.
 	Delivered bool
 
-	// read reports whether the message was looked for in the streams. If it was found, subject is
-	// its subject, and stored is the time at which the server stored it. Otherwise both are zero.
+	// read reports whether the streams have answered whether they have the message. If they have,
+	// subject is its subject, and stored is the time at which the server stored it. Otherwise both
+	// are zero.
 	read    bool
 	subject string
 	stored  time.Time
@@ -207,7 +208,8 @@ type StartMessage struct {
 
 // StartMessages returns the records' start messages, keyed by record ID. Ending a record whose
 // start message is not delivered is safe: a group that receives the message later will see a
-// cancellation that was stored before this call.
+// cancellation that was stored before this call. With an error, the result lacks the records whose
+// streams did not answer.
 func (w *Watcher) StartMessages(
 	ctx context.Context, records []store.Record,
 ) (map[string]*StartMessage, error) {
@@ -215,30 +217,31 @@ func (w *Watcher) StartMessages(
 	if err != nil {
 		return nil, err
 	}
-	messages, err := w.findStartMessages(ctx, names, records)
-	if err != nil {
-		return nil, err
-	}
+	messages, failed := w.findStartMessages(ctx, names, records)
 	byStream := map[string][]store.Record{}
 	for _, r := range records {
-		name := stream.StreamOf(messages[r.ID].Subject)
-		byStream[name] = append(byStream[name], r)
-	}
-	for name, list := range byStream {
-		if err := w.setDelivered(ctx, name, list, messages); err != nil {
-			return nil, err
+		if msg := messages[r.ID]; msg != nil {
+			name := stream.StreamOf(msg.Subject)
+			byStream[name] = append(byStream[name], r)
 		}
 	}
-	return messages, nil
+	for name, list := range byStream {
+		failed = errors.Join(failed, w.setDelivered(ctx, name, list, messages))
+	}
+	return messages, failed
 }
 
-// setDelivered sets Delivered in the start messages of one stream's records.
+// setDelivered sets Delivered in the start messages of one stream's records. With an error, it
+// deletes the messages for which it cannot.
 func (w *Watcher) setDelivered(
 	ctx context.Context, streamName string, records []store.Record,
 	messages map[string]*StartMessage,
 ) error {
 	consumers, err := w.groupConsumers(ctx, streamName)
 	if err != nil {
+		for _, r := range records {
+			delete(messages, r.ID)
+		}
 		return err
 	}
 	passed := func(r store.Record, consumer *jetstream.ConsumerInfo) bool {
@@ -267,17 +270,18 @@ func (w *Watcher) setDelivered(
 			uncertain = append(uncertain, r)
 		}
 	}
-	if err := w.readStartMessages(ctx, uncertain, messages); err != nil {
-		return err
-	}
+	err = w.readStartMessages(ctx, uncertain, messages)
 	for _, r := range uncertain {
 		msg := messages[r.ID]
+		if msg == nil {
+			continue
+		}
 		msg.Delivered = slices.ContainsFunc(consumers, func(c *jetstream.ConsumerInfo) bool {
 			return passed(r, c) && (msg.stored.IsZero() ||
 				!stream.BeganAfter(c, r.StreamSequence, msg.stored.Add(maxClockDifference)))
 		})
 	}
-	return nil
+	return err
 }
 
 // groupConsumers returns the consumers of a stream, except those of the executors and those that
@@ -317,30 +321,59 @@ const (
 	maxClockDifference = time.Minute
 	// maxConcurrentReads is the maximum number of start messages that are read at the same time.
 	maxConcurrentReads = 16
+	// readTimeout is the maximum time to read a start message.
+	readTimeout = 5 * time.Second
 )
 
 // readStartMessages reads the start messages of records from the streams, except those that were
-// already read.
+// already read. With an error, it deletes the messages that it could not read.
 func (w *Watcher) readStartMessages(
 	ctx context.Context, records []store.Record, messages map[string]*StartMessage,
+) (failed error) {
+	byQueue := map[string][]store.Record{}
+	for _, r := range records {
+		if !messages[r.ID].read {
+			byQueue[r.Queue] = append(byQueue[r.Queue], r)
+		}
+	}
+	slots, failures := make(chan struct{}, maxConcurrentReads), make(chan error, len(byQueue))
+	for _, list := range byQueue {
+		go func() { failures <- w.readQueueStarts(ctx, list, messages, slots) }()
+	}
+	for range byQueue {
+		failed = errors.Join(failed, <-failures)
+	}
+	for _, r := range records {
+		if !messages[r.ID].read {
+			delete(messages, r.ID)
+		}
+	}
+	return failed
+}
+
+// readQueueStarts reads the start messages of one queue's records. It stops after the first error,
+// which is probably that of all messages of the queue. It takes a slot for each read.
+func (w *Watcher) readQueueStarts(
+	ctx context.Context, records []store.Record, messages map[string]*StartMessage,
+	slots chan struct{},
 ) error {
 	reading, ctx := errgroup.WithContext(ctx)
-	reading.SetLimit(maxConcurrentReads)
 	for _, r := range records {
 		to := messages[r.ID]
-		if to.read {
-			continue
-		}
-		to.read = true
 		reading.Go(func() error {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(ctx, readTimeout)
+			defer cancel()
 			msg, err := w.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				to.read = true
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			to.subject, to.stored = msg.Subject, msg.Time
+			to.read, to.subject, to.stored = true, msg.Subject, msg.Time
 			to.Trace = msg.Header.Get(stream.HeaderTrace)
 			return nil
 		})
@@ -356,7 +389,7 @@ func (w *Watcher) startStreamNames(ctx context.Context) ([]string, error) {
 
 // findStartMessages returns the records' start messages, keyed by record ID, without Delivered. It
 // reads a start message only if its queue has lanes or its own stream; otherwise the subject
-// follows from the record.
+// follows from the record. With an error, the result lacks the messages that it could not read.
 func (w *Watcher) findStartMessages(
 	ctx context.Context, names []string, records []store.Record,
 ) (map[string]*StartMessage, error) {
@@ -371,13 +404,13 @@ func (w *Watcher) findStartMessages(
 			toRead = append(toRead, r)
 		}
 	}
-	if err := w.readStartMessages(ctx, toRead, messages); err != nil {
-		return nil, err
-	}
+	err := w.readStartMessages(ctx, toRead, messages)
 	for _, r := range toRead {
-		messages[r.ID].Subject = cmp.Or(messages[r.ID].subject, messages[r.ID].Subject)
+		if msg := messages[r.ID]; msg != nil {
+			msg.Subject = cmp.Or(msg.subject, msg.Subject)
+		}
 	}
-	return messages, nil
+	return messages, err
 }
 
 // EnforceSettings updates the consumers of a queue's groups to match the queue's settings, and
