@@ -43,6 +43,15 @@ func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, updatedAtConditionKey{}, at)
 }
 
+// existenceConditionKey is the context key that WithExistenceCondition sets.
+type existenceConditionKey struct{}
+
+// WithExistenceCondition returns a context in which changes of a workflow that does not exist fail
+// with ErrChangedSince instead of creating it.
+func WithExistenceCondition(ctx context.Context) context.Context {
+	return context.WithValue(ctx, existenceConditionKey{}, true)
+}
+
 // accountConditionKey is the context key of the condition that WithAccountCondition sets.
 type accountConditionKey struct{}
 
@@ -65,9 +74,13 @@ func checkAccountCondition(ctx context.Context, a *registry.Account) error {
 	return nil
 }
 
-// checkUpdatedAtCondition checks the condition of WithUpdatedAtCondition for a workflow that is
-// about to be changed. w is nil if there is no workflow.
+// checkUpdatedAtCondition checks the conditions of WithUpdatedAtCondition and
+// WithExistenceCondition for a workflow that is about to be changed. w is nil if there is no
+// workflow.
 func checkUpdatedAtCondition(ctx context.Context, w *registry.Workflow) error {
+	if w == nil && ctx.Value(existenceConditionKey{}) != nil {
+		return ErrChangedSince
+	}
 	at, _ := ctx.Value(updatedAtConditionKey{}).(time.Time)
 	if at.IsZero() || w != nil && w.UpdatedAt.UnixMicro() == at.UnixMicro() {
 		return nil

@@ -140,18 +140,21 @@ func (s *server) routeAccountChanges(to huma.API) {
 // precondition.
 type AccountUpdateParams struct {
 	AccountID
-	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The account is changed only if it still is that version."`
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The account is changed only if it still is that version. With the value *, any version is changed, but no account is created."`
 }
 
 func (c *AccountUpdateParams) withCondition(ctx context.Context) (context.Context, error) {
-	if c.IfMatch == "" {
+	switch c.IfMatch {
+	case "":
 		return ctx, nil
+	case anyVersion:
+		return operate.WithAccountIfExists(ctx), nil
 	}
 	tag, ok := strings.CutPrefix(strings.TrimSuffix(c.IfMatch, `"`), `"`)
 	if !ok || tag == "" {
 		return ctx, invalidFieldsProblem(api.FieldError{
 			Field:   "If-Match",
-			Problem: "must be one ETag of this account, as an earlier answer had it",
+			Problem: "must be one ETag of this account, as an earlier answer had it, or *",
 		})
 	}
 	return operate.WithAccountIfMatch(ctx, tag), nil

@@ -205,8 +205,13 @@ func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 		api.CodeChangedSince)
 	r.call(http.MethodDelete, "/accounts/acme", "", ifMatch(first)).refused(412,
 		api.CodeChangedSince)
-	r.wantInvalid(r.patch("/accounts/acme", `{"name":"third"}`, ifMatch("*")), "If-Match", "")
+	r.wantInvalid(r.patch("/accounts/acme", `{"name":"third"}`, ifMatch("x")), "If-Match", "")
 	r.call(http.MethodDelete, "/accounts/acme", "", ifMatch(second)).is(204)
+	third := `{"name":"third","plan":"free"}`
+	r.call(http.MethodPut, "/accounts/acme", third, ifMatch("*")).refused(412,
+		api.CodeChangedSince)
+	r.put("/accounts/acme", third).is(201)
+	r.patch("/accounts/acme", `{"name":"fourth"}`, ifMatch("*")).is(200)
 }
 
 // A patch neither changes nor audits what it does not name, byte for byte, and stores a sample

@@ -149,13 +149,16 @@ type WorkflowUpdateParams struct {
 
 // IfMatchHeader is the precondition of a call that changes a workflow.
 type IfMatchHeader struct {
-	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The workflow is changed only if it still is that version."`
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The workflow is changed only if it still is that version. With the value *, any version is changed, but no workflow is created."`
 }
 
 // IfNoneMatchHeader is the precondition of a call that must not replace anything.
 type IfNoneMatchHeader struct {
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With the value *, a workflow is created but an existing one is not replaced."`
 }
+
+// anyVersion is the value of If-Match that every existing object matches.
+const anyVersion = "*"
 
 // conditionalInput is implemented by inputs with an If-Match header. route calls withCondition
 // before the handler.
@@ -164,6 +167,9 @@ type conditionalInput interface {
 }
 
 func (c *IfMatchHeader) withCondition(ctx context.Context) (context.Context, error) {
+	if c.IfMatch == anyVersion {
+		return operate.WithWorkflowIfExists(ctx), nil
+	}
 	version, err := parseWorkflowETag(c.IfMatch)
 	return operate.WithWorkflowIfUpdatedAt(ctx, version), err
 }
@@ -189,7 +195,7 @@ func parseWorkflowETag(tag string) (time.Time, error) {
 	if err != nil || !isTag || micros <= 0 {
 		return time.Time{}, invalidFieldsProblem(api.FieldError{
 			Field:   "If-Match",
-			Problem: "must be one ETag of this workflow, as an earlier answer had it",
+			Problem: "must be one ETag of this workflow, as an earlier answer had it, or *",
 		})
 	}
 	return time.UnixMicro(micros), nil

@@ -138,6 +138,17 @@ func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
 	})
 }
 
+// WithAccountIfExists returns a context for a conditional change to an account. The change fails
+// with api.CodeChangedSince instead of creating the account.
+func WithAccountIfExists(ctx context.Context) context.Context {
+	return edit.WithAccountCondition(ctx, func(a *registry.Account) error {
+		if a == nil {
+			return edit.ErrChangedSince
+		}
+		return nil
+	})
+}
+
 // PatchAccount changes an account. patch modifies the settings that an operator can change; it may
 // be called more than once.
 func (s *Service) PatchAccount(

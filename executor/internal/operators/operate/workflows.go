@@ -151,6 +151,12 @@ func WithWorkflowIfUpdatedAt(ctx context.Context, at time.Time) context.Context 
 	return edit.WithUpdatedAtCondition(ctx, at)
 }
 
+// WithWorkflowIfExists returns a context for a conditional change to a workflow. The change fails
+// with api.CodeChangedSince instead of creating the workflow.
+func WithWorkflowIfExists(ctx context.Context) context.Context {
+	return edit.WithExistenceCondition(ctx)
+}
+
 // PutWorkflow creates an inactive workflow, or replaces an existing one. If mustBeNew is true, it
 // does not replace an existing workflow.
 func (s *Service) PutWorkflow(
