@@ -358,6 +358,13 @@ func (q *Queue) Paused(now time.Time) bool {
 	return !q.PausedSince.IsZero() && (q.PausedUntil.IsZero() || now.Before(q.PausedUntil))
 }
 
+// AnyInForce reports whether an operator's setting is in force at the given time: a pause, the
+// queue's own stream, or a limit of a group.
+func (q *Queue) AnyInForce(now time.Time) bool {
+	return q.Paused(now) || q.Stream != nil ||
+		slices.ContainsFunc(q.Groups, func(g QueueGroup) bool { return g.MaxInFlight > 0 })
+}
+
 // Clone returns a copy that may be modified.
 func (q *Queue) Clone() *Queue {
 	own := *q

@@ -204,11 +204,19 @@ func (d *Directory) ClosedWorkflows() []string {
 	return slices.Sorted(maps.Keys(d.current.closed))
 }
 
-// Queues returns the names of the queues that workflows use, sorted.
+// Queues returns the names of the queues that workflows use or that have settings which are in
+// force, sorted. Executions may wait in such a queue after the last workflow has left it.
 func (d *Directory) Queues() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return slices.Sorted(maps.Keys(d.current.queues))
+	names, now := slices.Collect(maps.Keys(d.current.queues)), time.Now()
+	for name, settings := range d.current.settings {
+		if _, used := d.current.queues[name]; !used && settings.Record.AnyInForce(now) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Queue returns the settings of a queue, and reports whether it has any.

@@ -48,8 +48,9 @@ func (s *server) routeInstallation(to huma.API) {
 		method: http.MethodGet, path: "/queues", id: "list-queues", tag: tagInstallation,
 		summary: "List the queues",
 		description: "What waits in each queue that a workflow names, and which groups of " +
-			"runners take it. By name. Accounts may share a queue: what waits is counted of all " +
-			"of them.",
+			"runners take it. By name. Callers who see all accounts also get queues that no " +
+			"workflow names, but that are paused, or have a stream or a limit of their own. " +
+			"Accounts may share a queue: what waits is counted of all of them.",
 	}, func(
 		ctx context.Context, caller operate.Caller, in *ListInput,
 	) (api.List[api.Queue], error) {

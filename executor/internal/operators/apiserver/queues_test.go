@@ -401,6 +401,40 @@ func TestTheOwnStreamOfAQueueThatNoWorkflowUses(t *testing.T) {
 	}
 }
 
+// A paused queue with waiting executions that no workflow uses any more is listed until it is
+// resumed, for callers with access to all accounts.
+func TestAPausedQueueThatNoWorkflowUses(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	r.post("/queues/default/pause", "").is(200)
+	r.startOf(1)
+	r.patch("/workflows/wf", `{"queue":"another"}`).is(200)
+	listed := func(change ...func(*http.Request)) string {
+		t.Helper()
+		var all []string
+		got := r.call(http.MethodGet, "/queues", "", change...).is(200)
+		for _, q := range decode[api.List[api.Queue]](got).Items {
+			all = append(all, fmt.Sprintf("%s %d %v", q.Queue, q.Waiting, q.Paused != nil))
+		}
+		return strings.Join(all, ", ")
+	}
+	if got := listed(); got != "another 0 false, default 1 true" {
+		t.Errorf("listed: %s", got)
+	}
+	of := r.key("editor", "acme").Secret
+	if got := listed(with(of)); got != "another 0 false" {
+		t.Errorf("listed for one account: %s", got)
+	}
+	if q := decode[api.Queue](r.post("/queues/default/resume", "").is(200)); q.Paused != nil {
+		t.Errorf("resumed: %+v", q)
+	}
+	if got := listed(); got != "another 0 false" {
+		t.Errorf("listed after it was resumed: %s", got)
+	}
+}
+
 // queueAudit returns the actions in the history of a queue's record, oldest first.
 func (r *rig) queueAudit(queue string) []string {
 	r.t.Helper()

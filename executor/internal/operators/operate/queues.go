@@ -15,9 +15,10 @@ import (
 
 const queuesCursorKind = "queues"
 
-// Queues lists the workflows' queues, sorted by name. If accountID is not empty, it lists only the
-// queues of that account's workflows. It shows the contents of a queue that other accounts use as
-// well only to callers with access to all accounts.
+// Queues lists the queues that workflows use or that have settings which are in force, sorted by
+// name. If accountID is not empty, it lists only the queues of that account's workflows. It shows
+// the contents of a queue that other accounts use as well only to callers with access to all
+// accounts.
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Queue], error) {
@@ -98,8 +99,8 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
 }
 
-// UnattendedQueues returns the workflows' queues that had no runner at the last poll, which was a
-// few seconds ago. It makes no remote call.
+// UnattendedQueues returns the queues that had no runner at the last poll, which was a few seconds
+// ago. It makes no remote call.
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
 ) (map[string]api.Queue, error) {

@@ -110,7 +110,8 @@ func (q Queue) UnattendedDuration(now time.Time) time.Duration {
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
-	// Named returns the names of the queues that workflows use, sorted.
+	// Named returns the names of the queues that are polled, sorted: those that workflows use or
+	// that have settings which are in force.
 	Named func() []string
 	// Settings returns the settings of all queues that have any. nil means that no queue has any.
 	Settings func() []*registry.Queue
@@ -134,7 +135,7 @@ type Watcher struct {
 }
 
 // pollTimeout is the maximum duration of a poll. pollResultTTL is how long its result is reused if
-// the set of queues that workflows use stays the same.
+// the set of queues stays the same.
 const (
 	pollTimeout   = 4 * time.Second
 	pollResultTTL = time.Second
@@ -167,7 +168,7 @@ func (w *Watcher) LastPoll() ([]Queue, time.Time) {
 	return w.last, w.at
 }
 
-// Poll returns the state of all queues that workflows use, sorted by name.
+// Poll returns the state of all queues that Config.Named returns, sorted by name.
 func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
 	w.polling.Lock()
 	defer w.polling.Unlock()

@@ -16,7 +16,7 @@ type queueVerbs struct {
 	Resume queueResume    `cmd:"" help:"End the pause of a queue." example:"hookstart queue resume default"`
 	Limit  queueLimitCmd  `cmd:"" help:"Limit how many executions a group of runners has in flight at all its members together." example:"hookstart queue limit default main 1"`
 	Stream queueStreamCmd `cmd:"" help:"Give a queue a stream of its own, or take it away."`
-	List   queueList      `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names: how many starts wait, since when, and which groups of runners take them, with how many members." example:"hookstart queue list"`
+	List   queueList      `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names, or that is paused, or has a stream or a limit of its own: how many starts wait, since when, and which groups of runners take them, with how many members." example:"hookstart queue list"`
 }
 
 type queueList struct{ paging }
