@@ -143,7 +143,7 @@ func (h *handler) router() http.Handler {
 	}
 	router.POST("/webhooks", missing)
 	router.POST(webhookPath, missing)
-	for _, method := range [...]string{http.MethodGet, http.MethodOptions} {
+	for _, method := range [...]string{http.MethodGet, http.MethodHead, http.MethodOptions} {
 		router.Handle(method, webhookPath+":workflowId", func(
 			w http.ResponseWriter, r *http.Request, p httprouter.Params,
 		) {

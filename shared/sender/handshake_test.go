@@ -158,6 +158,10 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 	if m := events.NonPOSTHandshakeMethods(); len(m) != 1 || m[0] != "OPTIONS" {
 		t.Errorf("CloudEvents' methods: %v", m)
 	}
+	if m := compile(t, configOf(t, "intercom")).NonPOSTHandshakeMethods(); len(m) != 1 ||
+		m[0] != "HEAD" {
+		t.Errorf("Intercom's methods: %v", m)
+	}
 	if m := graph.NonPOSTHandshakeMethods(); len(m) != 0 {
 		t.Errorf("Graph's methods: %v", m)
 	}
