@@ -66,6 +66,20 @@ func TestDeliveryIDs(t *testing.T) {
 			"wamid.1|read", true,
 		},
 		{
+			"meta", "", "", "", `{"entry":[{"changes":[{"value":{"statuses":[{"id":"wamid.1",` +
+				`"status":"read","timestamp":"17","recipient_participant_id":"49"}]}}]}]}`,
+			"wamid.1|read|49", true,
+		},
+		{
+			"meta", "", "", "", `{"entry":[{"changes":[{"value":{"statuses":[{"id":"wamid.1",` +
+				`"status":"read","timestamp":"17","recipient_participant_user_id":"u"}]}}]}]}`,
+			"wamid.1|read|u", true,
+		},
+		{
+			"meta", "", "", "", `{"entry":[{"changes":[{"value":{"statuses":[{"id":"wamid.1",` +
+				`"status":"read","timestamp":"17"}]}}]}]}`, "wamid.1|read|17", true,
+		},
+		{
 			"meta", "", "", "", `{"entry":[{"messaging":[{"message":{"mid":"m1","text":"a"}}]}]}`,
 			"m1", true,
 		},

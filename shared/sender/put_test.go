@@ -181,6 +181,15 @@ func TestDeliverySources(t *testing.T) {
 			"meta", nil,
 			"ptr:/entry/*/changes/*/value/messages/*/id " +
 				"ptr:/entry/*/changes/*/value/statuses/*/id + " +
+				"ptr:/entry/*/changes/*/value/statuses/*/status + " +
+				"ptr:/entry/*/changes/*/value/statuses/*/recipient_participant_id " +
+				"ptr:/entry/*/changes/*/value/statuses/*/id + " +
+				"ptr:/entry/*/changes/*/value/statuses/*/status + " +
+				"ptr:/entry/*/changes/*/value/statuses/*/recipient_participant_user_id " +
+				"ptr:/entry/*/changes/*/value/statuses/*/id + " +
+				"ptr:/entry/*/changes/*/value/statuses/*/status + " +
+				"ptr:/entry/*/changes/*/value/statuses/*/timestamp " +
+				"ptr:/entry/*/changes/*/value/statuses/*/id + " +
 				"ptr:/entry/*/changes/*/value/statuses/*/status " +
 				"ptr:/entry/*/messaging/*/message/mid + " +
 				"ptr:/entry/*/messaging/*/message/is_deleted " +
