@@ -195,6 +195,8 @@ func TestTwilioCallbacksOfOneCall(t *testing.T) {
 		"CallSid=CA1&CallStatus=in-progress&SequenceNumber=1&UnstableSpeechResult=a",
 		"CallSid=CA1&CallStatus=in-progress&SequenceNumber=1&StableSpeechResult=a",
 		"MessageSid=IM1&EventType=onMessageAdded",
+		"AccountSid=AC1&CallSid=CA1&Sid=PK1&Capture=postal-code&PaymentCardNumber=xxxx-1111",
+		"AccountSid=AC1&CallSid=CA1&Sid=PK1&Result=success&PaymentToken=tok_1",
 	} {
 		r := &sender.Request{
 			Method: "POST",
