@@ -397,10 +397,24 @@ func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 			return Verdict{Code: webhook.CodeSignatureInvalid, Reason: beside}
 		}
 	}
+	if m.scheme == schemeDigest && len(r.Body) > 0 && isForgeableBody(r.Body) {
+		return Verdict{
+			Code:   webhook.CodeSignatureInvalid,
+			Reason: "the body is no JSON object or array, or has a NUL in it",
+		}
+	}
 	if m.spec.RefuseEmptyBody && len(r.Body) == 0 {
 		return Verdict{Code: webhook.CodeSignatureInvalid, Reason: "the body is empty"}
 	}
 	return s.compareSignatures(i, r, found, timeText, now)
+}
+
+// isForgeableBody reports whether a body that is not empty may have been made, without the secret,
+// from a request whose digest is known. A digest can be extended past its message and the padding,
+// which ends with the length and always has a NUL in it. And the version of the signature is not
+// signed, so what one version signs before the body could be the beginning of another's body.
+func isForgeableBody(body []byte) bool {
+	return (body[0] != '{' && body[0] != '[') || bytes.IndexByte(body, 0) >= 0
 }
 
 // compareSignatures tries every secret with every signature and then checks the time.

@@ -1,6 +1,7 @@
 package sender_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"maps"
 	"net/textproto"
@@ -64,7 +65,12 @@ func TestVerify(t *testing.T) {
 			}
 			body := `{"id":"evt_1","type":"x"}`
 			check("right", g.request(key, body, noon), noon, "")
-			check("not ASCII", g.request(key, "{\"a\":\"ä\xff\x00\"}", noon), noon, "")
+			check("not ASCII", g.request(key, "{\"a\":\"ä\xff\"}", noon), noon, "")
+			nul := webhook.Code("")
+			if g.isDigest {
+				nul = webhook.CodeSignatureInvalid
+			}
+			check("NUL", g.request(key, "{\"a\":\"\x00\"}", noon), noon, nul)
 
 			naked := g.request(key, body, noon)
 			naked.Header = map[string][]string{"Content-Type": naked.Header["Content-Type"]}
@@ -393,6 +399,40 @@ func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 		wrong, ok := errors.AsType[*sender.ConfigError](err)
 		if !ok || wrong.Detail != c.want {
 			t.Errorf("%s with %q: %v, want %q", c.preset, c.secret, err, c.want)
+		}
+	}
+}
+
+// Who knows one request of HubSpot's version 1 or 2 can compute, without the secret, the digest of
+// that request's message with the hash's padding and more behind it, and can call a message of
+// version 2 the body of version 1.
+func TestExtendedDigests(t *testing.T) {
+	const secret, body = "s-secret", `[{"eventId":1}]`
+	s := compile(t, sender.Config{Preset: "hubspot", Secrets: []sender.Secret{{Text: secret}}})
+	padded := append([]byte(secret+body), 0x80)
+	for len(padded)%64 != 56 {
+		padded = append(padded, 0)
+	}
+	padded = binary.BigEndian.AppendUint64(padded, uint64(len(secret+body)*8))
+	for _, c := range []struct {
+		body string
+		want webhook.Code
+	}{
+		{body, ""},
+		{string(padded[len(secret):]) + `,{"eventId":2}]`, webhook.CodeSignatureInvalid},
+		{"POST" + testURL + body, webhook.CodeSignatureInvalid},
+	} {
+		r := &sender.Request{
+			Method: "POST",
+			URL:    testURL,
+			Body:   []byte(c.body),
+			Header: map[string][]string{
+				canonical("X-HubSpot-Signature"):         {hexOf(sum256(secret + c.body))},
+				canonical("X-HubSpot-Signature-Version"): {"v1"},
+			},
+		}
+		if v := s.Verify(r, noon); v.Code != c.want {
+			t.Errorf("%q: %+v, want %q", c.body, v, c.want)
 		}
 	}
 }

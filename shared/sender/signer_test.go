@@ -75,6 +75,7 @@ type signer struct {
 	url      string
 	timed    bool // whether the time is signed and checked
 	uncovers bool // whether the body is not signed
+	isDigest bool // whether it is a hash of the secret and the message, which can be extended
 	// sign returns the headers, and also the body if it contains the signature.
 	sign func(key, body, target string, now int64) (map[string]string, string)
 }
@@ -387,7 +388,7 @@ func signers() []signer {
 				}, body
 			},
 		},
-		{name: "hubspot v1", preset: "hubspot", secret: plainSecret, sign: func(
+		{name: "hubspot v1", preset: "hubspot", secret: plainSecret, isDigest: true, sign: func(
 			key, body, _ string, _ int64,
 		) (map[string]string, string) {
 			sum := sha256.Sum256([]byte(key + body))
@@ -396,15 +397,17 @@ func signers() []signer {
 				"X-Hubspot-Signature-Version": "v1",
 			}, body
 		}},
-		{name: "hubspot v2", preset: "hubspot", secret: plainSecret, url: testURL, sign: func(
-			key, body, target string, _ int64,
-		) (map[string]string, string) {
-			sum := sha256.Sum256([]byte(key + "POST" + target + body))
-			return map[string]string{
-				"X-Hubspot-Signature":         hexOf(sum[:]),
-				"X-Hubspot-Signature-Version": "v2",
-			}, body
-		}},
+		{
+			name: "hubspot v2", preset: "hubspot", secret: plainSecret, url: testURL,
+			isDigest: true,
+			sign: func(key, body, target string, _ int64) (map[string]string, string) {
+				sum := sha256.Sum256([]byte(key + "POST" + target + body))
+				return map[string]string{
+					"X-Hubspot-Signature":         hexOf(sum[:]),
+					"X-Hubspot-Signature-Version": "v2",
+				}, body
+			},
+		},
 		{
 			name: "mailgun", preset: "mailgun", secret: plainSecret, timed: true, uncovers: true,
 			sign: func(key, body, _ string, now int64) (map[string]string, string) {
