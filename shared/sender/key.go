@@ -62,8 +62,9 @@ func (m *method) readKey(text string) (verificationKey, error) {
 			return verificationKey{}, errors.New(what + " must be hex")
 		}
 	case "whsec":
-		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text,
-			"whsec_")); err != nil {
+		// Supabase shows a secret as v1,whsec_…
+		encoded := strings.TrimPrefix(strings.TrimPrefix(text, "v1,"), "whsec_")
+		if raw, err = base64.StdEncoding.DecodeString(encoded); err != nil {
 			return verificationKey{}, errors.New("the secret must be whsec_ and base64, or base64")
 		}
 	case "whpk":

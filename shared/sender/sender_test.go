@@ -436,3 +436,17 @@ func TestExtendedDigests(t *testing.T) {
 		}
 	}
 }
+
+// Supabase shows the secret of a hook as v1,whsec_…; the key is the same as without v1.
+func TestSecretWithVersion(t *testing.T) {
+	for _, g := range signers() {
+		if g.name != "standard-webhooks" {
+			continue
+		}
+		key := g.secret("one")
+		s := compile(t, g.config("v1,"+key))
+		if v := s.Verify(g.request(key, "{}", noon), noon); !v.OK() {
+			t.Errorf("%+v", v)
+		}
+	}
+}
