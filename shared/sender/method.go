@@ -50,6 +50,9 @@ type methodSpec struct {
 	Message         string    `json:"message"` // {body} by default
 	Time            *timeSpec `json:"time"`
 	RefuseEmptyBody bool      `json:"refuseEmptyBody"`
+	// AlsoDecodedURL means that the provider signs the URL after it has decoded some characters of
+	// it: see urlForms.
+	AlsoDecodedURL bool `json:"alsoDecodedURL"`
 	// Delivery holds the sources of delivery IDs that this signature covers, in order.
 	Delivery []string          `json:"delivery"`
 	When     map[string]string `json:"when"`    // conditions for the method to apply to a request
@@ -492,12 +495,14 @@ func (m *method) matches(k *verificationKey, r *Request, found []signatureCandid
 			right |= matchesBasicAuth(c.text, m.user, string(k.bytes))
 		}
 	case schemeHMAC, schemeDigest:
-		sums := map[string][]byte{}
-		for _, c := range found {
-			if sums[c.hash] == nil {
-				sums[c.hash] = m.computeSignature(c.hash, k, r, timeText)
+		for _, view := range m.urlForms(r) {
+			sums := map[string][]byte{}
+			for _, c := range found {
+				if sums[c.hash] == nil {
+					sums[c.hash] = m.computeSignature(c.hash, k, view, timeText)
+				}
+				right |= subtle.ConstantTimeCompare(sums[c.hash], c.raw)
 			}
-			right |= subtle.ConstantTimeCompare(sums[c.hash], c.raw)
 		}
 	case schemeTwilio:
 		for _, sum := range twilioSignatures(k.bytes, r) {
@@ -513,6 +518,25 @@ func (m *method) matches(k *verificationKey, r *Request, found []signatureCandid
 		}
 	}
 	return right == 1
+}
+
+// hubSpotURLDecoder decodes the characters of a URL that HubSpot decodes before it signs the URL
+// with version 3.
+var hubSpotURLDecoder = strings.NewReplacer(
+	"%3A", ":", "%2F", "/", "%3F", "?", "%40", "@", "%21", "!", "%24", "$", "%27", "'", "%28", "(",
+	"%29", ")", "%2A", "*", "%2C", ",", "%3B", ";", "%3a", ":", "%2f", "/", "%3f", "?", "%2a", "*",
+	"%2c", ",", "%3b", ";",
+)
+
+// urlForms returns the request, and a copy of it with a decoded URL if the provider may have signed
+// that.
+func (m *method) urlForms(r *Request) []*Request {
+	if !m.spec.AlsoDecodedURL {
+		return []*Request{r}
+	}
+	decoded := r.mutableCopy()
+	decoded.URL = hubSpotURLDecoder.Replace(r.URL)
+	return []*Request{r, &decoded}
 }
 
 // computeSignature returns the signature that the request should have.

@@ -450,3 +450,23 @@ func TestSecretWithVersion(t *testing.T) {
 		}
 	}
 }
+
+// HubSpot signs the URL with some of its characters decoded.
+func TestDecodedURL(t *testing.T) {
+	for _, g := range signers() {
+		if g.name != "hubspot" {
+			continue
+		}
+		key, s := g.secret("one"), compile(t, g.config(g.secret("one")))
+		g.url = testURL + "&to=a@b/c&x=%20"
+		r := g.request(key, "{}", noon)
+		r.URL = testURL + "&to=a%40b%2fc&x=%20"
+		if v := s.Verify(r, noon); !v.OK() {
+			t.Errorf("%+v", v)
+		}
+		r.URL = testURL + "&to=a%40b%2fc&x= "
+		if s.Verify(r, noon).OK() {
+			t.Error("a URL with another character decoded is verified")
+		}
+	}
+}
