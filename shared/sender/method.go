@@ -440,20 +440,36 @@ func (s *Sender) compareSignatures(
 			Reason: "no signature matches any of the secrets",
 		}
 	}
-	if m.unit != "" && s.tolerance > 0 {
-		at, ok := readTime(timeText, m.unit)
-		if !ok {
-			return Verdict{Code: webhook.CodeSignatureInvalid, Reason: "the time is no number"}
-		}
-		if age := now.Sub(at); age > s.tolerance || age < -s.tolerance {
-			return Verdict{
-				Code: webhook.CodeSignatureExpired,
-				Reason: fmt.Sprintf("it was signed %d s before now, and %d s either way are "+
-					"allowed", int64(age.Seconds()), int64(s.tolerance.Seconds())),
-			}
-		}
+	if refused := m.checkTime(timeText, now, s.tolerance); !refused.OK() {
+		return refused
 	}
 	return Verdict{SecretID: s.keys[match].id, method: i + 1}
+}
+
+// Every time between these two, from 2001 to 2286, has ten digits in seconds and thirteen in
+// milliseconds.
+var firstTime, endOfTimes = time.Unix(1_000_000_000, 0), time.Unix(10_000_000_000, 0)
+
+// checkTime refuses a time that is too far from now. A tolerance of 0 allows any time, but not one
+// with more or fewer digits than a provider's times have: in a message without a separator, digits
+// could be moved from the time to what is signed beside it, such as the delivery ID, or back.
+func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) Verdict {
+	if m.unit == "" || (m.unit == "auto" && tolerance == 0) { // an operator's header may hold more
+		return Verdict{}
+	}
+	at, ok := readTime(text, m.unit)
+	if !ok || (tolerance == 0 && (at.Before(firstTime) || !at.Before(endOfTimes))) {
+		return Verdict{Code: webhook.CodeSignatureInvalid, Reason: "the time is no number, or " +
+			"has not as many digits as a time has"}
+	}
+	if age := now.Sub(at); tolerance > 0 && (age > tolerance || age < -tolerance) {
+		return Verdict{
+			Code: webhook.CodeSignatureExpired,
+			Reason: fmt.Sprintf("it was signed %d s before now, and %d s either way are allowed",
+				int64(age.Seconds()), int64(tolerance.Seconds())),
+		}
+	}
+	return Verdict{}
 }
 
 // compareBodySecrets compares the secrets in a body. All of them must match.

@@ -3,6 +3,7 @@ package sender_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"net/textproto"
 	"slices"
@@ -467,6 +468,26 @@ func TestDecodedURL(t *testing.T) {
 		r.URL = testURL + "&to=a%40b%2fc&x= "
 		if s.Verify(r, noon).OK() {
 			t.Error("a URL with another character decoded is verified")
+		}
+	}
+}
+
+// Mailgun signs a time and a token one after the other. No digit can be moved between them, which
+// would make another delivery ID, even if any time is allowed.
+func TestMovedDigits(t *testing.T) {
+	const secret = "s-secret"
+	s := compile(t, sender.Config{
+		Preset:   "mailgun",
+		Secrets:  []sender.Secret{{Text: secret}},
+		Settings: map[string]string{"toleranceSeconds": "0"},
+	})
+	signed := itoa(noon.Unix()) + "12ab"
+	signature := hexOf(mac(sha256New, []byte(secret), signed))
+	for digits := 1; digits < len(signed)-2; digits++ {
+		body := fmt.Sprintf(`{"signature":{"timestamp":%q,"token":%q,"signature":%q}}`,
+			signed[:digits], signed[digits:], signature)
+		if v := s.Verify(&sender.Request{Body: []byte(body)}, noon); v.OK() != (digits == 10) {
+			t.Errorf("%d digits in the time: %+v", digits, v)
 		}
 	}
 }
