@@ -48,6 +48,9 @@ func isNewFolder(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
+// adminTokenFile returns the path of the file with the generated admin token.
+func adminTokenFile(dataDir string) string { return filepath.Join(dataDir, "admin-token") }
+
 // prepareFolder creates the data folder and returns the admin token: the configured token, or the
 // token stored in the folder, or a new one, which it stores there.
 func prepareFolder(c Config) (adminToken string, err error) {
@@ -57,7 +60,7 @@ func prepareFolder(c Config) (adminToken string, err error) {
 	if c.AdminToken != "" {
 		return c.AdminToken, nil
 	}
-	path := filepath.Join(c.DataDir, "admin-token")
+	path := adminTokenFile(c.DataDir)
 	kept, err := os.ReadFile(path) //nolint:gosec // the operator's own folder
 	if token := strings.TrimSpace(string(kept)); err == nil && token != "" {
 		return token, nil

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
@@ -87,6 +88,9 @@ type Started struct {
 	// generated token may be printed.
 	AdminTokenMade bool
 	WebhookURL     string // of the demo workflow; "" if there is none
+	// tokenFile is the file to name instead of a generated token and a link that signs in. "" means
+	// that these may be printed.
+	tokenFile string
 }
 
 // Run runs everything until ctx ends. Its errors are single lines that tell users what to do.
@@ -208,7 +212,11 @@ func (l *local) configureServices(adminToken string) {
 		AdminTokenMade: c.AdminToken == "",
 	}
 	l.started.ConsoleURL = l.started.ExecutorURL + "/"
-	if l.started.AdminTokenMade { // a journal that others read must get no link
+	switch {
+	case !l.started.AdminTokenMade:
+	case isJournal(c.Out): // others read it, so it gets neither the token nor a link
+		l.started.tokenFile = adminTokenFile(c.DataDir)
+	default:
 		l.executor.SignInOnce = rand.Text()
 		l.started.ConsoleURL += "sign-in?once=" + l.executor.SignInOnce
 	}
@@ -281,6 +289,22 @@ func (l *local) startDemo(ctx context.Context) (err error) {
 	return nil
 }
 
+// isJournal reports whether out is systemd's journal. Then JOURNAL_STREAM has the device and the
+// inode of out; the variable alone says nothing, because a service's children inherit it.
+func isJournal(out io.Writer) bool {
+	journal := os.Getenv("JOURNAL_STREAM")
+	file, ok := out.(*os.File)
+	if !ok || journal == "" {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && journal == fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
+}
+
 // localURL returns the URL for reaching a listener from this machine. The scheme is https if
 // certFile is not empty.
 func localURL(addr net.Addr, certFile string) string {
@@ -313,7 +337,12 @@ func (s Started) print(out io.Writer, dataDir string, isNew bool) {
 	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable,
 		program.EnvPrefix+"_API_URL="+s.ExecutorURL+" "+program.EnvPrefix+"_NATS_URL="+s.NATSURL
 	console := s.ConsoleURL + "\n             (sign in with the admin token)"
-	if s.AdminTokenMade {
+	switch {
+	case s.tokenFile != "":
+		shown = "in " + s.tokenFile
+		token = "$(cat '" + s.tokenFile + "')"
+		export += " " + tokenVariable + "=\"" + token + "\""
+	case s.AdminTokenMade:
 		console = s.ConsoleURL +
 			"\n             (this link signs in once, within ten minutes; later, use the admin " +
 			"token)"
