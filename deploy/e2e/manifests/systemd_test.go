@@ -31,6 +31,11 @@ func TestSystemd(t *testing.T) {
 		if m := regexp.MustCompile(`(?m)^Exec.*[^\s$]\$\w.*$`).Find(text); m != nil {
 			t.Errorf("%s: systemd does not replace the variable in %s", unit, m)
 		}
+		// hookstart run knows how long its programs may take, and a shorter time would kill them.
+		if command[1] == "hookstart" &&
+			!strings.Contains(string(text), "\nTimeoutStopSec=infinity\n") {
+			t.Errorf("%s kills programs that may still run", unit)
+		}
 		env := map[string]string{}
 		for _, m := range regexp.MustCompile(`(?m)^Environment=(\w+)=(.*)$`).
 			FindAllStringSubmatch(string(text), -1) {
