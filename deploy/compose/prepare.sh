@@ -10,7 +10,10 @@ fi
 # Senders and the executors' containers reach the ingresses here; without an address, senders of this machine only.
 address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
 umask 077
+trap 'rm -f .env.new' EXIT
 for name in HOOKSTART_ADMIN_TOKEN POSTGRES_PASSWORD GRAFANA_PASSWORD; do
-  echo "$name=$(openssl rand -hex 24)"
-done > .env
-echo "HOOKSTART_PUBLIC_URL=${HOOKSTART_PUBLIC_URL:-http://${address:-localhost}:8080}" >> .env
+  value=$(openssl rand -hex 24)
+  echo "$name=$value"
+done > .env.new
+echo "HOOKSTART_PUBLIC_URL=${HOOKSTART_PUBLIC_URL:-http://${address:-localhost}:8080}" >> .env.new
+mv .env.new .env

@@ -41,7 +41,7 @@ func TestTheJournalGetsNoToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		t.Cleanup(cancel)
 		var token string
 		c.Out, c.OnReady = out, func(started Started) {
 			token = started.AdminToken

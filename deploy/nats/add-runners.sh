@@ -12,11 +12,13 @@ secrets=$1 queue=$2 group=$3
 conf=$(dirname "$0")
 [ -e "$conf/runner.conf" ] || conf=/etc/hookstart/nats
 runners=${RUNNERS:-$conf/runners.conf}
-nk=${NK-}
+program=${NK-}
 for shipped in "$(cd "$(dirname "$0")" && pwd)/../../bin/nk" /usr/libexec/hookstart/nk; do
-  [ "$nk" ] || [ ! -x "$shipped" ] || nk=$shipped
+  [ "$program" ] || [ ! -x "$shipped" ] || program=$shipped
 done
-nk=${nk:-go run github.com/nats-io/nkeys/nk@v0.4.16}
+run_nk() {
+  if [ "$program" ]; then "$program" "$@"; else go run github.com/nats-io/nkeys/nk@v0.4.16 "$@"; fi
+}
 for name in "$queue" "$group"; do
   case $name in
     '' | *[!A-Za-z0-9_-]*) valid= ;;
@@ -33,10 +35,14 @@ if [ -e "$key" ] || grep -q "INFO.EXECUTIONS.$consumer\"" "$runners" "$conf/runn
   echo "the group $queue/$group is there already" >&2
   exit 1
 fi
-(umask 077 && $nk -gen user > "$key")
+# The key gets its name, and the account is added, only once both are complete.
+added=$(mktemp)
+trap 'exit 1' HUP INT TERM
+trap 'rm -f "$added" "$key.new"' EXIT
+(umask 077 && run_nk -gen user > "$key.new")
 # A literal key: a reload of the server reads no new variables.
-public=$($nk -inkey "$key" -pubout)
-cat >> "$runners" <<END
+public=$(run_nk -inkey "$key.new" -pubout)
+cat > "$added" <<END
 
 # The group "$group" of the queue "$queue".
 RUNNER-$queue-$group {
@@ -70,7 +76,7 @@ RUNNER-$queue-$group {
 END
 lane=0
 while [ $lane -lt 16 ]; do
-  cat >> "$runners" <<END
+  cat >> "$added" <<END
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.EXECUTIONS.$consumer-$lane" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.QUEUE_$queue.$consumer-$lane" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.$consumer-$lane" } }
@@ -82,10 +88,12 @@ while [ $lane -lt 16 ]; do
 END
   lane=$((lane + 1))
 done
-cat >> "$runners" <<END
+cat >> "$added" <<END
   ]
 }
 END
+cat "$added" >> "$runners"
+mv "$key.new" "$key"
 cat <<END
 Made $key and added an account to $runners. Now:
   1. copy runners.conf to every NATS server, and reload each: nats-server --signal reload

@@ -1,0 +1,88 @@
+package natsconfig
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The scripts that make keys work in folders with spaces in their names. If a step fails, they say
+// so and leave no halves: what was there stays as it is, and the same command works later.
+func TestKeyScripts(t *testing.T) {
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("no openssl")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "my files")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	nk, broken := filepath.Join(folder, "nk"), filepath.Join(folder, "broken")
+	made, runners := filepath.Join(folder, "secrets"), filepath.Join(folder, "runners.conf")
+	if err := os.Symlink(self, nk); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{
+		broken:  "#!/bin/sh\n[ \"$1\" = -gen ] && exec '" + nk + "' \"$@\"\nexit 1\n",
+		runners: "# none yet\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	t.Setenv("RUNNERS", runners)
+	run := func(nk, script string, args ...string) (output string, err error) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(files, script), args...)
+		cmd.Env = append(os.Environ(), "NK="+nk)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+
+	if out, err := run(broken, "make-secrets.sh", made, "nats-0"); err == nil {
+		t.Errorf("keys were made without nk: %s", out)
+	}
+	if out, err := run(nk, "make-secrets.sh", made, "nats-0"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	before := filesBut(t, made)
+	if out, err := run(broken, "add-runners.sh", made, "builds", "main"); err == nil {
+		t.Errorf("a group was added without nk: %s", out)
+	}
+	if text, err := os.ReadFile(runners); err != nil || string(text) != "# none yet\n" ||
+		!maps.Equal(filesBut(t, made), before) {
+		t.Errorf("a group that could not be added left something: %s (%v)", text, err)
+	}
+	if out, err := run(nk, "add-runners.sh", made, "builds", "main"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if text, err := os.ReadFile(runners); err != nil ||
+		strings.Count(string(text), "RUNNER-builds-main {") != 1 {
+		t.Errorf("%s (%v)", text, err)
+	}
+
+	authority := filepath.Join(made, "ca.key")
+	for _, damage := range []func() error{
+		func() error { return os.WriteFile(authority, []byte("no key\n"), 0o600) },
+		func() error { return os.Remove(authority) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		before = filesBut(t, made)
+		out, err := run(nk, "make-secrets.sh", "--renew", made, "nats-0")
+		if err == nil || out == "" {
+			t.Errorf("a certificate without an authority: %v, it says %q", err, out)
+		}
+		if !maps.Equal(filesBut(t, made), before) {
+			t.Error("a certificate that could not be renewed left something")
+		}
+	}
+}
