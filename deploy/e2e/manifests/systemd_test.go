@@ -36,6 +36,10 @@ func TestSystemd(t *testing.T) {
 			!strings.Contains(string(text), "\nTimeoutStopSec=infinity\n") {
 			t.Errorf("%s kills programs that may still run", unit)
 		}
+		// With it, Go finds no /proc/sys/net/core/somaxconn, and a listener's queue is 128 long.
+		if command[1] != "hookstart" && strings.Contains(string(text), "\nProcSubset=pid\n") {
+			t.Errorf("%s listens with a short queue", unit)
+		}
 		env := map[string]string{}
 		for _, m := range regexp.MustCompile(`(?m)^Environment=(\w+)=(.*)$`).
 			FindAllStringSubmatch(string(text), -1) {
