@@ -7,7 +7,8 @@ if [ -d /run/systemd/system ]; then
 fi
 if [ "$1" = purge ]; then
   for state in @STATE@; do
-    rm -rf "/var/lib/$state" "/var/lib/private/$state"
+    # A mount point is emptied, but cannot be removed: rm says so, and the rest goes on.
+    rm -rf "/var/lib/$state" "/var/lib/private/$state" || true
   done
   if [ -d /etc/hookstart ]; then
     rmdir --ignore-fail-on-non-empty /etc/hookstart
