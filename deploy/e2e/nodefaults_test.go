@@ -517,6 +517,45 @@ func TestNodeReadsABucketThatWasMissing(t *testing.T) {
 	}
 }
 
+// The Node.js kit forgets cancellations whose keys have expired, once there are many.
+func TestNodeForgetsExpiredCancellations(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	post := runnertest.Post{Queue: "canceled", DeliveryID: "delivery"}
+	expired := execution.IDForDelivery("workflow", "webhook", post.DeliveryID)
+	program := childtest.Launch(t, nodeRunner(canceledRunner, server.URL()))
+	// When a handler's signal is aborted, the kit knows all keys that are in the bucket.
+	readKeys := func() {
+		t.Helper()
+		id := ingress.Start(t, runnertest.Post{Queue: "canceled"})
+		program.Await("begin (" + id + ") ")
+		ingress.Cancel(t, id)
+		program.Await("aborted (" + id + ") ")
+	}
+	cancelMany := func(name string, count int) {
+		t.Helper()
+		for n := range count {
+			ingress.Cancel(t, name+strconv.Itoa(n))
+		}
+	}
+	ingress.Cancel(t, expired)
+	cancelMany("old", 900)
+	readKeys()
+	bucket, err := jetStream(t, server.URL()).Stream(t.Context(), stream.CancellationsStream)
+	if err == nil {
+		err = bucket.Purge(t.Context()) // as if all were older than the bucket's age
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelMany("new", 200)
+	readKeys()
+	ingress.Start(t, post)
+	program.Await("begin (" + expired + ") ")
+}
+
 // deleteCancellations deletes the bucket, as when its server has lost its storage.
 func deleteCancellations(t *testing.T, server *natstest.Node) {
 	t.Helper()

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -40,6 +41,9 @@ const (
 	// cancelCatchUpWait is how long a message waits until all new keys are read, before the runner
 	// asks for the message's own key.
 	cancelCatchUpWait = 200 * time.Millisecond
+	// minCancelForget is the number of known cancellations from which on the runner forgets those
+	// that have expired.
+	minCancelForget = 1000
 	// cancelReadTimeout is the maximum duration of one request.
 	cancelReadTimeout = 2 * time.Second
 	// maxCancelReadFailures applies to a runner that has never received a response. After that many
@@ -56,10 +60,10 @@ type cancellations struct {
 	nc *nats.Conn
 
 	mu       sync.Mutex
-	next     *bucketRead         // the next read, which has not begun; nil if no call waits for it
-	asking   bool                // whether the bucket is being read
-	ids      map[string]struct{} // the IDs of the canceled executions
-	offUntil time.Time           // no request is sent before this; zero means no pause
+	next     *bucketRead       // the next read, which has not begun; nil if no call waits for it
+	asking   bool              // whether the bucket is being read
+	ids      map[string]uint64 // the IDs of the canceled executions, with their keys' revisions
+	offUntil time.Time         // no request is sent before this; zero means no pause
 
 	// catchUp alone uses the fields below.
 
@@ -75,6 +79,8 @@ type cancellations struct {
 	readable bool
 	// failures counts failed requests as long as none has succeeded.
 	failures int
+	// forgetAt is the number of ids at which those that have expired are forgotten next.
+	forgetAt int
 }
 
 // bucketRead is one read of the bucket. Several calls may wait for it.
@@ -84,7 +90,7 @@ type bucketRead struct {
 }
 
 func newCancellations(nc *nats.Conn) *cancellations {
-	return &cancellations{nc: nc, ids: map[string]struct{}{}}
+	return &cancellations{nc: nc, ids: map[string]uint64{}, forgetAt: minCancelForget}
 }
 
 // isCanceled reports whether the bucket contains a cancellation of an execution. It relies only on
@@ -187,7 +193,7 @@ func (c *cancellations) catchUp() error {
 		}
 		c.readable = true
 		if id != "" {
-			c.add(id)
+			c.add(id, revision)
 		}
 		now := c.nc.Stats().Reconnects
 		switch {
@@ -195,6 +201,7 @@ func (c *cancellations) catchUp() error {
 			reconnects, last, lastID, check = now, c.last, c.lastID, false
 		case check && id == c.lastID && revision == c.last:
 			c.last, c.lastID, c.checked, c.reconnects = last, lastID, time.Now(), reconnects
+			c.forgetExpired()
 			return nil
 		case check:
 			c.last, last, check = 0, 0, false
@@ -214,10 +221,29 @@ func (c *cancellations) catchUp() error {
 }
 
 // add adds an ID to the cancellations read so far.
-func (c *cancellations) add(executionID string) {
+func (c *cancellations) add(executionID string, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ids[executionID] = struct{}{}
+	c.ids[executionID] = revision
+}
+
+// forgetExpired forgets the cancellations whose keys have expired, each time that the number of
+// cancellations has doubled. Keys expire in the order of their revisions, which begin again with 1
+// in a new bucket.
+func (c *cancellations) forgetExpired() {
+	if len(c.ids) < c.forgetAt {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cancelReadTimeout)
+	defer cancel()
+	id, oldest, err := stream.NextCancellation(ctx, c.nc, 1)
+	if err != nil || id == "" {
+		return // the next read tries it again
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.ids, func(_ string, revision uint64) bool { return revision < oldest })
+	c.forgetAt = max(minCancelForget, 2*len(c.ids))
 }
 
 // readFailed handles the error of a request. It returns nil if handlers may begin nevertheless.

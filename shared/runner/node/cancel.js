@@ -11,6 +11,7 @@ const streamNotFound = 10059;
 const catchUpWait = 200; // how long a message waits until all new keys are read, in milliseconds, before its own key is asked for
 const askTimeout = 2000; // of one question, in milliseconds
 const checkInterval = 1000; // for how long the newest key counts as being at its revision, in milliseconds, while no new one is found
+const minForget = 1000; // known cancellations from which on those that have expired are forgotten
 const tries = 3; // questions without an answer before a runner that never got one does without
 const again = 30_000; // for how long it does, in milliseconds
 
@@ -23,8 +24,9 @@ export class Cancellations {
   /** @param {import("@nats-io/transport-node").NatsConnection} nc */
   constructor(nc) {
     this.nc = nc;
-    /** @type {Set<string>} */
-    this.ids = new Set();
+    /** @type {Map<string, number>} the revisions of the keys by the executions */
+    this.ids = new Map();
+    this.forgetAt = minForget; // how many there are when those that have expired are forgotten next
     this.last = 0; // the revision of the newest key that was read
     this.lastId = ""; // its execution
     this.reconnects = 0;
@@ -137,14 +139,14 @@ export class Cancellations {
       this.readable = true;
       const id = answer.message?.subject.slice(prefix.length);
       if (id) {
-        this.ids.add(id);
+        this.ids.set(id, answer.message.seq);
       }
       if (reconnects !== this.reconnects) { // the keys before may be those of another bucket
         ({ reconnects, last, lastId } = this);
         check = false;
       } else if (check && id === this.lastId && answer.message.seq === this.last) {
         Object.assign(this, { last, lastId, checked: reconnects, checkedAt: performance.now() });
-        return;
+        return this.forgetExpired();
       } else if (check) {
         this.last = last = 0;
         check = false;
@@ -161,5 +163,31 @@ export class Cancellations {
         }
       }
     }
+  }
+
+  /**
+   * forgetExpired forgets the cancellations whose keys have expired, each time that the number of cancellations has doubled.
+   * Keys expire in the order of their revisions, which begin again with 1 in a new bucket.
+   */
+  async forgetExpired() {
+    if (this.ids.size < this.forgetAt) {
+      return;
+    }
+    let oldest;
+    try {
+      const reply = await this.nc.request(subject, JSON.stringify({ seq: 1, next_by_subj: `${prefix}*` }), { timeout: askTimeout });
+      oldest = /** @type {any} */ (reply.json()).message?.seq;
+    } catch {
+      // the next reading tries it again
+    }
+    if (!oldest) {
+      return;
+    }
+    for (const [id, revision] of this.ids) {
+      if (revision < oldest) {
+        this.ids.delete(id);
+      }
+    }
+    this.forgetAt = Math.max(minForget, 2 * this.ids.size);
   }
 }

@@ -160,6 +160,57 @@ func TestCancellationsAfterTheBucketWasMissing(t *testing.T) {
 	}
 }
 
+// A runner forgets cancellations whose keys have expired, once there are many.
+func TestExpiredCancellationsAreForgotten(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	expired := execution.IDForDelivery("workflow", "webhook", "delivery")
+	begun := make(chan struct{}, 1)
+	start(t, nc, runner.Options{}, func(ctx context.Context, e runner.Execution) (any, error) {
+		if e.ID == expired {
+			return nil, nil
+		}
+		begun <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	// When a handler's context is canceled, the runner knows all keys that are in the bucket.
+	readKeys := func() {
+		t.Helper()
+		id := ingress.Start(t, runnertest.Post{})
+		<-begun
+		ingress.Cancel(t, id)
+		ingress.Await(t, id)
+	}
+	cancelMany := func(name string, count int) {
+		t.Helper()
+		for n := range count {
+			ingress.Cancel(t, name+strconv.Itoa(n))
+		}
+	}
+	ingress.Cancel(t, expired)
+	cancelMany("old", 900)
+	readKeys()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.Stream(t.Context(), stream.CancellationsStream)
+	if err == nil {
+		err = bucket.Purge(t.Context()) // as if all were older than the bucket's age
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelMany("new", 200)
+	readKeys()
+	ingress.Start(t, runnertest.Post{DeliveryID: "delivery"})
+	if final := ingress.Await(t, expired); final.Status != execution.Succeeded {
+		t.Errorf("it ended as %+v", final)
+	}
+}
+
 // deleteCancellations deletes the bucket, as when its server has lost its storage.
 func deleteCancellations(t *testing.T, nc *nats.Conn) {
 	t.Helper()
