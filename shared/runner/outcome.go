@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // outcome is the result of one attempt. Methods of the handler's error may panic, so the function
@@ -35,6 +37,10 @@ func callHandler(ctx context.Context, handler Handler, e Execution) (o outcome) 
 		return outcome{}
 	}
 	output, err := json.Marshal(value)
+	if err == nil && !execution.ValidJSON(output) {
+		// Marshal does not check this in a json.RawMessage, but a report with it is unreadable.
+		err = errors.New("a string is not valid UTF-8")
+	}
 	if err != nil {
 		return failureOutcome(Permanent(fmt.Errorf("the output is not valid JSON: %w", err)))
 	}

@@ -2,6 +2,7 @@ package runnertest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"slices"
@@ -170,6 +171,8 @@ func TestWhatGoesWrong(t *testing.T) {
 				return nil, ctx.Err()
 			case "no-json":
 				return func() {}, nil
+			case "no-utf8":
+				return json.RawMessage("\"\xff\""), nil
 			case "huge":
 				return strings.Repeat("x", int(nc.MaxPayload())), nil
 			case "chatty":
@@ -195,6 +198,7 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"hangs", "did not return within 1s", 3, execution.Failed},
 		{"slow", "deadline exceeded", 3, execution.Failed},
 		{"no-json", "not valid JSON", 1, execution.Failed},
+		{"no-utf8", "not valid JSON: a string is not valid UTF-8", 1, execution.Failed},
 		{
 			"huge", "the output has 1048578 bytes, but a report takes at most 1032192", 1,
 			execution.Failed,
