@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/hookstart/hookstart/shared/child/childtest"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -81,6 +83,90 @@ func TestNodeKeepsTheOrder(t *testing.T) {
 	for key := range want {
 		if !slices.Equal(begins[key], want[key]) {
 			t.Errorf("%s began as\n%v, started as\n%v", key, begins[key], want[key])
+		}
+	}
+}
+
+// askingRunner is a Node.js runner whose handler asks before it ends.
+const askingRunner = `
+import { connect } from "@nats-io/transport-node";
+import { run } from "hookstart-runner";
+const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
+const stop = new AbortController();
+process.on("SIGTERM", () => stop.abort());
+await run(nc, { queue: "ordered", group: "ordered", reportRunningAfter: -1, log: () => {} },
+  async (e) => { await nc.request("ask", e.executionId, { timeout: 30_000 }); }, stop.signal);
+await nc.close();
+`
+
+// The Node.js kit runs an ordered execution that another group has ended, but not one that its own
+// group, or a runner that does not say its group, has ended. Its report names the groups that have
+// ended the execution, even if one did so meanwhile.
+func TestNodeRunsWhatAnotherGroupHasEnded(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	js := jetStream(t, server.URL())
+	report := func(id, group string) {
+		msg, err := stream.ProgressMessage("ordered", "workflow", "node", "", execution.Progress{
+			ID:     id,
+			Status: execution.Succeeded,
+			Group:  group,
+		})
+		if err == nil {
+			_, err = js.PublishMsg(t.Context(), msg)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	post := runnertest.Post{Queue: "ordered", OrderKey: "k"}
+	var ids []string
+	for _, group := range []string{"ordered", "", "another"} {
+		ids = append(ids, ingress.Start(t, post))
+		report(ids[len(ids)-1], group)
+	}
+	last := ingress.Start(t, post)
+	reports, err := nc.SubscribeSync("executions.progress.ordered.workflow." + last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan string, 10)
+	if _, err := nc.Subscribe("ask", func(msg *nats.Msg) {
+		id := string(msg.Data)
+		asked <- id
+		if id == last {
+			report(id, "other")
+		}
+		_ = msg.Respond(nil)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	childtest.Launch(t, nodeRunner(askingRunner, server.URL()))
+	for _, want := range []string{ids[2], last} {
+		select {
+		case got := <-asked:
+			if got != want {
+				t.Errorf("%s began, want %s of %v", got, want, ids)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s did not begin", want)
+		}
+	}
+	for {
+		msg, err := reports.NextMsg(20 * time.Second)
+		if err != nil {
+			t.Fatalf("no report names the other group: %v", err)
+		}
+		event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := event.Progress; p.Status.Final() && p.Group == "ordered" &&
+			slices.Equal(p.EndedGroups, []string{"other"}) {
+			return
 		}
 	}
 }

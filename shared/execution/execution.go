@@ -146,8 +146,12 @@ type Progress struct {
 	// unknown.
 	StartedAt time.Time
 	Attempt   int    // number of the attempt, from 1; 0 means unknown
-	Error     string // why it failed, with Failed; what the runner reported, with Canceled
-	Output    []byte // the output, with Succeeded: one JSON text, or empty
+	Group     string // the runner's group; empty means unknown
+	// EndedGroups are the other groups that have reported a final status before, if the execution
+	// has an order key.
+	EndedGroups []string
+	Error       string // why it failed, with Failed; what the runner reported, with Canceled
+	Output      []byte // the output, with Succeeded: one JSON text, or empty
 }
 
 // NamePattern is the regular expression for the IDs of workflows, nodes and accounts, and for the

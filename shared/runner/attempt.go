@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 
 // maxErrorBytes is the maximum number of bytes of the error in a report.
 const maxErrorBytes = 4000
+
+// maxEndedGroups is the maximum number of groups that a report names.
+const maxEndedGroups = 100
 
 // reportOverhead is the number of bytes that a report needs in addition to the output.
 const reportOverhead = 16 << 10
@@ -214,12 +218,14 @@ func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	p.Error = o.reason
 	p.Attempt = m.attempt
+	p.At = time.Now()
 	report, err := r.progressMessage(m, p)
 	if err != nil {
 		r.observeAndLogAttempt(m.start, m.attempt, m.began, NotReported, failureOutcome(err))
 		r.handBack(m, time.Second)
 		return
 	}
+	m.final = p
 	r.unconfirmed <- struct{}{}
 	r.underway.publish(m, report, func(err error) {
 		<-r.unconfirmed
@@ -248,7 +254,8 @@ func (r *runner) handBack(m *message, after time.Duration) {
 
 // reportRunning publishes a report that the execution is running. It does not wait for a
 // confirmation, because the final report makes up for a lost one. If the report arrives after the
-// final one, it has no effect.
+// final one, it has no effect. For an ordered execution, the stream refuses it after a report of
+// another group.
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progressMessage(m, execution.Progress{
 		Status:  execution.Running,
@@ -266,10 +273,11 @@ func layoutOf(msg jetstream.Msg) stream.Layout {
 }
 
 // progressMessage returns a report as a message. The stream of the start message determines the
-// stream of reports, and thus the subject.
+// stream of reports, and thus the subject. The stream refuses the report on an ordered execution if
+// another report was stored after the last one that the runner knows.
 func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, error) {
 	start := m.start
-	p.ID = start.ID
+	p.ID, p.Group = start.ID, r.Group
 	if p.At.IsZero() {
 		p.At = time.Now()
 	}
@@ -277,7 +285,17 @@ func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, e
 		p.Error = p.Error[:maxErrorBytes] + " …"
 	}
 	p.Error = strings.ToValidUTF8(p.Error, "\uFFFD")
-	return m.layout.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
+	last := r.underway.lastReport(m)
+	if last != nil {
+		p.EndedGroups = last.EndedGroups[:min(len(last.EndedGroups), maxEndedGroups)]
+	}
+	msg, err := m.layout.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace,
+		p)
+	if last != nil && err == nil {
+		msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader,
+			strconv.FormatUint(last.Sequence, 10))
+	}
+	return msg, err
 }
 
 // observeAndLogAttempt passes an attempt to Observe and logs it.

@@ -415,6 +415,9 @@ type leaseState struct {
 	lost  bool          // whether the lease has expired; guarded by inFlightMessages.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
 	lane  int           // the number of the lane, from 0
+	// last is the last report that is known of the execution. nil means that reports cannot be
+	// read, or have not been read yet; guarded by inFlightMessages.mu.
+	last *stream.LastReport
 }
 
 // A lease is the period in which a handler may work on a message of a lane. No other member gets
@@ -533,15 +536,21 @@ func (u *inFlightMessages) sendHeartbeat(
 	return leaseEnd(sent, u.ackWait), isLast, err
 }
 
-// hasEnded reports whether an execution has ended, according to the last report stored for it. It
-// retries until there is a response or ctx ends. If reports cannot be read, it returns false.
+// Each group of a queue runs every execution, and all groups report on one subject, of which a
+// runner can read the last report only. So a report on an execution with an order key also names
+// the other groups that have ended it. The runner knows them from the report before, and the stream
+// refuses the report if another one was stored meanwhile: see renewReport.
+
+// hasEnded reports whether the group has ended an execution, according to the last report stored
+// for it. It retries until there is a response or ctx ends. If reports cannot be read, it returns
+// false.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
-	subject := m.layout.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
 	for tries := 0; ; tries++ {
-		ended, err := r.hasFinalReport(ctx, subject)
+		last, err := r.readLastReport(ctx, m)
 		switch {
 		case err == nil:
-			return ended, nil
+			r.underway.setLastReport(m, &last)
+			return last.Ended, nil
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case errors.Is(err, nats.ErrNoResponders) && tries >= maxReportReadFailures:
@@ -551,12 +560,58 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	}
 }
 
-// hasFinalReport asks for the last report on a subject once. A response may be lost with the
+// readLastReport asks for the last report on an execution once. A response may be lost with the
 // connection.
-func (r *runner) hasFinalReport(ctx context.Context, subject string) (bool, error) {
+func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportReadTimeout)
 	defer cancel()
-	return stream.HasFinalReport(ctx, r.nc, subject)
+	subject := m.layout.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
+	return stream.ReadLastReport(ctx, r.nc, subject, r.Group)
+}
+
+// renewReport makes the final report again that the stream has refused, because another report was
+// stored after the last one that the runner knew. It returns nil if the group has ended the
+// execution: an earlier attempt to publish the report was successful, or another member has
+// reported. After maxRefusals it returns a report that the stream does not refuse. That may hide
+// the final report of another group.
+func (r *runner) renewReport(m *message, refusals int) (*nats.Msg, error) {
+	if refusals > maxRefusals {
+		r.underway.setLastReport(m, nil)
+		return r.progressMessage(m, m.final)
+	}
+	ctx := context.Background()
+	// A replica that lags behind may respond, so do not ask too often.
+	sleep(ctx, time.Duration(refusals-1)*10*time.Millisecond)
+	last, err := r.readLastReport(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if last.Ended {
+		return nil, nil //nolint:nilnil // there is nothing to report
+	}
+	r.underway.setLastReport(m, &last)
+	return r.progressMessage(m, m.final)
+}
+
+// maxRefusals is how often the stream may refuse a final report because of another one.
+const maxRefusals = 10
+
+// setLastReport sets the last report that is known of an ordered execution. nil means that reports
+// cannot be read.
+func (u *inFlightMessages) setLastReport(m *message, last *stream.LastReport) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	m.ordered.last = last
+}
+
+// lastReport returns the last report that is known of an execution, or nil.
+func (u *inFlightMessages) lastReport(m *message) *stream.LastReport {
+	if m.ordered == nil {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return m.ordered.last
 }
 
 // reportReadTimeout is the maximum duration of one request for the last report.

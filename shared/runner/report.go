@@ -31,14 +31,15 @@ type inFlightMessages struct {
 	// ownAcks is for reports on executions in the queue's own stream. It is nil until
 	// openOwnPublisher is called.
 	ownAcks       *ack.Publisher
-	ackWait       time.Duration                   // Options.AckWait
-	announceAfter time.Duration                   // Options.ReportRunningAfter
-	announce      func(*message)                  // called after announceAfter
-	abandon       func(context.Context, *message) // called for a handler that hangs
-	timeout       time.Duration                   // maximum duration of an attempt
-	working       context.Context                 //nolint:containedctx // runner.working
-	stop          chan struct{}                   // closed to stop the loop
-	stopped       chan struct{}                   // closed when the loop has returned
+	ackWait       time.Duration                          // Options.AckWait
+	announceAfter time.Duration                          // Options.ReportRunningAfter
+	announce      func(*message)                         // called after announceAfter
+	abandon       func(context.Context, *message)        // called for a handler that hangs
+	renew         func(*message, int) (*nats.Msg, error) // see runner.renewReport
+	timeout       time.Duration                          // maximum duration of an attempt
+	working       context.Context                        //nolint:containedctx // runner.working
+	stop          chan struct{}                          // closed to stop the loop
+	stopped       chan struct{}                          // closed when the loop has returned
 
 	mu       sync.Mutex
 	messages map[messageKey]*message
@@ -57,10 +58,11 @@ type message struct {
 	messageKey
 	layout   stream.Layout // where the start message is stored
 	start    *execution.Start
-	attempt  int         // counts from 1
-	began    time.Time   // when the message arrived
-	calledAt time.Time   // when the handler was called
-	ordered  *leaseState // nil for a message without an order key
+	attempt  int                // counts from 1
+	began    time.Time          // when the message arrived
+	calledAt time.Time          // when the handler was called
+	ordered  *leaseState        // nil for a message without an order key
+	final    execution.Progress // what report says; set before it
 
 	// guarded by inFlightMessages.mu
 	jetstream.Msg           // the last delivery
@@ -75,6 +77,7 @@ type message struct {
 	reported  time.Time               // since when report is sent; see dueReportAction
 	err       error                   // why report was not stored since reported
 	published func(error)             // called with nil once report is stored, or with an error
+	refusals  int                     // how often the stream has refused report because of another
 }
 
 // newInFlightMessages returns an inFlightMessages, which the caller must close.
@@ -91,6 +94,7 @@ func newInFlightMessages(r *runner, js jetstream.JetStream) (*inFlightMessages, 
 		announce:      r.reportRunning,
 		announceAfter: r.ReportRunningAfter,
 		abandon:       r.finishTimedOut,
+		renew:         r.renewReport,
 		timeout:       r.Timeout,
 		working:       r.working,
 		stop:          make(chan struct{}),
@@ -185,7 +189,8 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 }
 
 // publish publishes a report, and repeats it until the stream confirms it; repeated reports are
-// harmless. It calls published exactly once: with nil, or with an error if no confirmation arrives
+// harmless. If the stream refuses it because of another report, it is made again from m.final.
+// publish calls published exactly once: with nil, or with an error if no confirmation arrives
 // within AckWait. While the storage of NATS is full, it repeats the report until handlers may no
 // longer continue: another attempt of the execution could not be reported either.
 func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(error)) {
@@ -197,14 +202,14 @@ func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(
 
 // send publishes a report once. A response to any attempt is accepted until AckWait has passed.
 func (u *inFlightMessages) send(m *message) {
+	u.mu.Lock()
 	attempt := *m.report // acks sets a separate reply subject for each attempt
+	deadline := m.reported.Add(u.ackWait)
+	u.mu.Unlock()
 	acks := u.acks
 	if m.layout.Own {
 		acks = u.ownAcks
 	}
-	u.mu.Lock()
-	deadline := m.reported.Add(u.ackWait)
-	u.mu.Unlock()
 	acks.PublishAsync(&attempt, deadline, func(_ ack.Ack, err error) { u.handleReply(m, err) })
 }
 
@@ -220,9 +225,37 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	if waits && err == nil {
 		delete(u.messages, m.messageKey)
 	}
+	refused := waits && m.ordered != nil && stream.IsWrongLastSequence(err)
+	if refused {
+		m.refusals++
+	}
+	refusals := m.refusals
 	u.mu.Unlock()
-	if waits && err == nil {
+	switch {
+	case refused:
+		go u.renewReport(m, refusals) // it asks, and this must return quickly
+	case waits && err == nil:
 		m.published(nil)
+	}
+}
+
+// renewReport publishes the report again that the stream has refused because of another one. If
+// that cannot be made now, a later round sends the old one, which the stream refuses again.
+func (u *inFlightMessages) renewReport(m *message, refusals int) {
+	report, err := u.renew(m, refusals)
+	if err != nil {
+		return
+	}
+	if report == nil {
+		u.handleReply(m, nil)
+		return
+	}
+	u.mu.Lock()
+	waits := u.messages[m.messageKey] == m
+	m.report = report
+	u.mu.Unlock()
+	if waits {
+		u.send(m)
 	}
 }
 

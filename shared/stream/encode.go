@@ -45,7 +45,7 @@ func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 
 // encodeProgress encodes a progress report in the same way as encodeStart.
 func encodeProgress(p *execution.Progress) ([]byte, error) {
-	e := encoder{make([]byte, 0, 96+len(p.Error)+len(p.Output)), nil}
+	e := encoder{make([]byte, 0, 96+len(p.Error)+len(p.Output)+len(p.Group)), nil}
 	e.text(1, p.ID)
 	if state := stateToWire(p.Status); state != 0 {
 		e.enum(2, int32(state))
@@ -58,6 +58,10 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 	}
 	if p.Attempt > 0 {
 		e.enum(7, int32(min(p.Attempt, math.MaxInt32)))
+	}
+	e.text(8, p.Group)
+	for _, group := range p.EndedGroups {
+		e.textOrEmpty(9, group)
 	}
 	return e.data, e.err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -47,27 +48,58 @@ func RunnerFilterSubject(subject string) string {
 	}
 }
 
-// HasFinalReport reports whether the last report on a subject is final. The subject must be that of
-// one execution's reports. Any replica may respond, and it may lag a moment behind the leader.
-func HasFinalReport(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
+// LastReport is what a group of runners learns from the last report on an execution.
+type LastReport struct {
+	// Sequence is the report's sequence number in its stream; 0 means that there is no report.
+	Sequence uint64
+	// Ended means that the group has ended the execution, or that a runner that does not say its
+	// group has.
+	Ended bool
+	// EndedGroups are the other groups that have ended it.
+	EndedGroups []string
+}
+
+// ReadLastReport returns what a group learns from the last report on a subject, which must be that
+// of one execution's reports. Any replica may respond, and it may lag a moment behind the leader.
+func ReadLastReport(
+	ctx context.Context, nc *nats.Conn, subject, group string,
+) (last LastReport, err error) {
 	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+StreamOf(subject)+"."+subject, nil)
 	if err != nil {
-		return false, fmt.Errorf("the last report on %s: %w", subject, err)
+		return last, fmt.Errorf("the last report on %s: %w", subject, err)
 	}
 	switch status := msg.Header.Get("Status"); status {
 	case "":
-	case "404":
-		return false, nil
+	case statusNotFound:
+		return last, nil
 	default:
-		return false,
+		return last,
 			fmt.Errorf("the last report on %s: status %s %s", subject, status,
 				msg.Header.Get("Description"))
 	}
+	last.Sequence, err = strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return last, fmt.Errorf("the last report on %s: its sequence number: %w", subject, err)
+	}
 	event, err := Decode(subject, msg.Header, msg.Data)
 	if err != nil || event.Progress == nil {
-		return false, nil //nolint:nilerr // a report that cannot be read says nothing
+		return last, nil //nolint:nilerr // a report that cannot be read says nothing else
 	}
-	return event.Progress.Status.Final(), nil
+	by := event.Progress.Group
+	ended := event.Progress.EndedGroups
+	if event.Progress.Status.Final() {
+		last.Ended = by == ""
+		ended = append(ended, by)
+	}
+	for _, other := range ended {
+		switch {
+		case other == group:
+			last.Ended = true
+		case other != "" && !slices.Contains(last.EndedGroups, other):
+			last.EndedGroups = append(last.EndedGroups, other)
+		}
+	}
+	return last, nil
 }
 
 // IsLastDelivery reports whether msg is the consumer's last delivery: the consumer has a pending

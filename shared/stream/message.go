@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -312,6 +313,14 @@ func decodeProgress(subject string, data []byte) (*execution.Progress, error) {
 	if output := m.GetOutput(); len(output) > 0 && !execution.ValidJSON(output) {
 		return nil, errors.New("the output is not one JSON text")
 	}
+	// What cannot be the name of a group is ignored: the rest of the report is still good.
+	group := m.GetGroup()
+	if !execution.ValidName(group) {
+		group = ""
+	}
+	endedGroups := slices.DeleteFunc(m.GetEndedGroups(), func(name string) bool {
+		return !execution.ValidName(name)
+	})
 	return &execution.Progress{
 		ID:         m.GetExecutionId(),
 		Queue:      queue,
@@ -322,6 +331,9 @@ func decodeProgress(subject string, data []byte) (*execution.Progress, error) {
 		Attempt:    int(m.GetAttempt()),
 		Error:      m.GetError(),
 		Output:     m.GetOutput(),
+		Group:      group,
+
+		EndedGroups: endedGroups,
 	}, nil
 }
 

@@ -17,6 +17,7 @@ const (
 	CodeStorageExceeded       = 10047
 	CodeInvalidConfig         = 10052
 	CodeMessageTooLong        = 10054 // it exceeds the stream's max_msg_size
+	CodeWrongLastSequence     = 10071
 	CodeNoCluster             = 10074
 	CodeStoreFailed           = 10077 // a limit of the stream is reached, or its storage failed
 	CodeRollup                = 10111 // Nats-Rollup is not allowed, or has a wrong value
@@ -27,7 +28,10 @@ const (
 	// CodeDuplicateInProcess refuses a message with the same ID as another one that the server is
 	// still storing. Storing that other one may still fail.
 	CodeDuplicateInProcess = 10158
-	CodeTooManyRequests    = 10167
+	// CodeWrongLastSequenceInProcess is CodeWrongLastSequence while the server is still storing a
+	// message with the same subject.
+	CodeWrongLastSequenceInProcess = 10164
+	CodeTooManyRequests            = 10167
 )
 
 // ErrorCode returns the code of a refusal by JetStream, or 0 if err is none. It is a number, as the
@@ -49,4 +53,12 @@ func IsStorageFull(err error) bool {
 		return true
 	}
 	return false
+}
+
+// IsWrongLastSequence reports whether err is a stream's refusal of a message, because the last
+// message with its subject is not the one that the message's header
+// Nats-Expected-Last-Subject-Sequence names.
+func IsWrongLastSequence(err error) bool {
+	code := ErrorCode(err)
+	return code == CodeWrongLastSequence || code == CodeWrongLastSequenceInProcess
 }

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,9 @@ func TestMessagesKeepEverything(t *testing.T) {
 		At:      start.AcceptedAt,
 		Error:   "no",
 		Attempt: 3,
+		Group:   "gpus",
+
+		EndedGroups: []string{"cpus", "tpus"},
 	}
 	if msg, err = stream.ProgressMessage("gpu", "wf", "node", start.Trace, progress); err != nil {
 		t.Fatal(err)
@@ -201,6 +205,9 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 			StartedAt: time.Unix(2, 5),
 			Error:     "no",
 			Attempt:   300,
+			Group:     "g",
+
+			EndedGroups: []string{"h", "i"},
 		},
 		"empty": {At: time.Unix(0, 0)},
 	} {
@@ -224,6 +231,9 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 			Error:   p.Error,
 			Output:  p.Output,
 			Attempt: uint32(p.Attempt),
+			Group:   p.Group,
+
+			EndedGroups: p.EndedGroups,
 		})
 		if err != nil || string(msg.Data) != string(want) {
 			t.Errorf("%s: %x, generated code writes %x, %v", name, msg.Data, want, err)
@@ -234,6 +244,30 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 		Error: "\xff",
 	}); err == nil {
 		t.Error("what is not UTF-8 was encoded")
+	}
+}
+
+// A report that names no possible group is read as one that names none.
+func TestDecodeIgnoresAnInvalidGroup(t *testing.T) {
+	t.Parallel()
+	for _, group := range []string{"a b", strings.Repeat("g", 65)} {
+		msg, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{
+			ID:     id,
+			Status: execution.Succeeded,
+			Group:  group,
+
+			EndedGroups: []string{group, "good"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+		if err != nil {
+			t.Errorf("group %q: %v", group, err)
+		} else if p := event.Progress; p.Group != "" ||
+			!slices.Equal(p.EndedGroups, []string{"good"}) {
+			t.Errorf("group %q is read as %q %q", group, p.Group, p.EndedGroups)
+		}
 	}
 }
 

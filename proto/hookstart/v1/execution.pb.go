@@ -825,7 +825,13 @@ type ExecutionProgress struct {
 	// if nothing was run.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// The number of the attempt, from 1. 0 if the runner does not say it.
-	Attempt       uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Attempt uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The name of the runner's group. Empty if the runner does not say it. Each group of a queue runs
+	// every execution, so a final report without a name counts as that of every group.
+	Group string `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"`
+	// The other groups whose final reports on the execution came before this report. Only set if the
+	// execution has an order key. A group that is not given it again needs only the last report then.
+	EndedGroups   []string `protobuf:"bytes,9,rep,name=ended_groups,json=endedGroups,proto3" json:"ended_groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -907,6 +913,20 @@ func (x *ExecutionProgress) GetAttempt() uint32 {
 		return x.Attempt
 	}
 	return 0
+}
+
+func (x *ExecutionProgress) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ExecutionProgress) GetEndedGroups() []string {
+	if x != nil {
+		return x.EndedGroups
+	}
+	return nil
 }
 
 // QueueSettings holds what an operator has set for a queue. It is the registry's record under
@@ -1201,7 +1221,7 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\bverified\x18\x11 \x01(\bR\bverified\x12)\n" +
 	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\"M\n" +
 	"\fCancellation\x12=\n" +
-	"\frequested_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\vrequestedAt\"\x99\x02\n" +
+	"\frequested_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\vrequestedAt\"\xd2\x02\n" +
 	"\x11ExecutionProgress\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x122\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1c.hookstart.v1.ExecutionStateR\x05state\x12*\n" +
@@ -1210,7 +1230,9 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x06output\x18\x05 \x01(\fR\x06output\x129\n" +
 	"\n" +
 	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x18\n" +
-	"\aattempt\x18\a \x01(\rR\aattempt\"\xa6\x02\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\x12\x14\n" +
+	"\x05group\x18\b \x01(\tR\x05group\x12!\n" +
+	"\fended_groups\x18\t \x03(\tR\vendedGroups\"\xa6\x02\n" +
 	"\rQueueSettings\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12=\n" +
 	"\fpaused_since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedSince\x12=\n" +

@@ -9,7 +9,16 @@ import { BodyKind, ExecutionProgressSchema, ExecutionStartSchema, ExecutionState
 /** @typedef {ReturnType<typeof decodeStart>} Start what an execution begins with */
 /** @typedef {Start & { attempt: number }} Execution what a handler gets; attempt counts from 1 */
 
+/**
+ * LastReport is what a group learns from the last report of an execution: its sequence, or 0 if there is none, whether the group
+ * has ended the execution, and which other groups have.
+ * @typedef {{ sequence: number, ended: boolean, endedGroups: string[] }} LastReport
+ */
+
 export { ExecutionState };
+
+const groupName = /^[A-Za-z0-9_-]{1,64}$/;
+const maxEndedGroups = 100; // that a report names
 
 // A queue's starts are in the stream that all queues share, or, own, in the queue's own stream.
 /** @param {string} queue @param {boolean} own */
@@ -38,15 +47,24 @@ const progressSubject = (start) => `executions.${start.own ? "reports" : "progre
 export const lastReport = (start) => `$JS.API.DIRECT.GET.${start.own ? `PROGRESS_${start.queue}` : "PROGRESS"}.${progressSubject(start)}`;
 
 /**
- * isFinal reports whether a report says that its execution has ended.
+ * whoEnded reads in a report which groups have ended its execution: whether the group has, and which others. A report without a
+ * group is of every group.
  * @param {Uint8Array} data
+ * @param {string} group
  */
-export function isFinal(data) {
+export function whoEnded(data, group) {
+  let report;
   try {
-    return fromBinary(ExecutionProgressSchema, data).state > ExecutionState.RUNNING;
+    report = fromBinary(ExecutionProgressSchema, data);
   } catch {
-    return false; // it cannot be read
+    return { ended: false, endedGroups: [] }; // it cannot be read
   }
+  const all = new Set(report.endedGroups.filter((one) => groupName.test(one)));
+  if (report.state > ExecutionState.RUNNING) {
+    all.add(groupName.test(report.group) ? report.group : group);
+  }
+  const ended = all.delete(group);
+  return { ended, endedGroups: [...all] };
 }
 
 /**
@@ -169,20 +187,24 @@ function input(kind, body) {
 }
 
 /**
- * progress is the message that reports a state: RUNNING, SUCCEEDED with an output, or
- * FAILED with an error. It has no Nats-Msg-Id: those are for starts.
+ * progress is the message by which a member of a group reports a state: RUNNING, SUCCEEDED with an output, or
+ * FAILED with an error. It has no Nats-Msg-Id: those are for starts. With last, the stream refuses it if another report of the
+ * execution was stored after that one.
  * @param {Start} start
  * @param {import("@nats-io/transport-node").MsgHdrs | undefined} startHeaders
  * @param {ExecutionState} state
- * @param {{ at?: number, startedAt?: number, output?: string, error?: string, attempt?: number }} [what] times are Date.now()
+ * @param {{ at?: number, startedAt?: number, output?: string, error?: string, attempt?: number, group?: string, last?: LastReport }} [what] times are Date.now()
  */
-export function progress(start, startHeaders, state, { at, startedAt, output = "", error = "", attempt = 0 } = {}) {
+export function progress(start, startHeaders, state, { at, startedAt, output = "", error = "", attempt = 0, group = "", last } = {}) {
   const about = headers();
   about.set("Hookstart-Execution-Id", start.executionId);
   about.set("Hookstart-Workflow-Id", start.workflowId);
   about.set("Hookstart-Node-Id", start.nodeId);
   about.set("Content-Type", "application/protobuf");
   about.set("traceparent", startHeaders?.get("traceparent") ?? "");
+  if (last) {
+    about.set("Nats-Expected-Last-Subject-Sequence", String(last.sequence));
+  }
   const data = toBinary(ExecutionProgressSchema, create(ExecutionProgressSchema, {
     executionId: start.executionId,
     state,
@@ -191,6 +213,8 @@ export function progress(start, startHeaders, state, { at, startedAt, output = "
     error: error.slice(0, 4000),
     output: Buffer.from(output),
     attempt,
+    group,
+    endedGroups: last?.endedGroups.slice(0, maxEndedGroups) ?? [],
   }));
   return { subject: progressSubject(start), data, headers: about };
 }

@@ -2,10 +2,11 @@
 // server hands out one message at a time, whichever member asks: so the order holds without an agreement among members.
 import { setTimeout as pause } from "node:timers/promises";
 import { JetStreamApiError } from "@nats-io/jetstream";
-import { isFinal, lastReport } from "./contract.js";
+import { lastReport, whoEnded } from "./contract.js";
 
 // consumerNotFound and streamNotFound are the server's error codes.
 export const consumerNotFound = 10014, streamNotFound = 10059;
+const wrongLastSequence = 10071, wrongLastSequenceInProcess = 10164;
 const askTimeout = 2000; // of one question, in milliseconds
 const tries = 20; // questions without a responder before reports count as not readable
 
@@ -207,26 +208,70 @@ export class Held {
 }
 
 /**
- * hasEnded reports whether an execution has ended, by the last report that is stored of it. A server that has lost what was
- * acknowledged delivers it again, after later ones of its key.
+ * readLastReport reads what the last report that is stored of an execution says: whether the group has ended it, in particular. A
+ * server that has lost what was acknowledged delivers it again, after later ones of its key. It returns undefined if reports
+ * cannot be read, or the runner stops.
  * @param {import("@nats-io/transport-node").NatsConnection} nc
  * @param {import("./contract.js").Start} start
+ * @param {string} group
  * @param {AbortSignal} working
  */
-export async function hasEnded(nc, start, working) {
+export async function readLastReport(nc, start, group, working) {
   for (let n = 0; !working.aborted && !nc.isClosed(); n++) {
     try {
-      const answer = await nc.request(lastReport(start), undefined, { timeout: askTimeout });
-      const status = answer.headers?.code ?? 0;
-      if (status === 404 || status === 0) {
-        return status === 0 && isFinal(answer.data);
-      }
+      return await askLastReport(nc, start, group);
     } catch (failure) {
       if (failure instanceof Error && /no responders/i.test(failure.message) && n >= tries) {
-        return false; // the account may not read reports
+        return undefined; // the account may not read reports
       }
     }
     await pause(100);
   }
-  return false;
+  return undefined;
+}
+
+/**
+ * askLastReport asks once what the last report of an execution says.
+ * @param {import("@nats-io/transport-node").NatsConnection} nc
+ * @param {import("./contract.js").Start} start
+ * @param {string} group
+ * @returns {Promise<import("./contract.js").LastReport>}
+ */
+async function askLastReport(nc, start, group) {
+  const answer = await nc.request(lastReport(start), undefined, { timeout: askTimeout });
+  switch (answer.headers?.code ?? 0) {
+    case 404:
+      return { sequence: 0, ended: false, endedGroups: [] };
+    case 0:
+      return { sequence: Number(answer.headers?.get("Nats-Sequence") ?? 0), ...whoEnded(answer.data, group) };
+    default:
+      throw new Error(`status ${answer.headers?.code}`);
+  }
+}
+
+const maxRefusals = 10; // of one report, because of another one
+
+/**
+ * nextReport returns what the report that comes after a refused one needs. The stream refuses a report of an execution with an
+ * order key if another one was stored after the last one that the runner knew: so that each report names all groups that have
+ * ended it. It returns undefined when the stream has refused that many that the next one must be stored in any case.
+ * @param {import("@nats-io/transport-node").NatsConnection} nc
+ * @param {import("./contract.js").Start} start
+ * @param {string} group
+ * @param {number} refusals
+ */
+export async function nextReport(nc, start, group, refusals) {
+  if (refusals > maxRefusals) {
+    return undefined;
+  }
+  await pause((refusals - 1) * 10); // a replica that lags behind may answer
+  return askLastReport(nc, start, group);
+}
+
+/**
+ * isRefused reports whether a stream has refused a report because of another one.
+ * @param {unknown} failure
+ */
+export function isRefused(failure) {
+  return failure instanceof JetStreamApiError && (failure.code === wrongLastSequence || failure.code === wrongLastSequenceInProcess);
 }

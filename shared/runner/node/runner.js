@@ -6,7 +6,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { createInbox, millis, nanos } from "@nats-io/transport-node";
-import { Held, LaneMessage, Lease, LeaseNotTaken, Lost, consumerNotFound, handBack, hasEnded, secondHeartbeat, streamNotFound } from "./lanes.js";
+import { Held, LaneMessage, Lease, LeaseNotTaken, Lost, consumerNotFound, handBack, isRefused, nextReport, readLastReport, secondHeartbeat, streamNotFound } from "./lanes.js";
 import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, settingsRequest, startSubject, streamName } from "./contract.js";
 
 /** @typedef {import("./contract.js").Execution} Execution */
@@ -1013,9 +1013,14 @@ function adopt(deliveries, msg, start) {
  */
 async function perform(nc, js, o, handler, working, start, delivery, cancellations, note) {
   const { info: { deliveryCount: count }, headers } = delivery.msg;
+  /** @type {import("./contract.js").LastReport | undefined} */
+  let last; // known of an execution with an order key
   /** @type {(state: ExecutionState, what: { startedAt?: number, output?: string, error?: string }) => Promise<void>} */
   const finish = async (state, what) => {
-    const report = progress(start, headers, state, { ...what, attempt: Math.min(count, o.attempts) });
+    const at = Date.now();
+    const make = () => progress(start, headers, state, { at, ...what, attempt: Math.min(count, o.attempts), group: o.group, last });
+    let report = make();
+    let refusals = 0;
     // Acknowledged only once it is stored: better twice than never. One that comes twice does no
     // harm, so it is sent again for as long as the acknowledgement may take: a stream that has no
     // leader, or is just being made, is there a moment later. While the storage of NATS is full, it is sent until the runner
@@ -1026,6 +1031,17 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
         await js.publish(report.subject, report.data, { headers: report.headers, timeout: Math.max(o.ackWait / 3, 100) });
         stored = true;
       } catch (failure) {
+        if (last && isRefused(failure)) {
+          refusals++;
+          try {
+            last = await nextReport(nc, start, o.group, refusals);
+            report = make();
+            stored = last?.ended ?? false; // an earlier try was stored, or another member has reported
+            continue;
+          } catch {
+            // There is no answer: this report is sent again, and refused again.
+          }
+        }
         if (failure instanceof JetStreamApiError && storageFull.has(failure.code) && !working.aborted) {
           until = Date.now() + o.ackWait;
         }
@@ -1055,7 +1071,8 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
     }
     const beating = setInterval(() => unlessClosed(beat), o.ackWait / 3); // the answers may take longer than the ack wait
     try {
-      if (lease && await hasEnded(nc, start, working)) {
+      last = lease && await readLastReport(nc, start, o.group, working);
+      if (last?.ended) {
         return void delivery.msg.ack();
       }
       canceled = count <= o.attempts && await cancellations.has(start.executionId, working);
@@ -1077,7 +1094,7 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
   const startedAt = Date.now();
   // A quick one is reported once, when it has ended. If this report gets lost, the final one says more.
   const reportRunning = () => {
-    const running = progress(start, headers, ExecutionState.RUNNING, { at: startedAt, attempt: count });
+    const running = progress(start, headers, ExecutionState.RUNNING, { at: startedAt, attempt: count, group: o.group, last });
     unlessClosed(() => nc.publish(running.subject, running.data, { headers: running.headers }));
   };
   /** @type {NodeJS.Timeout | undefined} */

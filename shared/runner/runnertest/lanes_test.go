@@ -168,10 +168,6 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	server := natstest.Start(t)
 	nc := server.Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
 	begun := make(chan string, 10)
 	handler := func(_ context.Context, e runner.Execution) (any, error) {
 		begun <- e.ID
@@ -185,14 +181,7 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 	ingress.Await(t, ids[1])
 	stop()
-	lane := stream.RunnerGroup{
-		Queue: execution.DefaultQueue,
-		Group: "group",
-	}.LaneConsumer(execution.LaneOf("workflow", "a"))
-	_, err = js.ResetConsumerToSequence(t.Context(), stream.ExecutionsName, lane, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loseAcknowledgments(t, nc, "group")
 	start(t, nc, runner.Options{}, handler)
 	ids = append(ids, ingress.Start(t, runnertest.Post{OrderKey: "a"}))
 	ingress.Await(t, ids[2])
@@ -203,6 +192,109 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 	if !slices.Equal(got, ids) {
 		t.Errorf("handlers began with %v, and not with %v", got, ids)
+	}
+}
+
+// Each group runs an ordered execution, even if another group has ended it before. If the server
+// has lost the acknowledgments of a lane's consumer, the group does not run it again, even if
+// another group has reported last.
+func TestEachGroupRunsAnOrderedExecution(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	begun := make(chan string, 10)
+	startGroup := func(group string) (stop func()) {
+		return start(t, nc, runner.Options{Group: group}, func(
+			_ context.Context, e runner.Execution,
+		) (any, error) {
+			begun <- group + " " + e.ID
+			return nil, nil
+		})
+	}
+	first := ingress.Start(t, runnertest.Post{OrderKey: "a"})
+	for _, group := range []string{"one", "two"} {
+		stop := startGroup(group)
+		expectBegun(t, begun, group+" "+first)
+		stop()
+	}
+	second := ingress.Start(t, runnertest.Post{OrderKey: "a"})
+	for _, group := range []string{"one", "two"} {
+		loseAcknowledgments(t, nc, group)
+		startGroup(group)
+		expectBegun(t, begun, group+" "+second)
+	}
+}
+
+// Two groups may report at the same time on an ordered execution. Then the last report still names
+// both of them.
+func TestGroupsEndAnOrderedExecutionTogether(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	groups := []string{"one", "two", "three", "four"}
+	var arrived sync.WaitGroup
+	arrived.Add(len(groups))
+	begun := make(chan string, 10)
+	var stops []func()
+	first := ingress.Start(t, runnertest.Post{OrderKey: "a"})
+	startGroup := func(group string) (stop func()) {
+		return start(t, nc, runner.Options{Group: group, ReportRunningAfter: -1}, func(
+			_ context.Context, e runner.Execution,
+		) (any, error) {
+			begun <- group + " " + e.ID
+			if e.ID == first {
+				arrived.Done()
+				arrived.Wait()
+			}
+			return nil, nil
+		})
+	}
+	for _, group := range groups {
+		stops = append(stops, startGroup(group))
+	}
+	arrived.Wait()
+	for range groups {
+		<-begun
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	second := ingress.Start(t, runnertest.Post{OrderKey: "a"})
+	for _, group := range groups {
+		loseAcknowledgments(t, nc, group)
+		startGroup(group)
+		expectBegun(t, begun, group+" "+second)
+	}
+}
+
+// expectBegun waits until a handler begins, and compares what it has sent.
+func expectBegun(t *testing.T, begun <-chan string, want string) {
+	t.Helper()
+	select {
+	case got := <-begun:
+		if got != want {
+			t.Errorf("%s began, want %s", got, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s did not begin", want)
+	}
+}
+
+// loseAcknowledgments makes the server deliver all executions with the order key "a" again to a
+// group.
+func loseAcknowledgments(t *testing.T, nc *nats.Conn, group string) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane := stream.RunnerGroup{
+		Queue: execution.DefaultQueue,
+		Group: group,
+	}.LaneConsumer(execution.LaneOf("workflow", "a"))
+	_, err = js.ResetConsumerToSequence(t.Context(), stream.ExecutionsName, lane, 1)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -426,6 +426,22 @@ export declare type ExecutionProgress = Message<"hookstart.v1.ExecutionProgress"
    * @generated from field: uint32 attempt = 7;
    */
   attempt: number;
+
+  /**
+   * The name of the runner's group. Empty if the runner does not say it. Each group of a queue runs
+   * every execution, so a final report without a name counts as that of every group.
+   *
+   * @generated from field: string group = 8;
+   */
+  group: string;
+
+  /**
+   * The other groups whose final reports on the execution came before this report. Only set if the
+   * execution has an order key. A group that is not given it again needs only the last report then.
+   *
+   * @generated from field: repeated string ended_groups = 9;
+   */
+  endedGroups: string[];
 };
 
 /**
