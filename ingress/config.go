@@ -41,6 +41,9 @@ type Config struct {
 	// Publishing counts the messages being stored, for other services in this process. It may be
 	// nil.
 	Publishing *atomic.Int64 `kong:"-"`
+	// CheckRoom returns an error if NATS has no room for messages that start executions, although
+	// it would store them. It is called for each of them, and may be nil.
+	CheckRoom func() error `kong:"-"`
 	// OnReady is called once, as soon as the ingress accepts requests. It may be nil.
 	OnReady func(ListenAddresses) `kong:"-"`
 }

@@ -1,6 +1,8 @@
 package ingress
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -81,6 +83,33 @@ func (c countingPublisher) Publish(msg *nats.Msg) (publish.Ack, error) {
 	c.n.Add(1)
 	defer c.n.Add(-1)
 	return c.deliveryPublisher.Publish(msg)
+}
+
+// keepRoom returns a deliveryPublisher that publishes through p what check leaves room for, and
+// still recognizes repeated deliveries if there is none. If check is nil, it returns p itself.
+func keepRoom(p deliveryPublisher, check func() error) deliveryPublisher {
+	if check == nil {
+		return p
+	}
+	return roomKeeper{p, check}
+}
+
+type roomKeeper struct {
+	deliveryPublisher
+
+	check func() error
+}
+
+func (k roomKeeper) Publish(msg *nats.Msg) (publish.Ack, error) {
+	full := k.check()
+	if full == nil {
+		return k.deliveryPublisher.Publish(msg)
+	}
+	ack, err := k.ConfirmRepeat(msg)
+	if errors.Is(err, publish.ErrStorageFull) {
+		err = fmt.Errorf("%w: %w", err, full)
+	}
+	return ack, err
 }
 
 // registryLease reports whether this process's copy of the registry is current. It is implemented

@@ -176,10 +176,11 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	//nolint:contextcheck // it is renewed until the last response is sent
 	e.lease = consistency.NewLease(e.NATS, e.follower)
 	e.Add(e.lease.Stop)
+	publisher := countInFlight(e.streams, e.config.Publishing)
 	e.handler = newHandler(e.config, handler{
 		admission:            admission.New(e.snapshot, limits),
 		lease:                e.lease,
-		publisher:            countInFlight(e.streams, e.config.Publishing),
+		publisher:            keepRoom(publisher, e.config.CheckRoom),
 		space:                space,
 		duplicates:           duplicates,
 		refused:              refused,

@@ -105,6 +105,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		Port:       port,
 		SyncAlways: c.SyncAlways,
 		MaxPayload: maxPayload(c.MaxBodyBytes),
+		MaxStore:   c.NATSMaxStore,
 		// Unfinished executions are not lost: the executor redelivers them to the runners. If these
 		// consumers started at the first message, runners would also repeat the finished ones.
 		AfterLast: func(streamName, consumer string) bool {

@@ -70,6 +70,9 @@ type Config struct {
 
 	// Out receives the text that tells the user which services were started. nil means stdout.
 	Out io.Writer `kong:"-"`
+	// NATSMaxStore is the maximum total size of all streams in bytes. 0 means three quarters of the
+	// disk space that is free when the NATS server starts.
+	NATSMaxStore int64 `kong:"-"`
 	// Log replaces the program's logger. nil means that Run creates one.
 	Log *logrus.Logger `kong:"-"`
 	// OnReady is called once everything is ready. It may be nil.
@@ -238,7 +241,7 @@ func (l *local) configureServices(adminToken string) {
 	}
 	l.ingress.NATSOptions, l.ingress.Ops, l.ingress.Log, l.ingress.PublicURL = inProcess, l.ops,
 		l.log, publicURL
-	l.ingress.Publishing = l.executor.Publishing
+	l.ingress.Publishing, l.ingress.CheckRoom = l.executor.Publishing, l.server.CheckRoom
 }
 
 // startServices starts the executor and then the ingress, and waits until both are ready. The
@@ -266,7 +269,12 @@ func (l *local) watchNATS(ctx context.Context) error {
 	})
 	l.Add(l.ops.Watch(ctx, l.log, ops.Check{
 		Part: "NATS storage",
-		Ask:  func(context.Context) error { return l.server.Health() },
+		Ask: func(context.Context) error {
+			if err := l.server.Health(); err != nil {
+				return err
+			}
+			return l.server.CheckRoom()
+		},
 	}))
 	return nil
 }

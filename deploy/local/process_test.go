@@ -76,6 +76,7 @@ func TestAnAddressWithoutAHostIsReachable(t *testing.T) {
 // answer is the response that a sender gets.
 type answer struct {
 	status       int
+	Code         string `json:"code"`
 	ExecutionID  string `json:"executionId"`
 	Deduplicated bool   `json:"deduplicated"`
 }

@@ -109,6 +109,8 @@ type Server struct {
 
 	mu   sync.Mutex     // held only briefly, because clients wait for it with their own locks held
 	nats *server.Server // nil while Restart replaces it, and after Restart has failed
+
+	room roomCheck
 }
 
 // errNotRunning means that Restart has stopped the server and not started it again.
