@@ -108,18 +108,15 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		MaxStore:   c.NATSMaxStore,
 		// Unfinished executions are not lost: the executor redelivers them to the runners. If these
 		// consumers started at the first message, runners would also repeat the finished ones.
-		AfterLast: func(streamName, consumer string) bool {
+		AfterLast: func(streamName, consumer string) (bool, error) {
 			_, own := stream.QueueOfStream(streamName)
 			if streamName != stream.ExecutionsName && !own ||
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
-				return false
+				return false, nil
 			}
 			skipped := executor.SkippedConsumer{Stream: streamName, Consumer: consumer}
-			if err := recordSkippedConsumer(c.DataDir, skipped); err != nil {
-				log.WithError(err).Error("executions that were not run will be ended as failed, " +
-					"not given to runners: " + consumer + " of " + streamName)
-			}
-			return true
+			// Without that record, unfinished executions would end as failed.
+			return true, recordSkippedConsumer(c.DataDir, skipped)
 		},
 		Log: func(level slog.Level, line string) {
 			if level >= slog.LevelWarn {

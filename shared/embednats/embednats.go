@@ -77,8 +77,8 @@ type Options struct {
 
 	// AfterLast reports whether a consumer whose state the server cannot read begins after its
 	// stream's last message. If it returns false or is nil, such a consumer begins with the first
-	// message.
-	AfterLast func(stream, consumer string) bool `json:"-"`
+	// message. If it returns an error, Start fails, and the next start asks again.
+	AfterLast func(stream, consumer string) (bool, error) `json:"-"`
 
 	// Log receives the server's log lines. It is called concurrently, must not block and must not
 	// call the Server. nil discards the lines: nothing is written to stdout or stderr.

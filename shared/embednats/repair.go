@@ -38,23 +38,37 @@ func parseUnreadableConsumer(args []any) (c damagedConsumer, ok bool) {
 	return c, c.account != "" && c.stream != "" && c.name != ""
 }
 
-// resetConsumer moves the file with the consumer's state aside. The consumer then begins with the
-// stream's first message, or after its last one if AfterLast returns true. The server must not be
-// running.
+// resetConsumer keeps a copy of the file with the consumer's state. The consumer then begins with
+// the stream's first message, or after its last one if AfterLast returns true. The server must not
+// be running. Until the file is replaced it stays in its place, so that the next start repairs the
+// consumer if this one is interrupted.
 func (o Options) resetConsumer(c damagedConsumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")
 	aside := path + ".unreadable"
-	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the NATS server cannot read %s, which could not be moved aside: %w",
-			path, withoutPath(err))
+	damaged, err := os.ReadFile(path)
+	if err == nil {
+		err = durable.WriteFile(aside, damaged, 0o600)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the NATS server cannot read %s, which could not be copied: %w", path,
+			withoutPath(err))
 	}
 	begins := "the first message"
-	if last > 0 && o.AfterLast != nil && o.AfterLast(c.stream, c.name) {
-		begins = fmt.Sprintf("message %d", last+1)
-		if err := durable.WriteFile(path, encodeAckedState(last), 0o600); err != nil {
+	afterLast := false
+	if last > 0 && o.AfterLast != nil {
+		if afterLast, err = o.AfterLast(c.stream, c.name); err != nil {
 			return err
 		}
+	}
+	if afterLast {
+		begins = fmt.Sprintf("message %d", last+1)
+		err = durable.WriteFile(path, encodeAckedState(last), 0o600)
+	} else if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return err
 	}
 	if o.Log != nil {
 		o.Log(slog.LevelWarn,

@@ -2,6 +2,7 @@ package embednats_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -52,10 +53,15 @@ func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 			}
 
 			var warnings atomic.Int64
+			interrupted := errors.New("interrupted")
 			o := embednats.Options{
 				StoreDir: dir, NoListener: true,
-				AfterLast: func(stream, consumer string) bool {
-					return stream == "S" && consumer == "last"
+				AfterLast: func(stream, consumer string) (bool, error) {
+					last := stream == "S" && consumer == "last"
+					if last && interrupted != nil {
+						return false, interrupted
+					}
+					return last, nil
 				},
 				Log: func(level slog.Level, line string) {
 					if level == slog.LevelWarn && strings.Contains(line, "could not be read") {
@@ -63,6 +69,12 @@ func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 					}
 				},
 			}
+			// A repair that is interrupted is made by the next start.
+			if s, err := embednats.Start(o); !errors.Is(err, interrupted) {
+				s.Shutdown()
+				t.Fatal(err)
+			}
+			interrupted = nil
 			js, stop = connect(t, o)
 			if got := warnings.Load(); got != 2 {
 				t.Errorf("%d warnings", got)
