@@ -233,6 +233,11 @@ func (o *OIDC) exchangeCode(
 	if err != nil {
 		return u, &RefusedError{"The identity provider's answer is not valid.", err}
 	}
+	if needsUserInfo(o.config.Roles, claims) && provider.UserInfoEndpoint() != "" {
+		if err := addUserInfo(ctx, provider, token, claims); err != nil {
+			return u, err
+		}
+	}
 	rule, matches := firstMatchingRule(o.config.Roles, claims)
 	if !matches {
 		return u, &RefusedError{
@@ -259,8 +264,7 @@ func exchangeError(err error) error {
 }
 
 // verifiedClaims verifies the ID token and returns its claims. The token must be issued and signed
-// by the provider for this client and this sign-in, and must not have expired. If no rule matches
-// the claims, verifiedClaims adds missing ones from the provider's user info.
+// by the provider for this client and this sign-in, and must not have expired.
 func (o *OIDC) verifiedClaims(
 	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string,
 ) (map[string]any, error) {
@@ -287,16 +291,30 @@ func (o *OIDC) verifiedClaims(
 		claimText(azp) != o.config.ClientID {
 		return nil, errors.New("it was issued to another client")
 	}
-	if _, matches := firstMatchingRule(o.config.Roles, claims); !matches &&
-		provider.UserInfoEndpoint() != "" {
-		// Some providers omit groups from the ID token.
-		more := map[string]any{}
-		info, err := provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
-		if err == nil && info.Subject == verified.Subject && info.Claims(&more) == nil {
-			addClaims(claims, more)
+	return claims, nil
+}
+
+// addUserInfo adds missing claims from the provider's user info: some providers omit groups from
+// the ID token.
+func addUserInfo(
+	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, claims map[string]any,
+) error {
+	info, err := provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
+	if err != nil {
+		return fmt.Errorf("ask the identity provider for the user's claims: %w", err)
+	}
+	if info.Subject != claimText(claims["sub"]) {
+		return &RefusedError{
+			"The identity provider's answer is not valid.",
+			errors.New("its user info is another user's"),
 		}
 	}
-	return claims, nil
+	more := map[string]any{}
+	if err := info.Claims(&more); err != nil {
+		return fmt.Errorf("read the user's claims: %w", err)
+	}
+	addClaims(claims, more)
+	return nil
 }
 
 // addClaims adds missing claims from more. It accepts email_verified only together with the address

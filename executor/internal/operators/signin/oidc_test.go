@@ -34,7 +34,7 @@ type provider struct {
 	asked url.Values
 	// exchanges is the number of exchanged codes.
 	exchanges int
-	userInfo  map[string]any
+	userInfo  map[string]any // nil: the endpoint does not work
 }
 
 func startProvider(t *testing.T) *provider {
@@ -70,6 +70,10 @@ func startProvider(t *testing.T) *provider {
 		})
 	})
 	mux.HandleFunc("GET /userinfo", func(w http.ResponseWriter, _ *http.Request) {
+		if p.userInfo == nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
 		answer(w, p.userInfo)
 	})
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
@@ -333,6 +337,7 @@ var adminSession = session{Kind: operate.CallerKindAdminToken}
 func TestHostileProvider(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
+	p.userInfo = map[string]any{"sub": "u1"}
 	s := p.signIn("groups=team-a:editor@acme", "email=eve@example.com:admin")
 	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -479,6 +484,44 @@ func TestGroupsOfUserInfo(t *testing.T) {
 		cookie, state := p.begin(s)
 		if by, _, err := answered(s, "code=code&state="+state, cookie); (err == nil) != want {
 			t.Errorf("%s: %+v, %v", subject, by, err)
+		}
+	}
+}
+
+// The first rule that matches decides, also if only the user info has its claim. A rule does not
+// decide while it is unknown whether an earlier one matches.
+func TestFirstRuleOfUserInfo(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	contractor := map[string]any{"sub": "u1", "groups": []string{"contractors"}}
+	other := map[string]any{"sub": "u1", "groups": []string{"staff"}}
+	stranger := map[string]any{"sub": "u2"}
+	const narrow, wide = "groups=contractors:viewer@acme", "email_verified=true:editor"
+	narrowFirst, wideFirst := []string{narrow, wide}, []string{wide, narrow}
+	for name, test := range map[string]struct {
+		rules     []string
+		info      map[string]any
+		role      operate.Role // "": the sign-in fails
+		accountID string
+	}{
+		"an earlier rule matches":      {narrowFirst, contractor, operate.RoleViewer, "acme"},
+		"an earlier rule differs":      {narrowFirst, other, operate.RoleEditor, ""},
+		"an earlier rule is undecided": {narrowFirst, nil, "", ""},
+		"a later rule is undecided":    {wideFirst, nil, operate.RoleEditor, ""},
+		"another user's groups":        {narrowFirst, stranger, "", ""},
+	} {
+		s := p.signIn(test.rules...)
+		p.issue = func(claims map[string]any) string {
+			delete(claims, "groups")
+			claims["email"], claims["email_verified"] = "eve@example.com", true
+			return p.sign(claims)
+		}
+		p.userInfo = test.info
+		cookie, state := p.begin(s)
+		by, _, err := answered(s, "code=code&state="+state, cookie)
+		if by.Role != test.role || by.AccountID != test.accountID ||
+			(err == nil) != (test.role != "") {
+			t.Errorf("%s: %+v, %v", name, by, err)
 		}
 	}
 }

@@ -71,6 +71,22 @@ func (r RoleRule) matches(claims map[string]any) bool {
 	return claimContains(lookupClaim(claims, r.Claim), r.Value)
 }
 
+// needsUserInfo reports whether claims that the ID token lacks can change which rule is the first
+// that matches.
+func needsUserInfo(rules []RoleRule, claims map[string]any) bool {
+	for _, r := range rules {
+		if r.matches(claims) {
+			return false
+		}
+		unverified := r.Claim == "email" && claims["email_verified"] == nil &&
+			claimContains(claims["email"], r.Value)
+		if unverified || lookupClaim(claims, r.Claim) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // lookupClaim returns a claim by its name, or by its path in nested claims, such as
 // realm_access.roles.
 func lookupClaim(claims map[string]any, name string) any {
