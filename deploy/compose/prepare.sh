@@ -1,12 +1,14 @@
 #!/bin/sh
 # Makes what compose.yaml needs, once: keys and certificates in secrets/, passwords and the public URL in .env.
 set -eu
+unset CDPATH # with it, cd may go to another folder
 cd "$(dirname "$0")"
 if [ -e .env ]; then
   echo 'there is a .env already: nothing is made anew' >&2
   exit 1
 fi
-../nats/make-secrets.sh "$PWD/secrets" nats-0 nats-1 nats-2
+# They are there already if a run failed after it had made them.
+[ -d secrets ] || ../nats/make-secrets.sh "$PWD/secrets" nats-0 nats-1 nats-2
 # Senders and the executors' containers reach the ingresses here; without an address, senders of this machine only.
 address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
 umask 077

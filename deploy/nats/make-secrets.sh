@@ -6,6 +6,7 @@
 # NK names, that of the archive or the package that has this script, or one that it runs with go.
 # See README.md for which file is for whom.
 set -eu
+unset CDPATH # with it, cd may go to another folder
 renew=
 copy=
 case ${1-} in

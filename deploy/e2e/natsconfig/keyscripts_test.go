@@ -86,3 +86,78 @@ func TestKeyScripts(t *testing.T) {
 		}
 	}
 }
+
+// A shell variable of the user does not send make-secrets.sh to a folder that it has not made, which
+// it would remove if it fails.
+func TestMakeSecretsKeepsToItsFolder(t *testing.T) {
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("no openssl")
+	}
+	script, err := filepath.Abs(filepath.Join(files, "make-secrets.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, elsewhere := t.TempDir(), t.TempDir()
+	other := filepath.Join(elsewhere, "made")
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(other, "secrets.key"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := filesBut(t, other)
+	cmd := exec.CommandContext(t.Context(), script, "made", "nats-0")
+	cmd.Dir, cmd.Env = here, append(os.Environ(), "NK=false", "CDPATH="+elsewhere)
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("keys were made without nk: %s", out)
+	}
+	if now, err := os.ReadDir(other); err != nil || len(now) != len(before) {
+		t.Errorf("another folder has %v (%v)", now, err)
+	}
+	if left, err := os.ReadDir(here); err != nil || len(left) > 0 {
+		t.Errorf("a failed run left %v (%v)", left, err)
+	}
+}
+
+// A run of prepare.sh that fails after it has made the keys is completed by the next one.
+func TestPrepareCompletesAFailedRun(t *testing.T) {
+	folder := t.TempDir()
+	compose := filepath.Join(folder, "compose")
+	for _, name := range []string{"compose", "nats"} {
+		if err := os.Mkdir(filepath.Join(folder, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prepare, err := os.ReadFile(filepath.Join(files, "..", "compose", "prepare.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{
+		filepath.Join(compose, "prepare.sh"):             string(prepare),
+		filepath.Join(folder, "nats", "make-secrets.sh"): "#!/bin/sh\nexec mkdir \"$1\"\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	obstacle := filepath.Join(compose, ".env.new")
+	if err := os.Mkdir(obstacle, 0o700); err != nil { // it cannot be written
+		t.Fatal(err)
+	}
+	run := func() ([]byte, error) {
+		return exec.CommandContext(t.Context(), filepath.Join(compose, "prepare.sh")).CombinedOutput()
+	}
+	if out, err := run(); err == nil {
+		t.Fatalf("a file was written over a folder: %s", out)
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if text, err := os.ReadFile(filepath.Join(compose, ".env")); err != nil ||
+		!strings.Contains(string(text), "HOOKSTART_ADMIN_TOKEN=") {
+		t.Errorf("%s (%v)", text, err)
+	}
+}
