@@ -46,7 +46,7 @@ func (o Options) resetConsumer(c damagedConsumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")
 	aside := path + ".unreadable"
-	damaged, err := os.ReadFile(path)
+	damaged, err := os.ReadFile(path) //nolint:gosec // the server's own folder
 	if err == nil {
 		err = durable.WriteFile(aside, damaged, 0o600)
 	}
