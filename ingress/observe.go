@@ -294,12 +294,11 @@ func (m *requestMetrics) addSenderCounters(
 			continue
 		}
 		m.verified[p.ID] = verified.WithLabelValues(p.ID)
-		for _, code := range [...]webhook.Code{
-			webhook.CodeSignatureMissing, webhook.CodeSignatureInvalid,
-			webhook.CodeSignatureExpired,
-		} {
-			m.unverified[signatureRefusalLabels{p.ID, code}] = unverified.WithLabelValues(p.ID,
-				string(code))
+		for _, code := range webhook.Codes() {
+			if code.IsSignature() {
+				m.unverified[signatureRefusalLabels{p.ID, code}] = unverified.WithLabelValues(p.ID,
+					string(code))
+			}
 		}
 	}
 }

@@ -50,6 +50,10 @@ func Codes() []Code {
 	}
 }
 
+// IsSignature reports whether the code says that a sender's signature was refused. Such codes begin
+// with "signature_".
+func (c Code) IsSignature() bool { return strings.HasPrefix(string(c), "signature_") }
+
 // ProblemTypePrefix is the URL prefix of the types of problems (RFC 9457), for the codes above and
 // for those of the operators' API. The code follows; it is an anchor in the README.
 const ProblemTypePrefix = "https://github.com/hookstart/hookstart#"

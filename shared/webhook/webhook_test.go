@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/hookstart/hookstart/shared/webhook"
@@ -36,7 +37,11 @@ func TestCodesAreAllOfThem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		declared = append(declared, webhook.Code(text))
+		code, name := webhook.Code(text), constant.Names[0].Name
+		if strings.HasPrefix(name, "CodeSignature") != code.IsSignature() {
+			t.Errorf("%s is %q, and IsSignature returns %t", name, code, code.IsSignature())
+		}
+		declared = append(declared, code)
 		return true
 	})
 	if got := webhook.Codes(); len(declared) == 0 || !slices.Equal(got, declared) {
