@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -10,6 +11,15 @@ import (
 )
 
 func progress(steps ...execution.Progress) store.Batch { return store.Batch{Progress: steps} }
+
+// fullProgress returns a step with the given status in which no field is zero.
+func fullProgress(t *testing.T, n int, status execution.Status) execution.Progress {
+	t.Helper()
+	var step execution.Progress
+	fillFields(t, reflect.ValueOf(&step).Elem())
+	step.ID, step.Queue, step.WorkflowID, step.Status = id(n), "default", "workflow", status
+	return step
+}
 
 var pendingTests = map[string]func(*testing.T, store.Store){
 	"a step that comes before its record is applied with it": func(t *testing.T, s store.Store) {
@@ -55,6 +65,26 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		want.Status, want.FinishedAt, want.Output, want.Attempts = execution.Succeeded, epoch,
 			[]byte("1"), 2
 		wantRecord(t, get(t, s, id(1)), want)
+	},
+	"no field of it is lost": func(t *testing.T, s store.Store) {
+		for n, status := range []execution.Status{
+			execution.Running, execution.Succeeded, execution.Failed, execution.Canceled,
+		} {
+			step := fullProgress(t, 2*n, status)
+			apply(t, s, progress(step))
+			applyNewRecords(t, s, nthRecord(2*n), nthRecord(2*n+1))
+			step.ID = id(2*n + 1)
+			apply(t, s, progress(step))
+			early, later := get(t, s, id(2*n)), get(t, s, id(2*n+1))
+			if later.Status != status || later.Attempts == 0 {
+				t.Errorf("the step %q is not applied: %+v", status, later)
+			}
+			want := nthRecord(2 * n)
+			later.ID, later.DeliveryID, later.AcceptedAt, later.RecordedAt, later.BodyBytes,
+				later.StreamSequence = want.ID, want.DeliveryID, want.AcceptedAt, want.RecordedAt,
+				want.BodyBytes, want.StreamSequence
+			wantRecord(t, early, later)
+		}
 	},
 	"one of another queue or workflow changes nothing then, either": func(
 		t *testing.T, s store.Store,
