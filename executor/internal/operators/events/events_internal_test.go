@@ -604,16 +604,25 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	r.wantKinds(registry.EventQueueUnattended + registry.EventRecoveredSuffix)
 }
 
-// Whether a queue is attended is unknown while its own stream does not answer.
-func TestAQueueOfWhichTheStreamDoesNotAnswer(t *testing.T) {
+// Whether a queue is attended is unknown while its own stream does not answer, and while executions
+// wait of which the runner may not have been heard yet.
+func TestAQueueOfWhichTheStateIsUnknown(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for _, waiting := range []uint64{0, 1} {
-		states := queueStates(now, []*registry.Workflow{{Queue: "q"}}, []queues.Queue{
-			{Name: "q", Waiting: waiting, Oldest: now.Add(-time.Hour), Incomplete: true},
-		})
-		if state := states["q"]; len(states) != 1 || state.state != healthUnknown {
-			t.Errorf("%d wait: %+v", waiting, states)
+	for _, test := range []struct {
+		queue queues.Queue
+		want  subjectHealth
+	}{
+		{queues.Queue{Incomplete: true}, healthUnknown},
+		{queues.Queue{Incomplete: true, Waiting: 1}, healthUnknown},
+		{queues.Queue{MembersUnknown: true}, healthGood},
+		{queues.Queue{MembersUnknown: true, Waiting: 1}, healthUnknown},
+	} {
+		test.queue.Name, test.queue.Oldest = "q", now.Add(-time.Hour)
+		states := queueStates(now, []*registry.Workflow{{Queue: "q"}},
+			[]queues.Queue{test.queue})
+		if state := states["q"]; len(states) != 1 || state.state != test.want {
+			t.Errorf("%+v: %+v, want %v", test.queue, states, test.want)
 		}
 	}
 }

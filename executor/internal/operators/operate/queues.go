@@ -110,7 +110,7 @@ func (s *Service) UnattendedQueues(
 			last, _ := s.config.Queues.LastPoll()
 			shared := s.sharedQueues(caller)
 			for _, q := range s.queuesOf(caller.AccountID, last) {
-				if q.Members() == 0 && !q.Incomplete {
+				if q.Members() == 0 && !q.Incomplete && !q.MembersUnknown {
 					idle[q.Name] = s.apiQueue(q, shared[q.Name])
 				}
 			}

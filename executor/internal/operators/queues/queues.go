@@ -35,6 +35,9 @@ type Queue struct {
 	// Incomplete means that the queue's own stream did not answer: Waiting, Oldest and Groups are
 	// those of the shared stream alone.
 	Incomplete bool
+	// MembersUnknown means that no runner of the groups has sent a heartbeat, but that the Watcher
+	// has not listened long enough to know that none is there.
+	MembersUnknown bool
 }
 
 // Group is a group of runners.
@@ -92,9 +95,10 @@ func (q Queue) Members() (n int) {
 }
 
 // UnattendedDuration returns how long executions have waited without a runner. It returns 0 if none
-// waits, if the queue has a runner, if it is paused, or if its state is incomplete.
+// waits, if the queue has a runner or may have one, if it is paused, or if its state is incomplete.
 func (q Queue) UnattendedDuration(now time.Time) time.Duration {
-	if q.Waiting == 0 || q.Members() > 0 || !q.PausedSince.IsZero() || q.Incomplete {
+	if q.Waiting == 0 || q.Members() > 0 || q.MembersUnknown || !q.PausedSince.IsZero() ||
+		q.Incomplete {
 		return 0
 	}
 	since := q.Oldest
@@ -128,6 +132,10 @@ type Watcher struct {
 	heard   *nats.Subscription
 
 	polling sync.Mutex // held by the caller that polls; other callers wait for its result
+	// listening is since when the connection has been up without a break, as far as the polls have
+	// seen; reconnects is how often it had been made anew by then. polling guards both.
+	listening  time.Time
+	reconnects uint64
 
 	mu   sync.Mutex
 	last []Queue
@@ -148,12 +156,15 @@ func New(c Config) (*Watcher, error) {
 		config:  c,
 		starts:  starts.New(c.JetStream),
 		members: memberTracker{groups: map[stream.RunnerGroup]*groupMembers{}},
+
+		reconnects: c.Conn.Stats().Reconnects,
 	}
 	var err error
 	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresencePrefix+"*.*.*",
 		w.members.handleAnnouncement); err != nil {
 		return nil, fmt.Errorf("listen to runners: %w", err)
 	}
+	w.listening = time.Now()
 	return w, nil
 }
 
@@ -598,7 +609,20 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 		}
 		queues[i].Incomplete = true
 	}
+	heardAll := w.hasHeardAllMembers(time.Now())
+	for i, q := range queues {
+		queues[i].MembersUnknown = !heardAll && len(q.Groups) > 0 && q.Members() == 0
+	}
 	return queues, nil
+}
+
+// hasHeardAllMembers reports whether every runner has had the time to send a heartbeat since New or
+// the last reconnect. Runners whose handlers are all busy send no pull requests either.
+func (w *Watcher) hasHeardAllMembers(now time.Time) bool {
+	if n := w.config.Conn.Stats().Reconnects; n != w.reconnects {
+		w.reconnects, w.listening = n, now
+	}
+	return now.Sub(w.listening) > memberTimeout
 }
 
 // queueWithOwnStream returns the state of a queue that has its own stream.

@@ -193,6 +193,55 @@ func TestAKilledRunnerIsMissed(t *testing.T) {
 	}
 }
 
+// A runner whose handlers are all busy requests nothing. It is not missed while a Watcher cannot
+// have heard it: after the start, and after the connection was lost.
+func TestABusyRunnerIsNotMissedBeforeItIsHeard(t *testing.T) {
+	t.Parallel()
+	r := start(t, "a")
+	consumer, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
+		Queue: "a",
+		Group: "main",
+	}.ConsumerConfig(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ingress.Start(t, runnertest.Post{Queue: "a"})
+	if _, err := consumer.Next(); err != nil { // its handler does not end
+		t.Fatal(err)
+	}
+	unattended := func() bool {
+		t.Helper()
+		if err := r.watch.EnforceSettings(t.Context(), &registry.Queue{Name: "a"}); err != nil {
+			t.Fatal(err) // it discards the result of the last poll
+		}
+		found, err := r.watch.Poll(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found[0].UnattendedDuration(time.Now().Add(time.Minute)) > 0
+	}
+	if unattended() {
+		t.Error("unattended at the start")
+	}
+	waiting, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	retry.Until(waiting, 100*time.Millisecond, unattended)
+	if waiting.Err() != nil {
+		t.Error("not unattended after 20 s without a runner")
+	}
+	if err := r.nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	reconnecting, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	retry.Until(reconnecting, 10*time.Millisecond, func() bool {
+		return r.nc.Stats().Reconnects > 0
+	})
+	if unattended() {
+		t.Error("unattended after a reconnect")
+	}
+}
+
 // Runners that send no heartbeats are counted by their pull requests.
 func TestOtherRunners(t *testing.T) {
 	t.Parallel()
