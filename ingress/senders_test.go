@@ -211,6 +211,31 @@ func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	}
 }
 
+// If the account's plan is not in the catalog, requests are refused, but a handshake is not.
+func TestASenderWhosePlanIsUnknown(t *testing.T) {
+	t.Parallel()
+	s := startSituations(t)
+	if _, _, err := s.PutSender(t.Context(), "active", "node", edit.SenderSpec{
+		Preset: "cloudevents",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	plans, err := edit.ParsePlans([]byte(`[{"id": "other", "webhookTriggers": true,
+		"rateLimit": {"requests": 100, "windowSeconds": 1}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutPlans(t.Context(), plans); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("a delivery", s.to("active", request{body: "{}"}), 403, "webhooks_not_in_plan")
+	if a := s.to("active", request{
+		method: "OPTIONS", header: map[string]string{"WebHook-Request-Origin": "example.com"},
+	}); a.status != 200 {
+		t.Errorf("a handshake: %+v", a)
+	}
+}
+
 // A header that holds the sender's secret is never used as the delivery ID, even if it is
 // configured as one, because delivery IDs are recorded and shown.
 func TestTheSecretIsNoDeliveryID(t *testing.T) {

@@ -67,10 +67,14 @@ type WorkflowView struct {
 // nil.
 func (v WorkflowView) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
 
-// Limit returns the rate limit in force. Plan must not be nil unless the workflow has a limit.
+// Limit returns the rate limit in force, or the zero RateLimit if the workflow has none and Plan is
+// nil.
 func (v WorkflowView) Limit() RateLimit {
-	if v.Workflow.RateLimit.Requests > 0 {
+	switch {
+	case v.Workflow.RateLimit.Requests > 0:
 		return v.Workflow.RateLimit
+	case v.Plan == nil:
+		return RateLimit{}
 	}
 	return v.Plan.RateLimit
 }
