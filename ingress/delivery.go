@@ -32,6 +32,7 @@ type delivery struct {
 	trigger admission.Trigger    // what the request starts; zero until findTrigger
 	permit  registry.StorePermit // held from chooseStream until the stream has answered
 	layout  stream.Layout        // the stream for the start message or the rejection
+	choice  streamChoice         // how layout was chosen
 	request sender.Request       // input for the node's sender, filter and order key
 
 	buffers

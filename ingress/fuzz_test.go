@@ -148,7 +148,9 @@ func (s *storedMessages) ConfirmRepeat(*nats.Msg) (publish.Ack, error) {
 	return publish.Ack{}, publish.ErrStorageFull
 }
 
-func (s *storedMessages) Publish(msg *nats.Msg) (publish.Ack, error) {
+func (s *storedMessages) Publish(
+	msg *nats.Msg, _ publish.StreamChoice,
+) (publish.Ack, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = msg

@@ -60,7 +60,7 @@ type handler struct {
 
 // deliveryPublisher stores the messages of deliveries. It is implemented by *publish.StreamRouter.
 type deliveryPublisher interface {
-	Publish(msg *nats.Msg) (publish.Ack, error)
+	Publish(msg *nats.Msg, choice publish.StreamChoice) (publish.Ack, error)
 	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)
 }
 
@@ -79,10 +79,12 @@ type countingPublisher struct {
 	n *atomic.Int64
 }
 
-func (c countingPublisher) Publish(msg *nats.Msg) (publish.Ack, error) {
+func (c countingPublisher) Publish(
+	msg *nats.Msg, choice publish.StreamChoice,
+) (publish.Ack, error) {
 	c.n.Add(1)
 	defer c.n.Add(-1)
-	return c.deliveryPublisher.Publish(msg)
+	return c.deliveryPublisher.Publish(msg, choice)
 }
 
 // keepRoom returns a deliveryPublisher that publishes through p what check leaves room for, and
@@ -100,10 +102,12 @@ type roomKeeper struct {
 	check func() error
 }
 
-func (k roomKeeper) Publish(msg *nats.Msg) (publish.Ack, error) {
+func (k roomKeeper) Publish(
+	msg *nats.Msg, choice publish.StreamChoice,
+) (publish.Ack, error) {
 	full := k.check()
 	if full == nil {
-		return k.deliveryPublisher.Publish(msg)
+		return k.deliveryPublisher.Publish(msg, choice)
 	}
 	ack, err := k.ConfirmRepeat(msg)
 	if errors.Is(err, publish.ErrStorageFull) {

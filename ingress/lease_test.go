@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
@@ -144,6 +147,104 @@ func TestAWorkflowDeletedWhileTheBodyIsRead(t *testing.T) {
 			stored != (want == http.StatusOK) {
 			t.Errorf("with a new workflow of account %q: %d, stored: %t, want %d", newAccount,
 				response.Code, stored, want)
+		}
+	}
+}
+
+// togglingLease is a lease that a test ends and renews.
+type togglingLease struct{ expired atomic.Bool }
+
+func (l *togglingLease) IsValid(time.Time) bool    { return !l.expired.Load() }
+func (l *togglingLease) AwaitValid(time.Time) bool { return !l.expired.Load() }
+
+// retryingStream is a stream that does not respond to the first attempt. Before the second one it
+// calls meanwhile.
+type retryingStream struct {
+	storedMessages
+
+	meanwhile func()
+}
+
+func (s *retryingStream) Publish(
+	msg *nats.Msg, choice publish.StreamChoice,
+) (publish.Ack, error) {
+	s.meanwhile()
+	if !choice.IsCurrent() {
+		return publish.Ack{}, publish.ErrUnavailable
+	}
+	return s.storedMessages.Publish(msg, choice)
+}
+
+// An ingress that loses its lease while it publishes a message may be presumed dead, and the queue
+// or the workflow may then move without it. It sends the message again only if the lease is valid
+// and the registry still names the same stream.
+func TestNothingIsSentAgainToAStreamThatWasMovedFrom(t *testing.T) {
+	t.Parallel()
+	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		change  func(*registry.Workflow) registry.Change
+		expired bool
+		want    int
+	}{
+		"nothing happens": {want: http.StatusOK},
+		"the workflow is edited": {func(w *registry.Workflow) registry.Change {
+			w.Name = "another"
+			return registry.Change{Workflow: w}
+		}, false, http.StatusOK},
+		"the lease expires": {expired: true, want: http.StatusServiceUnavailable},
+		"the queue moves": {func(*registry.Workflow) registry.Change {
+			return registry.Change{Queue: &registry.Queue{Name: "q", Stream: &registry.QueueStream{
+				Phase: registry.QueuePhaseOwnStream,
+			}}}
+		}, false, http.StatusServiceUnavailable},
+		"the queue closes": {func(*registry.Workflow) registry.Change {
+			return registry.Change{Queue: &registry.Queue{Name: "q", Stream: &registry.QueueStream{
+				Phase: registry.QueuePhaseClosedMovingToOwn,
+			}}}
+		}, false, http.StatusServiceUnavailable},
+		"the workflow changes its queue": {func(w *registry.Workflow) registry.Change {
+			w.Queue = "another"
+			return registry.Change{Workflow: w}
+		}, false, http.StatusServiceUnavailable},
+		"the workflow closes": {func(w *registry.Workflow) registry.Change {
+			w.Closed = true
+			return registry.Change{Workflow: w}
+		}, false, http.StatusServiceUnavailable},
+		"the workflow is deleted": {func(*registry.Workflow) registry.Change {
+			return registry.Change{DeletedWorkflow: "wf"}
+		}, false, http.StatusServiceUnavailable},
+	} {
+		lease := &togglingLease{}
+		h, token, _, _, _ := tryHandler(t, lease)
+		snapshot := registry.NewSnapshot(nil)
+		workflow := func() *registry.Workflow {
+			return &registry.Workflow{
+				ID: "wf", AccountID: "a", Queue: "q", Active: true,
+				Triggers: []registry.Trigger{{
+					NodeID: "node",
+					Tokens: []registry.HashedToken{{Hash: registry.HashToken(token)}},
+				}},
+			}
+		}
+		snapshot.Apply(registry.Change{Plans: plans})
+		snapshot.Apply(registry.Change{Account: &registry.Account{ID: "a", Plan: "pro"}})
+		snapshot.Apply(registry.Change{Workflow: workflow()})
+		snapshot.FinishLoad()
+		h.admission = admission.New(snapshot, admission.NewLimits())
+		h.publisher = &retryingStream{meanwhile: func() {
+			lease.expired.Store(tt.expired)
+			if tt.change != nil {
+				snapshot.Apply(tt.change(workflow()))
+			}
+		}}
+		response := httptest.NewRecorder()
+		h.router().ServeHTTP(response,
+			httptest.NewRequest(http.MethodPost, "/webhooks/wf?token="+token, nil))
+		if response.Code != tt.want {
+			t.Errorf("%s: %d, want %d", name, response.Code, tt.want)
 		}
 	}
 }

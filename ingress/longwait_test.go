@@ -31,7 +31,7 @@ func (s startedIDs) ConfirmRepeat(*nats.Msg) (publish.Ack, error) {
 	return publish.Ack{}, publish.ErrStorageFull
 }
 
-func (s startedIDs) Publish(msg *nats.Msg) (publish.Ack, error) {
+func (s startedIDs) Publish(msg *nats.Msg, _ publish.StreamChoice) (publish.Ack, error) {
 	s <- msg.Header.Get(stream.HeaderExecutionID)
 	return publish.Ack{Sequence: 1}, nil
 }

@@ -29,6 +29,7 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 		// have missed that the workflow has moved.
 		if isOpen && h.lease.IsValid(time.Now()) {
 			d.layout = stream.Layout{Own: d.permit.Target == registry.StoreTargetOwn}
+			d.choice = streamChoice{h, d.trigger.Workflow, d.permit.Target}
 			return nil
 		}
 		d.permit.Release()
@@ -48,6 +49,32 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 		}
 		d.trigger.Workflow = w
 	}
+}
+
+// streamChoice is the result of chooseStream.
+type streamChoice struct {
+	h        *handler
+	workflow *registry.Webhook
+	target   registry.StoreTarget
+}
+
+// IsCurrent reports whether chooseStream would make the same choice again. If the lease has
+// expired, IsCurrent waits briefly for its renewal.
+//
+// The executors wait for the permits of this process before they move a queue or a workflow, but
+// only until they presume the process dead. By then its lease has expired. The caller therefore
+// may not use the permit after that, unless the renewed copy of the registry shows no move.
+func (c *streamChoice) IsCurrent() bool {
+	if !c.h.lease.AwaitValid(time.Now()) {
+		return false
+	}
+	w := c.h.admission.Workflow(c.workflow.ID)
+	if w == nil || w.AccountID != c.workflow.AccountID || w.Queue != c.workflow.Queue {
+		return false
+	}
+	permit := w.AcquirePermit()
+	defer permit.Release()
+	return !permit.Superseded && permit.Target == c.target && c.h.lease.IsValid(time.Now())
 }
 
 // storeStart publishes the message that starts an execution.
@@ -84,7 +111,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	}
 	start.Payload.ContentType = d.redactor.RedactText(start.Payload.ContentType)
 	msg, err := d.message.MessageAt(d.layout, start)
-	ack, refusal := h.publish(d.e, start.AccountID, id, msg, err)
+	ack, refusal := h.publish(d, id, msg, err)
 	if refusal != nil {
 		return outcome{refusal: refusal}
 	}
@@ -103,17 +130,18 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 // a server takes to restart, or a cluster to elect a leader.
 const retryAfterUnavailable = 2 * time.Second
 
-// publish publishes an account's message and maps an error of the stream to a refusal. id is the
-// message's execution ID. encodeErr is the error from encoding the message, or nil.
+// publish publishes the message of a delivery and maps an error of the stream to a refusal. id is
+// the message's execution ID. encodeErr is the error from encoding the message, or nil.
 func (h *handler) publish(
-	e *requestEvent, accountID, id string, msg *nats.Msg, encodeErr error,
+	d *delivery, id string, msg *nats.Msg, encodeErr error,
 ) (publish.Ack, *admission.Refusal) {
+	e := d.e
 	if encodeErr != nil {
 		e.err = encodeErr
 		return publish.Ack{}, &admission.Refusal{Code: webhook.CodeInternal}
 	}
 	began := time.Now()
-	ack, err := h.publishFairly(accountID, msg)
+	ack, err := h.publishFairly(d.trigger.Workflow.AccountID, msg, &d.choice)
 	e.publish = time.Since(began)
 	e.endPublishSpan(ack.Duplicate, err)
 	if err == nil {
@@ -159,7 +187,9 @@ var errOverStorageShare = fmt.Errorf(
 // publishFairly publishes a message if the account may use the space. If it may not, a repeated
 // delivery is still recognized. The space of the shared stream is divided among accounts. The space
 // of a queue's own stream is not, because an operator has assigned it to the queue.
-func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, error) {
+func (h *handler) publishFairly(
+	accountID string, msg *nats.Msg, choice publish.StreamChoice,
+) (publish.Ack, error) {
 	var size int64
 	if h.space.IsLimited() && !inOwnStream(msg) {
 		size = stream.StoredSize(msg.Subject, msg.Header, len(msg.Data))
@@ -171,7 +201,7 @@ func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, e
 			return ack, err
 		}
 	}
-	ack, err := h.publisher.Publish(msg)
+	ack, err := h.publisher.Publish(msg, choice)
 	if size > 0 && (err != nil || ack.Duplicate) {
 		h.space.Release(accountID, size)
 	}

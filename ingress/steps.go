@@ -221,7 +221,7 @@ func (h *handler) rejectInactive(d *delivery) *outcome {
 	}
 	d.e.executionID = rejection.ID
 	msg, err := d.layout.RejectedMessage(rejection)
-	if _, refusal := h.publish(d.e, rejection.AccountID, rejection.ID, msg, err); refusal != nil {
+	if _, refusal := h.publish(d, rejection.ID, msg, err); refusal != nil {
 		if refusal.OutcomeUnknown {
 			refusal.Detail = "The workflow is inactive, so the request starts nothing. It may " +
 				"have been recorded as rejected, with this executionId."

@@ -135,6 +135,12 @@ func NewForStream(
 	return p, nil
 }
 
+// StreamChoice is the choice of the stream for one message.
+type StreamChoice interface {
+	// IsCurrent reports whether the stream would be chosen again now.
+	IsCurrent() bool
+}
+
 // Close stops publishing. Unconfirmed messages fail.
 func (p *DeliveryPublisher) Close() { p.acks.Close() }
 
@@ -144,8 +150,10 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 // While it is unknown whether a message with a Nats-Msg-Id was stored, Publish resends it under the
 // same ID, until it gets a reply or the time is up. Each message needs a unique traceparent, by
 // which Publish recognizes its own message in the stream. A message without a Nats-Msg-Id is resent
-// only if it is certain that it was not stored.
-func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
+// only if it is certain that it was not stored. No message is resent unless the choice of the
+// stream is still current, because the new stream does not know what the old one stores after a
+// move. A nil choice is always current.
+func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)
 	repeatable := len(msg.Header[jetstream.MsgIDHeader]) > 0
@@ -199,7 +207,12 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 			return Ack{}, p.wrapUnavailable(ErrUnavailable, err)
 		}
 		<-time.After(pause)
-		now = time.Now()
+		if choice != nil && !choice.IsCurrent() {
+			return Ack{}, p.wrapUnavailable(ErrUnavailable, err)
+		}
+		if now = time.Now(); now.Add(attemptTimeout).After(deadline) { // IsCurrent may have waited
+			return Ack{}, p.wrapUnavailable(ErrUnavailable, err)
+		}
 	}
 }
 

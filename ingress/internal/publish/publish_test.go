@@ -141,7 +141,7 @@ func TestConcurrentRepeatsOnACluster(t *testing.T) {
 		for n := range 16 {
 			msg := message(t, fmt.Sprint(round))
 			wg.Go(func() {
-				ack, err := publishers[n%2].Publish(msg)
+				ack, err := publishers[n%2].Publish(msg, nil)
 				if err != nil {
 					t.Error(err)
 				}
@@ -179,7 +179,7 @@ func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				msg := message(t, fmt.Sprintf("%d-%d", sender, n))
-				ack, err := p.Publish(msg) //nolint:contextcheck // a message is not given up
+				ack, err := p.Publish(msg, nil) //nolint:contextcheck // a message is not given up
 				if err != nil || ack.Duplicate {
 					t.Errorf("%+v, %v", ack, err)
 					return
@@ -219,7 +219,7 @@ func TestNoGhosts(t *testing.T) {
 	server := natstest.Start(t)
 	nc := connect(t, server.URL())
 	p := newPublisher(t, nc, 1, 3*time.Second)
-	if _, err := p.Publish(message(t, "before")); err != nil {
+	if _, err := p.Publish(message(t, "before"), nil); err != nil {
 		t.Fatal(err)
 	}
 	server.Stop()
@@ -228,14 +228,14 @@ func TestNoGhosts(t *testing.T) {
 		if n%2 == 0 {
 			deliveryID = fmt.Sprint(n)
 		}
-		if _, err := p.Publish(message(t, deliveryID)); !errors.Is(err, publish.ErrUnavailable) ||
-			errors.Is(err, publish.ErrOutcomeUnknown) {
+		_, err := p.Publish(message(t, deliveryID), nil)
+		if !errors.Is(err, publish.ErrUnavailable) || errors.Is(err, publish.ErrOutcomeUnknown) {
 			t.Errorf("while the server is away: %v", err)
 		}
 	}
 	server.Restart()
 	for { // the client reconnects by itself
-		ack, err := p.Publish(message(t, "after"))
+		ack, err := p.Publish(message(t, "after"), nil)
 		if err == nil {
 			if ack.Duplicate {
 				t.Error("the first one after is called a duplicate")
@@ -243,7 +243,7 @@ func TestNoGhosts(t *testing.T) {
 			break
 		}
 	}
-	if ack, err := p.Publish(message(t, "before")); err != nil || !ack.Duplicate ||
+	if ack, err := p.Publish(message(t, "before"), nil); err != nil || !ack.Duplicate ||
 		ack.Sequence != 1 {
 		t.Errorf("a repeat over the restart: %+v, %v", ack, err)
 	}
@@ -264,7 +264,7 @@ func TestAConnectionThatIsLostLate(t *testing.T) {
 	before := nc.Stats().OutMsgs
 	msg, done := message(t, "1"), make(chan error, 1)
 	go func() {
-		_, err := p.Publish(msg)
+		_, err := p.Publish(msg, nil)
 		done <- err
 	}()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -290,12 +290,12 @@ func TestAServerThatHangs(t *testing.T) {
 	server := natstest.StartProcess(t)
 	p := newPublisher(t, connect(t, server.URL()), 1, 1500*time.Millisecond)
 	server.Pause()
-	if _, err := p.Publish(message(t, "1")); !errors.Is(err, publish.ErrUnavailable) {
+	if _, err := p.Publish(message(t, "1"), nil); !errors.Is(err, publish.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 	server.Resume()
 	for {
-		if _, err := p.Publish(message(t, "1")); err == nil {
+		if _, err := p.Publish(message(t, "1"), nil); err == nil {
 			break
 		}
 	}
@@ -315,7 +315,7 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	server := natstest.StartProcess(t)
 	nc := connect(t, server.URL())
 	p := newPublisher(t, nc, 1, 30*time.Second)
-	if _, err := p.Publish(message(t, "known")); err != nil {
+	if _, err := p.Publish(message(t, "known"), nil); err != nil {
 		t.Fatal(err)
 	}
 	js, err := jetstream.New(nc)
@@ -338,7 +338,7 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	} {
 		msg := message(t, deliveryID)
 		wg.Go(func() {
-			if ack, err := p.Publish(msg); err != nil || ack.Duplicate != duplicate {
+			if ack, err := p.Publish(msg, nil); err != nil || ack.Duplicate != duplicate {
 				t.Errorf("delivery ID %q: %+v, %v", deliveryID, ack, err)
 			}
 		})
@@ -392,7 +392,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	before := nc.Stats().OutMsgs
 	msg, refused := message(t, "first"), make(chan error, 1)
 	go func() {
-		ack, err := p.Publish(msg)
+		ack, err := p.Publish(msg, nil)
 		if err == nil {
 			err = fmt.Errorf("accepted: %+v", ack)
 		}
@@ -412,7 +412,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	readable(true)
-	if ack, err := p.Publish(message(t, "first")); err != nil || !ack.Duplicate {
+	if ack, err := p.Publish(message(t, "first"), nil); err != nil || !ack.Duplicate {
 		t.Errorf("sent again: %+v, %v", ack, err)
 	}
 	for id, n := range counts(t, server.Connect(t)) {
@@ -440,15 +440,16 @@ func TestTroubleIsRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := p.Publish(message(t, "first")); err != nil || p.LastFailure(time.Now()) != nil {
+	_, err = p.Publish(message(t, "first"), nil)
+	if err != nil || p.LastFailure(time.Now()) != nil {
 		t.Fatalf("%v, %v", err, p.LastFailure(time.Now()))
 	}
 	bound(1)
-	if _, err := p.Publish(message(t, "second")); !errors.Is(err, publish.ErrStorageFull) ||
+	if _, err := p.Publish(message(t, "second"), nil); !errors.Is(err, publish.ErrStorageFull) ||
 		!errors.Is(p.LastFailure(time.Now()), publish.ErrStorageFull) {
 		t.Errorf("a full stream: %v, %v", err, p.LastFailure(time.Now()))
 	}
-	if ack, err := p.Publish(message(t, "first")); err != nil || !ack.Duplicate ||
+	if ack, err := p.Publish(message(t, "first"), nil); err != nil || !ack.Duplicate ||
 		p.LastFailure(time.Now()) == nil {
 		t.Errorf("a repeat, which stores nothing: %+v, %v, %v", ack, err, p.LastFailure(time.Now()))
 	}
@@ -456,7 +457,8 @@ func TestTroubleIsRemembered(t *testing.T) {
 		t.Errorf("a minute later: %v", err)
 	}
 	bound(-1)
-	if _, err := p.Publish(message(t, "second")); err != nil || p.LastFailure(time.Now()) != nil {
+	_, err = p.Publish(message(t, "second"), nil)
+	if err != nil || p.LastFailure(time.Now()) != nil {
 		t.Errorf("after there is room: %v, %v", err, p.LastFailure(time.Now()))
 	}
 }
@@ -476,7 +478,7 @@ func TestAServerWithoutRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Publish(message(t, "known")); err != nil {
+	if _, err := p.Publish(message(t, "known"), nil); err != nil {
 		t.Fatal(err)
 	}
 	for err == nil {
@@ -485,7 +487,7 @@ func TestAServerWithoutRoom(t *testing.T) {
 	if stream.ErrorCode(err) != stream.CodeInsufficientResources {
 		t.Fatal(err)
 	}
-	if _, err := p.Publish(message(t, "new")); !errors.Is(err, publish.ErrStorageFull) ||
+	if _, err := p.Publish(message(t, "new"), nil); !errors.Is(err, publish.ErrStorageFull) ||
 		!errors.Is(p.LastFailure(time.Now()), publish.ErrStorageFull) {
 		t.Errorf("%v, %v", err, p.LastFailure(time.Now()))
 	}
@@ -495,7 +497,7 @@ func TestAServerWithoutRoom(t *testing.T) {
 	if err := other.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Publish(message(t, "new")); err != nil || p.LastFailure(time.Now()) != nil {
+	if _, err := p.Publish(message(t, "new"), nil); err != nil || p.LastFailure(time.Now()) != nil {
 		t.Errorf("after there is room: %v, %v", err, p.LastFailure(time.Now()))
 	}
 }
@@ -515,7 +517,7 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Publish(message(t, "long")); !errors.Is(err, publish.ErrTooLong) {
+	if _, err := p.Publish(message(t, "long"), nil); !errors.Is(err, publish.ErrTooLong) {
 		t.Errorf("%v", err)
 	}
 }
@@ -536,7 +538,7 @@ func TestRepeat(t *testing.T) {
 
 func repeat(t *testing.T, nc *nats.Conn, replicas int) {
 	p := newPublisher(t, nc, replicas, 20*time.Second)
-	if _, err := p.Publish(message(t, "known")); err != nil {
+	if _, err := p.Publish(message(t, "known"), nil); err != nil {
 		t.Fatal(err)
 	}
 	js, err := jetstream.New(nc)
@@ -560,7 +562,7 @@ func repeat(t *testing.T, nc *nats.Conn, replicas int) {
 			}
 		}
 	}
-	if ack, err := p.Publish(message(t, "new")); err != nil || ack.Duplicate {
+	if ack, err := p.Publish(message(t, "new"), nil); err != nil || ack.Duplicate {
 		t.Errorf("its first request: %+v, %v", ack, err)
 	}
 	for id, n := range counts(t, nc) {
@@ -585,7 +587,43 @@ func TestPublishingAfterTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Close()
-	if _, err := p.Publish(message(t, "")); !errors.Is(err, publish.ErrUnavailable) {
+	if _, err := p.Publish(message(t, ""), nil); !errors.Is(err, publish.ErrUnavailable) {
 		t.Errorf("%v", err)
+	}
+}
+
+// countedChoice is a stream choice that is current for a number of calls.
+type countedChoice int
+
+func (c *countedChoice) IsCurrent() bool {
+	*c--
+	return *c >= 0
+}
+
+// A message is not sent again once the choice of its stream is no longer current: the queue may
+// have moved to another stream, which would not recognize a repeat of what is stored now.
+func TestNothingIsSentAgainToAStreamNoLongerChosen(t *testing.T) {
+	t.Parallel()
+	nc := connect(t, natstest.Start(t).URL())
+	var sent atomic.Int32
+	leaderless, err := nc.Subscribe("executions.start.>", func(msg *nats.Msg) {
+		sent.Add(1)
+		_ = msg.Respond([]byte(`{"error":{"code":503,"err_code":10008}}`))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = leaderless.Unsubscribe() })
+	p, err := publish.NewForStream(nc, stream.ExecutionsName, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	choice := countedChoice(2)
+	if ack, err := p.Publish(message(t, "1"), &choice); !errors.Is(err, publish.ErrUnavailable) {
+		t.Errorf("%+v, %v", ack, err)
+	}
+	if n := sent.Load(); n != 3 {
+		t.Errorf("the message was sent %d times, want 3", n)
 	}
 }

@@ -32,16 +32,16 @@ func NewStreamRouter(nc *nats.Conn, shared *DeliveryPublisher) *StreamRouter {
 
 // Publish publishes a message to the stream to which its subject belongs. See
 // DeliveryPublisher.Publish.
-func (s *StreamRouter) Publish(msg *nats.Msg) (Ack, error) {
+func (s *StreamRouter) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)
 	if !layout.Own {
-		return s.shared.Publish(msg)
+		return s.shared.Publish(msg, choice)
 	}
 	p, err := s.publisherFor(queue)
 	if err != nil {
 		return Ack{}, err
 	}
-	return p.Publish(msg)
+	return p.Publish(msg, choice)
 }
 
 // ConfirmRepeat looks up a message's ID in the stream to which its subject belongs. See
