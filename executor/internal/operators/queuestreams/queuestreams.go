@@ -47,14 +47,16 @@ type Mover struct {
 	config Config
 
 	mu      sync.Mutex
-	driving map[string]*sync.Mutex       // for each queue: held by the goroutine that moves it
+	driving map[string]chan struct{}     // for each queue: full while a goroutine moves it
+	failed  map[string]error             // for each queue: why Run could not continue its move
 	seen    map[string]firstSeenRevision // for each queue or workflow: the newest known revision
 	empty   map[string]time.Time         // for each queue: when its own stream was found empty
 	moving  map[string]time.Time         // for each queue or workflow: when its move was noticed
 
 	// Only Run uses the fields below.
-	missing stream.MissingStreams
-	recheck bool // whether a queue's own stream is missing, and cannot be created yet
+	resuming sync.WaitGroup // the goroutines that continue moves
+	missing  stream.MissingStreams
+	recheck  bool // whether a queue's own stream is missing, and cannot be created yet
 }
 
 // firstSeenRevision is a revision of a record, and when this process first saw it.
@@ -86,7 +88,8 @@ const (
 func New(c Config) *Mover {
 	return &Mover{
 		config:  c,
-		driving: map[string]*sync.Mutex{},
+		driving: map[string]chan struct{}{},
+		failed:  map[string]error{},
 		seen:    map[string]firstSeenRevision{},
 		empty:   map[string]time.Time{},
 		moving:  map[string]time.Time{},
@@ -207,6 +210,7 @@ func (m *Mover) MoveToShared(ctx context.Context, queue string) error {
 // Run continues moves that other executors have left incomplete, until the context is done. It also
 // deletes queues' own streams that are empty and no longer used.
 func (m *Mover) Run(ctx context.Context) {
+	defer m.resuming.Wait()
 	failing := false
 	lastDrain := time.Time{}
 	retry.Every(ctx, resumeMovesInterval, func() {
@@ -223,11 +227,13 @@ func (m *Mover) Run(ctx context.Context) {
 	})
 }
 
-// resumeStalledMoves continues every move that has made no progress for some time.
+// resumeStalledMoves continues every move that has made no progress for some time. It does not wait
+// until the moves of queues are complete: a long one would hold up all others.
 func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	m.trackMoves()
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream == nil || !q.Stream.Phase.IsMoving() {
+			m.noteResumed(q.Name, nil)
 			continue
 		}
 		have, ok := m.config.Directory.Queue(q.Name)
@@ -235,8 +241,8 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 		if q.StoreTarget() == registry.StoreTargetClosed {
 			after = closedPhaseStallTimeout
 		}
-		if ok && m.hasNoLocalMove(q.Name) && m.isStalled("queue."+q.Name, have.Revision, after) {
-			err = errors.Join(err, m.completeMove(ctx, q.Name))
+		if ok && m.isStalled("queue."+q.Name, have.Revision, after) {
+			err = errors.Join(err, m.resumeMove(ctx, q.Name))
 		}
 	}
 	for _, id := range m.config.Directory.ClosedWorkflows() {
@@ -262,38 +268,62 @@ func (m *Mover) isStalled(key string, revision uint64, after time.Duration) bool
 	return false
 }
 
-// hasNoLocalMove reports whether no goroutine of this process is moving a queue.
-func (m *Mover) hasNoLocalMove(queue string) bool {
+// resumeMove continues the move of a queue in another goroutine, unless a goroutine of this process
+// is moving the queue. It returns the error of the last attempt, if that has failed.
+func (m *Mover) resumeMove(ctx context.Context, queue string) error {
+	lock := m.lockOf(queue)
+	select {
+	case lock <- struct{}{}:
+		m.resuming.Go(func() {
+			defer func() { <-lock }()
+			m.noteResumed(queue, m.completeLockedMove(ctx, queue))
+		})
+	default:
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.driving[queue]
-	if l == nil || l.TryLock() {
-		if l != nil {
-			l.Unlock()
-		}
-		return true
-	}
-	return false
+	return m.failed[queue]
 }
 
-// lock waits until no other goroutine of this process is moving a queue, and then locks the queue
-// until unlock is called.
-func (m *Mover) lock(queue string) (unlock func()) {
+// noteResumed notes the result of continuing the move of a queue. nil means that the queue has
+// moved.
+func (m *Mover) noteResumed(queue string, err error) {
 	m.mu.Lock()
-	l := m.driving[queue]
-	if l == nil {
-		l = &sync.Mutex{}
-		m.driving[queue] = l
+	defer m.mu.Unlock()
+	if err == nil {
+		delete(m.failed, queue)
+	} else {
+		m.failed[queue] = err
 	}
-	m.mu.Unlock()
-	l.Lock()
-	return l.Unlock
+}
+
+// lockOf returns the channel that holds a value while a goroutine of this process moves the queue.
+func (m *Mover) lockOf(queue string) chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lock := m.driving[queue]
+	if lock == nil {
+		lock = make(chan struct{}, 1)
+		m.driving[queue] = lock
+	}
+	return lock
 }
 
 // completeMove continues the move of a queue. It returns when the move is complete, even if another
 // executor has completed it.
 func (m *Mover) completeMove(ctx context.Context, queue string) error {
-	defer m.lock(queue)()
+	lock := m.lockOf(queue)
+	select {
+	case lock <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-lock }()
+	return m.completeLockedMove(ctx, queue)
+}
+
+// completeLockedMove is completeMove for a caller that holds the queue's lock.
+func (m *Mover) completeLockedMove(ctx context.Context, queue string) error {
 	for attempt := 0; ; attempt++ {
 		err := retryTransient(ctx, func() error { return m.config.Editor.EnsureCurrent(ctx) })
 		if err != nil {

@@ -408,6 +408,65 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	}
 }
 
+// A copy lasts long while Run continues a move. Run continues the moves of other queues meanwhile,
+// and a repeated call for the queue waits no longer than its context.
+func TestALongMoveHoldsUpNothingElse(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	queues := [...]string{"q", "other"}
+	for _, queue := range queues {
+		ctx, kill := context.WithCancel(t.Context())
+		killed := f.mover(stream.DefaultSettings, func(string) { kill() })
+		if err := killed.MoveToOwnStream(ctx, queue, edit.QueueStreamSpec{}); err == nil {
+			t.Fatal("it was not interrupted")
+		}
+	}
+	goOn := make(chan struct{})
+	var steps atomic.Int32
+	m := f.mover(stream.DefaultSettings, func(string) {
+		if steps.Add(1) == 1 {
+			<-goOn
+		}
+	})
+	running, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); m.Run(running) }()
+	moving := func() (list []string) {
+		for _, queue := range queues {
+			if q, _ := f.Directory.Queue(queue); q.Record.Stream.Phase.IsMoving() {
+				list = append(list, queue)
+			}
+		}
+		return list
+	}
+	await := func(count int) {
+		t.Helper()
+		within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		retry.Until(within, 20*time.Millisecond, func() bool { return len(moving()) == count })
+		if left := moving(); len(left) != count {
+			t.Errorf("moving: %v, want %d", left, count)
+		}
+	}
+	await(1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	repeated := make(chan error, 1)
+	go func() { repeated <- m.MoveToOwnStream(ctx, moving()[0], edit.QueueStreamSpec{}) }()
+	select {
+	case err := <-repeated:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the repeated call: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the repeated call does not return")
+	}
+	close(goOn)
+	await(0)
+	stop()
+	<-ended
+}
+
 // lossyJetStream is a JetStream that keeps when a stream was first created.
 type lossyJetStream struct {
 	jetstream.JetStream
