@@ -479,7 +479,15 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 	m.reportStep("open")
 	if _, err = m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(ctx, by), queue, closed,
 		d.done); err != nil {
-		return m.abortMove(ctx, queue, closed, d.moving, err)
+		err = m.abortMove(ctx, queue, closed, d.moving, err)
+		// The record may have been stored nevertheless, and so late that the ingresses had reopened
+		// the queue in its old stream.
+		current := retryTransient(ctx, func() error { return m.config.Editor.EnsureCurrent(ctx) })
+		if q, ok := m.config.Directory.Queue(queue); current == nil && ok &&
+			q.Record.Stream != nil && q.Record.Stream.Phase == d.done {
+			return errors.Join(err, retryTransient(ctx, func() error { return ids.catchUp(ctx) }))
+		}
+		return err
 	}
 	m.reportStep(d.done.String())
 	_ = ids.catchUp(ctx) // also copy any message that a server stored late, after a fault

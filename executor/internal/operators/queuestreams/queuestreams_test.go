@@ -467,6 +467,45 @@ func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	<-ended
 }
 
+// The last record of a move is stored after all, but late: an ingress has already reopened the
+// queue in the old stream. The ID of what it stored there is copied nevertheless.
+func TestAQueueThatOpensLate(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "q")
+	m := f.mover(stream.DefaultSettings, func(step string) {
+		if step != "open" {
+			return
+		}
+		late, err := stream.StartMessage(execution.Start{
+			ID:         execution.IDForDelivery("wf", "node", "late"),
+			WorkflowID: "wf",
+			NodeID:     "node",
+			AccountID:  "a",
+			Queue:      "q",
+			DeliveryID: "late",
+			Payload:    execution.Payload{Kind: execution.BodyText},
+		})
+		if err == nil {
+			_, err = f.JetStream.PublishMsg(t.Context(), late)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		q, _ := f.Directory.Queue("q")
+		if _, err := f.SetStreamPhase(t.Context(), "q", q.Revision,
+			registry.QueuePhaseOwnStream); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := m.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	if duplicate, err := f.send(0, "wf", "late"); err != nil || !duplicate {
+		t.Errorf("sent again: duplicate: %t, %v", duplicate, err)
+	}
+}
+
 // lossyJetStream is a JetStream that keeps when a stream was first created.
 type lossyJetStream struct {
 	jetstream.JetStream
