@@ -167,7 +167,11 @@ func (r *runner) runHandler(ctx context.Context, m *message) {
 
 // finishTimedOut finishes an attempt whose handler has not returned in time.
 func (r *runner) finishTimedOut(ctx context.Context, m *message) {
-	r.finish(ctx, m, failureOutcome(fmt.Errorf("the handler did not return within %s", r.Timeout)))
+	err := fmt.Errorf("the handler did not return within %s", r.Timeout)
+	if r.working.Err() != nil {
+		err = errors.New("the handler did not return before the runner stopped")
+	}
+	r.finish(ctx, m, failureOutcome(err))
 }
 
 // finish reports the result of an attempt and frees its concurrency slot.

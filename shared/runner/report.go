@@ -314,10 +314,10 @@ func (u *inFlightMessages) performDueActions(now time.Time) {
 func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 	ctx := m.handling
 	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) &&
-		now.Sub(m.calledAt) < u.timeout
+		now.Sub(m.calledAt) < u.timeout && u.working.Err() == nil
 	switch {
 	case ctx == nil:
-	// A canceled handler may take as long to stop as its timeout.
+	// A canceled handler may take as long to stop as its timeout, unless the runner stops.
 	case ctx.Err() == nil, canceled:
 		if u.announceAfter > 0 && !m.announced && now.Sub(m.calledAt) >= u.announceAfter {
 			m.announced = true

@@ -150,7 +150,8 @@ type Options struct {
 	// sent immediately.
 	ReportRunningAfter time.Duration
 	// DrainTimeout is how long handlers may continue after the context of Run has ended. After
-	// that, their contexts are canceled and other members get their executions. 0 means 30 s.
+	// that, their contexts are canceled and other members get their executions, except those that
+	// an operator has canceled, which end as canceled. 0 means 30 s.
 	DrainTimeout time.Duration
 	// OnReady is called once, when the group's consumer has been found or created: from then on the
 	// runner consumes executions. It must return quickly. It may be nil.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -302,6 +303,37 @@ func TestAHandlerIsCanceled(t *testing.T) {
 	if final := ingress.Await(t, completes); final.Status != execution.Succeeded ||
 		string(final.Output) != `"done"` {
 		t.Errorf("one that completed ended as %+v", final)
+	}
+}
+
+// A runner that stops waits only until DrainTimeout for the handler of a canceled execution.
+func TestAStopDoesNotWaitForACanceledHandler(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	begun, canceled, end := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	stop := start(t, nc, runner.Options{DrainTimeout: time.Millisecond},
+		func(ctx context.Context, _ runner.Execution) (any, error) {
+			close(begun)
+			<-ctx.Done()
+			close(canceled)
+			<-end
+			return nil, ctx.Err()
+		})
+	id := ingress.Start(t, runnertest.Post{})
+	<-begun
+	ingress.Cancel(t, id)
+	<-canceled
+	late := time.AfterFunc(20*time.Second, func() { close(end) })
+	stop()
+	if late.Stop() {
+		close(end)
+	} else {
+		t.Error("the runner has waited for the handler")
+	}
+	if final := ingress.Await(t, id); final.Status != execution.Canceled ||
+		!strings.Contains(final.Error, "before the runner stopped") {
+		t.Errorf("it ended as %+v", final)
 	}
 }
 

@@ -80,7 +80,13 @@ func (v *runVerb) Run(s *session) error {
 		return &usageError{err.Error(), "hookstart run --help"}
 	}
 	defer ops.FlushLog()
-	handler, err := v.prepareHandler(s, log)
+	options := v.options(log)
+	cut, stopWatching := secondSignalContext()
+	defer stopWatching()
+	stopping, stop := context.WithCancel(cut)
+	defer stop()
+	defer context.AfterFunc(s.ctx, func() { time.AfterFunc(options.DrainTimeout, stop) })()
+	handler, err := v.prepareHandler(s, log, stopping.Done())
 	if err != nil {
 		return err
 	}
@@ -112,9 +118,6 @@ func (v *runVerb) Run(s *session) error {
 		return nil
 	}})
 	defer stopChecks()
-	cut, stopWatching := secondSignalContext()
-	defer stopWatching()
-	options := v.options(log)
 	options.Observe = runnermetrics.New(o.Metrics)
 	options.OnReady = func() {
 		o.Ready.MarkReady("runner")
@@ -185,9 +188,9 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 
 // prepareHandler validates the target before any execution is received. It returns a function that
 // creates the handler. The handler cannot be created earlier, because maxOutput is known only once
-// there is a connection.
+// there is a connection. Once stopping is closed, the programs of canceled executions are stopped.
 func (v *runVerb) prepareHandler(
-	s *session, log logrus.FieldLogger,
+	s *session, log logrus.FieldLogger, stopping <-chan struct{},
 ) (func(maxOutput int64) runner.Handler, error) {
 	if v.HTTP == "" {
 		path, err := findProgram(v.Command[0], "/bin/sh")
@@ -195,12 +198,13 @@ func (v *runVerb) prepareHandler(
 			return nil, err
 		}
 		c := &target.Command{
-			Path:    path,
-			Args:    v.Command[1:],
-			Env:     target.InheritedEnv(os.Environ()),
-			Raw:     v.Raw,
-			Timeout: v.Timeout,
-			Stderr:  s.Err,
+			Path:     path,
+			Args:     v.Command[1:],
+			Env:      target.InheritedEnv(os.Environ()),
+			Raw:      v.Raw,
+			Timeout:  v.Timeout,
+			Stderr:   s.Err,
+			Stopping: stopping,
 		}
 		return func(maxOutput int64) runner.Handler {
 			c.MaxOutput = maxOutput

@@ -62,6 +62,9 @@ type Command struct {
 	// Stderr receives what the programs write to stderr. Several programs may write to it
 	// concurrently. Required.
 	Stderr io.Writer
+	// Stopping, once closed, ends the programs of canceled executions. The contexts of their
+	// handlers have ended already. If it is nil, only Timeout limits them.
+	Stopping <-chan struct{}
 }
 
 // Handle implements runner.Handler.
@@ -111,6 +114,10 @@ func (c *Command) cancel(p *process, timeout <-chan time.Time) (any, error) {
 		p.stop(stopGrace)
 		p.drain()
 		return nil, fmt.Errorf("was canceled, did not end within %s, and was stopped", c.Timeout)
+	case <-c.Stopping:
+		p.stop(shutdownGrace)
+		p.KillGroup()
+		return nil, errors.New("was canceled, and was stopped, as the runner stops")
 	}
 }
 
