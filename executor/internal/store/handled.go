@@ -20,9 +20,10 @@ type HandledMessages interface {
 	// returns for a stream.
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
-	// Reconnected returns a channel that receives a value when the store has opened a connection
-	// that may lead to a different server than before. Several connections may cause a single
-	// value. A nil channel means that this cannot happen.
+	// Reconnected returns a channel that receives a value when the store has opened its first
+	// connection, or one that leads to a different server or database than the previous one, or to
+	// a server that was started again. Several connections may cause a single value. A nil channel
+	// means that this cannot happen.
 	Reconnected() <-chan struct{}
 }
 

@@ -22,9 +22,9 @@ import (
 // restored. NATS does not redeliver acknowledged messages. Every transaction therefore stores the
 // ranges of messages that it records or puts aside (store.Batch.Handled). If a message in the
 // stream is acknowledged but in none of these ranges, this database lacks it. The recorder compares
-// the streams with the database when it starts or connects to NATS, when the store has a new
-// connection, every databaseCompareInterval, and before it ends executions. It rewinds the consumer
-// to the first missing message. Messages that are already recorded are not recorded twice.
+// the streams with the database when it starts or connects to NATS, when the store has connected to
+// another server, every databaseCompareInterval, and before it ends executions. It rewinds the
+// consumer to the first missing message. Messages that are already recorded are not recorded twice.
 //
 // A comparison sees only what is acknowledged up to the consumer's ack floor. Another executor's
 // message that is not acknowledged holds the floor back, and so does an acknowledgement that is
@@ -42,7 +42,7 @@ const (
 	// behind has caught up.
 	recoveryPollInterval = 200 * time.Millisecond
 	// The executor is not ready while a new database may lack messages above the ack floor, which
-	// ends with their acknowledgements. It stays ready for uncertaintyGrace, in which executors
+	// ends with their acknowledgements, unless the store has only one server. It stays ready for uncertaintyGrace, in which executors
 	// acknowledge what they are recording. It is ready again after maxUncertainty: the floor does
 	// not rise while a queue's own stream is unreachable, and everything else is recorded.
 	uncertaintyGrace = time.Second
@@ -154,11 +154,11 @@ func (r *recovery) setDelivered(stream string, delivered uint64) {
 // addDelivered makes the recorder compare the database again once everything is acknowledged that
 // was delivered at the last comparison. That comparison has not seen messages that are acknowledged
 // above the ack floor, nor messages whose acknowledgements are still on their way: a previous
-// database may have recorded them.
-func (r *recovery) addDelivered() {
+// database may have recorded them. uncertain is whether the executor is not ready meanwhile.
+func (r *recovery) addDelivered(uncertain bool) {
 	r.mu.Lock()
 	delivered := maps.Clone(r.delivered)
-	if len(delivered) > 0 && r.uncertainSince.IsZero() {
+	if uncertain && len(delivered) > 0 && r.uncertainSince.IsZero() {
 		r.uncertainSince = time.Now()
 	}
 	r.mu.Unlock()
@@ -183,7 +183,7 @@ func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 		ready.MarkReady(recoveryReadinessComponent)
 	case waited >= grace:
 		ready.MarkNotReady(recoveryReadinessComponent,
-			"the connection to the database is new, and messages that were delivered before are "+
+			"the database may be a new one, and messages that were delivered before are "+
 				"not acknowledged: until they are, it is not known whether the database has all "+
 				"that was acknowledged after them")
 	}
@@ -286,10 +286,12 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	// mayBeReplaced reports whether the database may be another one than the one that recorded what
 	// is acknowledged. At the start, this is not known.
 	mayBeReplaced := true
+	// A store with one server cannot fail over.
+	uncertain := r.store.Reconnected() != nil
 	for ctx.Err() == nil {
 		_, err := r.rewindAllToUnrecorded(ctx)
 		if err == nil && (mayBeReplaced || r.recovery.isBehind()) {
-			r.recovery.addDelivered()
+			r.recovery.addDelivered(uncertain)
 			mayBeReplaced = false
 		}
 		r.recovery.updateReadiness(r.ready, r.timing.uncertaintyGrace)
@@ -355,7 +357,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 		if err != nil {
 			r.recovery.addGoal(sharedStartReportPair.starts, 1) // to compare again
 		} else {
-			r.recovery.addDelivered()
+			r.recovery.addDelivered(false) // it is behind, so it is not ready anyway
 		}
 		return err
 	}

@@ -25,7 +25,7 @@ func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 		}
 		const unknown, behind = "it is not known", "is recorded again"
 		r.setDelivered("a", 7)
-		r.addDelivered()
+		r.addDelivered(true)
 		want("")
 		<-time.After(uncertaintyGrace)
 		want(unknown)
@@ -41,11 +41,19 @@ func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 		}
 		want("")
 
-		r.addDelivered()
+		r.addDelivered(true)
 		want("")
 		<-time.After(uncertaintyGrace)
 		want(unknown)
 		r.forget("a") // the stream was deleted
 		want("")
+
+		r.setDelivered("a", 9)
+		r.addDelivered(false)
+		<-time.After(uncertaintyGrace)
+		want("")
+		if !r.mayLack(startReportPair{starts: "a"}) {
+			t.Error("the database is not compared again")
+		}
 	})
 }

@@ -41,12 +41,16 @@ type faulty struct {
 	applied int
 	// listing may refuse a list of the executions in one state; nil means that it refuses none.
 	listing func(store.RecordFilter) error
+	// reconnected is what Reconnected returns.
+	reconnected chan struct{}
 }
 
 var (
 	errAway         = errors.New("the database is away")
 	errRegistryAway = errors.New("the registry is away")
 )
+
+func (f *faulty) Reconnected() <-chan struct{} { return f.reconnected }
 
 func (f *faulty) setAway(away bool) {
 	f.mu.Lock()
@@ -162,7 +166,8 @@ func start(t *testing.T) *rig {
 	if r.db, err = sql.Open("sqlite", path); err != nil {
 		t.Fatal(err)
 	}
-	r.store = &faulty{Store: records}
+	// The channel makes the file count as a database that may be replaced by a lagging standby.
+	r.store = &faulty{Store: records, reconnected: make(chan struct{}, 1)}
 	changed, err := changes.New(nc)
 	if err != nil {
 		t.Fatal(err)

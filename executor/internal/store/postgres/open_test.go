@@ -305,3 +305,42 @@ func TestMigrationWaitsForTransactions(t *testing.T) {
 		t.Error("a migration cannot begin after the transaction")
 	}
 }
+
+// A pool opens further connections to the same server at any time. Reconnected is silent about
+// them.
+func TestReconnectedMeansAnotherServer(t *testing.T) {
+	t.Parallel()
+	server := pgtest.StartServer(t)
+	s, err := Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Reconnected()
+	opened := s.pool.Stat().NewConnsCount()
+	for range 3 {
+		conn, err := s.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+	}
+	if s.pool.Stat().NewConnsCount() == opened {
+		t.Fatal("the pool has opened no connection")
+	}
+	select {
+	case <-s.Reconnected():
+		t.Error("a further connection to the same server counts as one to another server")
+	default:
+	}
+	server.Stop(t)
+	server.Start(t)
+	s.pool.Reset()
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Reconnected()
+}

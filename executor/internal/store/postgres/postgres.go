@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,6 +36,7 @@ type Store struct {
 	schema int64 // the schema version that this program uses
 	// reconnected is buffered for one value: see Reconnected.
 	reconnected chan struct{}
+	server      atomic.Value // the serverIdentity of the newest connection
 }
 
 var _ store.Store = (*Store)(nil)
@@ -56,9 +58,15 @@ func open(ctx, starting context.Context, url string) (*Store, error) {
 	s.Store = relational.New(s, dialect)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		s.Origins.Clear() // the connection may lead to another server
-		select {
-		case s.reconnected <- struct{}{}:
-		default:
+		server, err := identifyServer(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if s.server.Swap(server) != any(server) {
+			select {
+			case s.reconnected <- struct{}{}:
+			default:
+			}
 		}
 		return prepareConnection(ctx, conn)
 	}

@@ -57,3 +57,21 @@ func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 		WHERE current_setting('synchronous_commit') = 'off'`)
 	return err
 }
+
+// serverIdentity identifies a database of a server process. It changes when a standby is promoted,
+// when another copy of the data is put back, which a server has to be stopped for, and when the
+// database is created again.
+type serverIdentity struct {
+	started  int64  // when the server was started, in microseconds since 1970
+	database uint32 // the OID of the database
+}
+
+// identifyServer returns the identity of the database that a connection leads to.
+func identifyServer(ctx context.Context, conn *pgx.Conn) (serverIdentity, error) {
+	var started time.Time
+	var id serverIdentity
+	err := conn.QueryRow(ctx, `SELECT pg_postmaster_start_time(), oid FROM pg_database
+		WHERE datname = current_database()`).Scan(&started, &id.database)
+	id.started = started.UnixMicro()
+	return id, err
+}
