@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/backup"
 )
 
 // run runs a command against a server with the given responses.
@@ -363,16 +364,25 @@ func TestSendSaysThatAnExecutionMayHaveBeenStarted(t *testing.T) {
 }
 
 func TestProblemsNameTheFields(t *testing.T) {
-	text := errorMessage(&api.Problem{
+	p := &api.Problem{
 		Status: 422,
 		Code:   "invalid",
 		Detail: "Two things are wrong.",
 		Errors: []api.FieldError{
 			{Field: "name", Problem: "is too long"}, {Field: "plan", Problem: "does not exist"},
 		},
-	})
-	if text != "422 invalid: Two things are wrong. name: is too long. plan: does not exist." {
-		t.Error(text)
+	}
+	const text = "422 invalid: Two things are wrong. name: is too long. plan: does not exist."
+	for want, err := range map[string]error{
+		text: p,
+		"interrupted: " + text + "; the installation is half restored: begin again with an empty " +
+			"one": fmt.Errorf("interrupted: %w", &backup.HalfRestoredError{Err: p}),
+		"everything is restored, but it is not confirmed that every executor and ingress uses " +
+			"it: " + text: &hintError{error: &backup.UnconfirmedError{Err: p}},
+	} {
+		if have := errorMessage(err); have != want {
+			t.Error(have)
+		}
 	}
 }
 

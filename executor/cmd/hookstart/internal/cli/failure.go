@@ -70,8 +70,8 @@ func printError(to io.Writer, err error) (code int) {
 	return code
 }
 
-// errorMessage returns an error's message. For an api.Problem it adds the errors of the individual
-// fields.
+// errorMessage returns an error's message. If it wraps an api.Problem, errorMessage adds the errors
+// of the individual fields to the problem's message.
 func errorMessage(err error) string {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
@@ -83,7 +83,7 @@ func errorMessage(err error) string {
 			text += " " + field.Field + ": " + field.Problem + "."
 		}
 	}
-	return text
+	return strings.Replace(err.Error(), p.Error(), text, 1)
 }
 
 // withHint adds a hint to an error that has none.
