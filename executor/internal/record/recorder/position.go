@@ -42,9 +42,10 @@ const (
 	// behind has caught up.
 	recoveryPollInterval = 200 * time.Millisecond
 	// The executor is not ready while a new database may lack messages above the ack floor, which
-	// ends with their acknowledgements, unless the store has only one server. It stays ready for uncertaintyGrace, in which executors
-	// acknowledge what they are recording. It is ready again after maxUncertainty: the floor does
-	// not rise while a queue's own stream is unreachable, and everything else is recorded.
+	// ends with their acknowledgements, unless the store has only one server. It stays ready for
+	// uncertaintyGrace, in which executors acknowledge what they are recording. It is ready again
+	// after maxUncertainty: the floor does not rise while a queue's own stream is unreachable, and
+	// everything else is recorded.
 	uncertaintyGrace = time.Second
 	maxUncertainty   = time.Minute
 )
