@@ -77,10 +77,12 @@ type FieldChange struct {
 // redactedValue replaces values that are secret or large.
 const redactedValue = "(not shown)"
 
-// Limits on an entry, which must fit into the record's message.
+// Limits on an entry, which must fit into the headers of the record's message. NATS allows 64 KiB
+// for all headers together.
 const (
-	maxAuditChanges     = 100
-	maxAuditValueLength = 300
+	maxAuditChanges       = 100
+	maxAuditChangesLength = 32 << 10 // bytes of all changes as JSON, before encodeHeader
+	maxAuditValueLength   = 300      // characters
 )
 
 // EncodeEntry returns the encoded form of an entry, as stored in a header.
@@ -98,11 +100,15 @@ func DecodeActor(encoded string) (a Actor, err error) {
 }
 
 func encodeHeader(value any) string {
+	return base64.StdEncoding.EncodeToString(encodeJSON(value))
+}
+
+func encodeJSON(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // strings, numbers and booleans can always be marshaled
 	}
-	return base64.StdEncoding.EncodeToString(text)
+	return text
 }
 
 func decodeHeader(encoded string, into any) error {
@@ -394,13 +400,16 @@ func changedFields(was, after map[string]fieldValue) (fields []string) {
 	return fields
 }
 
-// changesOf returns the old and new values of at most maxAuditChanges of the fields.
+// changesOf returns the old and new values of as many of the fields as an entry may hold, in order.
+// If there are more, the last change tells how many.
 func changesOf(fields []string, was, now map[string]fieldValue) (changes []FieldChange) {
+	length := 0
 	for _, field := range fields[:min(len(fields), maxAuditChanges)] {
-		changes = append(
-			changes,
-			FieldChange{field, shownValue(was, field), shownValue(now, field)},
-		)
+		change := FieldChange{field, shownValue(was, field), shownValue(now, field)}
+		if length += len(encodeJSON(change)); length > maxAuditChangesLength {
+			break
+		}
+		changes = append(changes, change)
 	}
 	if more := len(fields) - len(changes); more > 0 {
 		changes = append(changes, FieldChange{Field: "…", To: fmt.Sprintf("%d more fields", more)})

@@ -3,6 +3,7 @@ package edit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -451,5 +452,43 @@ func TestWhenAWorkflowMovedToItsAccount(t *testing.T) {
 	}
 	if renamed := put("b", "two"); !renamed.InAccountSince().Equal(moved.InAccountSince()) {
 		t.Errorf("renamed: in the account since %v", renamed.InAccountSince())
+	}
+}
+
+// A change of many long fields is stored. Its audit entry tells how many fields it leaves out.
+func TestAChangeOfManyLongFields(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	ctx := t.Context()
+	r.CreateWorkflow(t, "wf", "free", false)
+	spec := edit.WorkflowSpec{
+		ID: "wf", AccountID: "on-free", Name: "wf",
+		Triggers: make([]edit.TriggerSpec, edit.MaxTriggersPerWorkflow),
+	}
+	for _, letter := range []string{"ж", "д"} {
+		for i := range spec.Triggers {
+			spec.Triggers[i].NodeID = fmt.Sprintf("node-%d", i)
+			spec.Triggers[i].Name = strings.Repeat(letter, edit.MaxNameLength)
+		}
+		if _, _, err := r.PutWorkflow(ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream, err := r.JetStream.Stream(ctx, registry.StreamOf(registry.Bucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := stream.GetLastMsgForSubject(ctx, registry.SubjectOf(registry.Bucket, "workflow.wf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, _, err := edit.DecodeEntry(msg.Header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := len(entry.Changes) - 1
+	want := fmt.Sprintf("%d more fields", edit.MaxTriggersPerWorkflow-shown)
+	if shown < 10 || entry.Changes[shown].To != want {
+		t.Errorf("%d changes, the last %v; want %q", shown, entry.Changes[shown], want)
 	}
 }
