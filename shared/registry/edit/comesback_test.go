@@ -2,6 +2,7 @@ package edit_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -194,4 +195,70 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	r.check(follower.CatchUp(t.Context()))
 	r.check(r.editor(late.Directory, follower, before).DeleteWorkflow(t.Context(), "wf"))
 	r.hasItsSecrets()
+}
+
+// deletionsFail is a JetStream whose buckets delete no record with a certain key.
+type deletionsFail struct {
+	jetstream.JetStream
+	key string
+}
+
+var errDeletion = errors.New("the record is not deleted")
+
+func (d deletionsFail) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	kv, err := d.JetStream.KeyValue(ctx, bucket)
+	return bucketDeletionsFail{kv, d.key}, err
+}
+
+type bucketDeletionsFail struct {
+	jetstream.KeyValue
+	key string
+}
+
+func (b bucketDeletionsFail) Delete(
+	ctx context.Context, key string, opts ...jetstream.KVDeleteOpt,
+) error {
+	if key == b.key {
+		return errDeletion
+	}
+	return b.KeyValue.Delete(ctx, key, opts...)
+}
+
+// If the secrets of a deleted node cannot be deleted, those of the other nodes are, and a new node
+// with the same name does not get them.
+func TestSecretsThatAreLeftBehind(t *testing.T) {
+	t.Parallel()
+	r := startRecreated(t)
+	ctx := t.Context()
+	spec := edit.WorkflowSpec{
+		ID: "wf", AccountID: "on-free", Name: "wf",
+		Triggers: []edit.TriggerSpec{
+			{NodeID: "node", SamplePayload: []byte("1")},
+			{NodeID: "second", SamplePayload: []byte("2")},
+		},
+	}
+	_, _, err := r.PutWorkflow(ctx, spec)
+	r.check(err)
+	deleting, err := edit.NewEditor(ctx, deletionsFail{r.JetStream, "wf.node"}, r.Directory,
+		r.Follower, r.Lease, r.Membership)
+	r.check(err)
+	if err := deleting.DeleteWorkflow(ctx, "wf"); !errors.Is(err, errDeletion) {
+		t.Fatalf("the deletion: %v", err)
+	}
+	kv, err := r.JetStream.KeyValue(ctx, registry.SecretsBucket)
+	r.check(err)
+	if _, err := kv.Get(ctx, "wf.second"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("the secrets of the second node: %v", err)
+	}
+	_, _, err = r.PutAccount(ctx, "other", "Another account", "free")
+	r.check(err)
+	spec.AccountID, spec.Triggers = "other", []edit.TriggerSpec{{NodeID: "node"}}
+	_, _, err = r.PutWorkflow(ctx, spec)
+	r.check(err)
+	info, err := r.Trigger(ctx, "wf", "node")
+	r.check(err)
+	if info.SamplePayload != nil || len(info.Tokens) != 1 {
+		t.Errorf("the new node has %d tokens and the sample payload %q", len(info.Tokens),
+			info.SamplePayload)
+	}
 }

@@ -380,9 +380,11 @@ func (e *Editor) changeSecrets(
 	}
 }
 
-// deleteSecretsTimeout is the maximum time for deleting secrets if the context of the change has
-// ended.
-const deleteSecretsTimeout = 5 * time.Second
+// The maximum time for deleting secrets if the context of the change has ended.
+const (
+	deleteSecretsTimeout     = 5 * time.Second
+	deleteNodeSecretsTimeout = 200 * time.Millisecond // what each node adds to it
+)
 
 // deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. It also does so
 // if err is a LaggingError, because then the change is stored, and a retry would find no removed
@@ -398,7 +400,8 @@ func (e *Editor) deleteRemovedSecrets(
 	if err != nil && !errors.As(err, &lagging) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteSecretsTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+		deleteSecretsTimeout+time.Duration(len(nodeIDs))*deleteNodeSecretsTimeout)
 	defer cancel()
 	if failed := e.deleteSecrets(ctx, workflowID, nodeIDs); err == nil {
 		err = failed
@@ -406,31 +409,34 @@ func (e *Editor) deleteRemovedSecrets(
 	return err
 }
 
-// deleteSecrets deletes the secrets of removed nodes. It keeps the secrets of a node that another
-// process has created again meanwhile.
+// deleteSecrets deletes the secrets of nodes that the workflow does not have. It keeps the secrets
+// of a node that another process has created again meanwhile. It continues after an error.
 func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {
+	errs := make([]error, 0, len(nodeIDs))
 	for _, nodeID := range nodeIDs {
-		_, revision, err := e.readSecrets(ctx, workflowID, nodeID)
-		if err != nil {
-			return err
-		}
-		if revision == 0 {
-			continue
-		}
-		// If the node has been created again, there are two cases: the directory already contains
-		// it, or its secrets are about to get another revision (see protectNewSecrets).
-		if err := e.follower.CatchUp(ctx); err != nil {
-			return err
-		}
-		if _, _, err := e.findTrigger(workflowID, nodeID); err == nil {
-			continue
-		}
-		err = e.secrets.Delete(ctx, secretsKey(workflowID, nodeID),
-			jetstream.LastRevision(revision))
-		if err = classifyWriteError(err, secretsKey(workflowID, nodeID)); err != nil &&
-			!errors.Is(err, errRetry) {
-			return err
-		}
+		errs = append(errs, e.deleteNodeSecrets(ctx, workflowID, nodeID))
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// deleteNodeSecrets is deleteSecrets for one node.
+func (e *Editor) deleteNodeSecrets(ctx context.Context, workflowID, nodeID string) error {
+	key := secretsKey(workflowID, nodeID)
+	last, err := newestRevision(ctx, e.js, registry.SecretsBucket, key)
+	if err != nil || last == nil || last.deleted {
+		return err
+	}
+	// If the node has been created again, there are two cases: the directory already contains it,
+	// or its secrets are about to get another revision (see protectNewSecrets).
+	if err := e.follower.CatchUp(ctx); err != nil {
+		return err
+	}
+	if _, _, err := e.findTrigger(workflowID, nodeID); err == nil {
+		return nil
+	}
+	err = e.secrets.Delete(ctx, key, jetstream.LastRevision(last.revision))
+	if err = classifyWriteError(err, key); errors.Is(err, errRetry) {
+		return nil
+	}
+	return err
 }

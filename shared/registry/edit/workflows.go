@@ -465,6 +465,11 @@ func (e *Editor) addNodeSecrets(
 		if before.Trigger(spec.NodeID) != nil {
 			continue
 		}
+		// An earlier node with the same name may have left its secrets behind: a deletion is two
+		// writes, and the second one may have failed.
+		if err := e.deleteNodeSecrets(ctx, w.ID, spec.NodeID); err != nil {
+			return nil, err
+		}
 		// Store the token first, because a hash would be useless without its token.
 		token, err := e.addToken(ctx, w.ID, spec.NodeID, nil)
 		if err != nil {
