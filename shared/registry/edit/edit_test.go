@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -156,6 +158,47 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	}
 	if w, _ := r.Directory.Workflow("died"); w.Record.Active {
 		t.Error("an old switch was carried out on a new workflow")
+	}
+}
+
+// losesOne is a JetStream that loses the first message with a certain subject.
+type losesOne struct {
+	jetstream.JetStream
+	subject string
+	lost    *atomic.Bool
+}
+
+func (l losesOne) PublishMsg(
+	ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt,
+) (*jetstream.PubAck, error) {
+	if msg.Subject == l.subject && l.lost.CompareAndSwap(false, true) {
+		return nil, nats.ErrTimeout
+	}
+	return l.JetStream.PublishMsg(ctx, msg, opts...)
+}
+
+// If the second of the two writes that activate a workflow is lost, it is repeated, so that no
+// later change of another workflow carries it out by surprise.
+func TestASwitchWhoseSecondWriteIsLost(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	r.CreateWorkflow(t, "wf", "free", false)
+	js := losesOne{
+		r.JetStream, registry.SubjectOf(registry.Bucket, "workflow.wf"), &atomic.Bool{},
+	}
+	editor, err := edit.NewEditor(t.Context(), js, r.Directory, r.Follower, r.Lease, r.Membership)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = editor.Activate(t.Context(), "wf")
+	if _, unknown := errors.AsType[*edit.OutcomeUnknownError](err); !unknown {
+		t.Errorf("the activation: %v", err)
+	}
+	if err := r.Follower.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w, _ := r.Directory.Workflow("wf"); !w.Record.Active {
+		t.Error("the activation is stored, but not carried out")
 	}
 }
 

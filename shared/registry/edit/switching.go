@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // Activate lets a workflow's webhooks start executions. It fails with ErrWebhooksNotInPlan or
@@ -24,10 +25,12 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 // setActive writes twice: first it stores the intent in the account's record, which serves as the
 // lock, and then it updates the workflow's record. If two calls run concurrently, one fails to
 // update the account and starts again. A call first carries out an earlier intent that has not been
-// carried out.
+// carried out. A call that fails after it may have stored an intent still tries to carry the intent
+// out.
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
+	var unfinished string // the ID of an account that may have an intent not carried out
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
@@ -41,6 +44,7 @@ func (e *Editor) setActive(
 		}
 		last := account.Record.LastTransition
 		if behind, undone := e.unfinishedTransition(account.Record); undone {
+			unfinished = account.Record.ID
 			if _, err := e.writeTransition(ctx, behind, last); err != nil {
 				return 0, err
 			}
@@ -64,6 +68,7 @@ func (e *Editor) setActive(
 		next.LastTransition = registry.ActivationTransition{
 			Number: last.Number + 1, WorkflowID: id, Active: active, At: e.now(), By: ActorOf(ctx),
 		}
+		unfinished = next.ID
 		if _, err := e.put(ctx, e.registry, registry.AccountPrefix+next.ID, &next,
 			account.Revision); err != nil {
 			return 0, err
@@ -72,10 +77,44 @@ func (e *Editor) setActive(
 		if err != nil {
 			return 0, err
 		}
+		unfinished = ""
 		w = applyTransition(have.Record, next.LastTransition)
 		return revision, nil
 	})
+	if err != nil && unfinished != "" {
+		e.finishTransition(ctx, unfinished)
+	}
 	return w, err
+}
+
+// finishTransitionTimeout is the maximum time for carrying out an intent if the context of the
+// change has ended.
+const finishTransitionTimeout = 5 * time.Second
+
+// finishTransition carries out the account's last transition, if that has not been carried out. It
+// ignores the end of ctx. If it cannot finish in time, the next change does: see setActive.
+func (e *Editor) finishTransition(ctx context.Context, accountID string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTransitionTimeout)
+	defer cancel()
+	for attempt := 0; ; attempt++ {
+		if e.follower.CatchUp(ctx) == nil {
+			account, ok := e.directory.Account(accountID)
+			if !ok {
+				return
+			}
+			w, undone := e.unfinishedTransition(account.Record)
+			if !undone {
+				return
+			}
+			_, err := e.writeTransition(ctx, w, account.Record.LastTransition)
+			if err == nil {
+				return
+			}
+		}
+		if retry.SleepBackoff(ctx, attempt) != nil {
+			return
+		}
+	}
 }
 
 // checkPlanAllowsActive returns an error if the plan does not allow a workflow to be active.
