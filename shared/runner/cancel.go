@@ -177,9 +177,11 @@ func (c *cancellations) serveReads() {
 // found any, after a reconnect, and every cancelCheckInterval, it checks whether the bucket still
 // has the key that was the newest before. If not, the bucket has lost its newest keys, or all of
 // them, and new keys may have lower revisions: catchUp then reads all keys. Those that it knows
-// remain known.
+// remain known. While it reads from the beginning, the key that was the newest before is the one
+// read last: the first one may have expired when all are read.
 func (c *cancellations) catchUp() error {
 	reconnects, last, lastID := c.nc.Stats().Reconnects, c.last, c.lastID
+	fromBeginning := last == 0
 	for check := false; ; {
 		from := last + 1
 		if check {
@@ -199,15 +201,16 @@ func (c *cancellations) catchUp() error {
 		switch {
 		case now != reconnects: // the keys before may be those of another bucket
 			reconnects, last, lastID, check = now, c.last, c.lastID, false
+			fromBeginning = false
 		case check && id == c.lastID && revision == c.last:
 			c.last, c.lastID, c.checked, c.reconnects = last, lastID, time.Now(), reconnects
 			c.forgetExpired()
 			return nil
 		case check:
-			c.last, last, check = 0, 0, false
+			c.last, last, check, fromBeginning = 0, 0, false, true
 		case id != "":
 			last, lastID = revision, id
-			if c.last == 0 {
+			if fromBeginning {
 				c.last, c.lastID = last, lastID
 			}
 		default:

@@ -109,9 +109,11 @@ export class Cancellations {
   /**
    * catchUp reads the keys that are new. If there are any, after a reconnect, and every checkInterval, it then looks whether the
    * bucket still has the key that was the newest before. If not, it is another bucket, or has lost keys: all are read again.
+   * While they are read from the beginning, that key is the one that was read last: the first may have expired when all are read.
    */
   async catchUp() {
     let { reconnects, last, lastId } = this;
+    let fromBeginning = last === 0;
     for (let check = false; ;) {
       let answer;
       try {
@@ -143,17 +145,18 @@ export class Cancellations {
       }
       if (reconnects !== this.reconnects) { // the keys before may be those of another bucket
         ({ reconnects, last, lastId } = this);
-        check = false;
+        check = fromBeginning = false;
       } else if (check && id === this.lastId && answer.message.seq === this.last) {
         Object.assign(this, { last, lastId, checked: reconnects, checkedAt: performance.now() });
         return this.forgetExpired();
       } else if (check) {
         this.last = last = 0;
         check = false;
+        fromBeginning = true;
       } else if (id) {
         last = answer.message.seq;
         lastId = id;
-        if (this.last === 0) {
+        if (fromBeginning) {
           Object.assign(this, { last, lastId });
         }
       } else {

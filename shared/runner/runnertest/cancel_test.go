@@ -257,6 +257,53 @@ func TestManyCancellationsDoNotDelayHandlers(t *testing.T) {
 	}
 }
 
+// A runner that reads all cancellations finishes that although the oldest ones expire meanwhile.
+func TestCancellationsExpireWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	for i := range 100 {
+		ingress.Cancel(t, strconv.Itoa(i))
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, ended := make(chan struct{}), make(chan struct{})
+	connection := server.Connect(t, nats.SetCustomDialer(slowDialer{}))
+	start(t, connection, runner.Options{}, func(
+		ctx context.Context, _ runner.Execution,
+	) (any, error) {
+		close(begun)
+		<-ctx.Done()
+		close(ended)
+		return nil, ctx.Err()
+	})
+	id := ingress.Start(t, runnertest.Post{})
+	<-begun
+	ingress.Cancel(t, id)
+	expire, late := time.NewTicker(500*time.Millisecond), time.After(30*time.Second)
+	defer expire.Stop()
+	for { // reading all keys takes 2 s
+		select {
+		case <-ended:
+			return
+		case <-late:
+			t.Fatal("the handler was not told that it is canceled")
+		case <-expire.C:
+			bucket, err := js.Stream(t.Context(), stream.CancellationsStream)
+			if err == nil {
+				oldest := bucket.CachedInfo().State.FirstSeq
+				err = bucket.Purge(t.Context(), jetstream.WithPurgeSequence(oldest+1))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // slowDialer makes connections whose every read takes 20 ms longer.
 type slowDialer struct{ net.Dialer }
 
