@@ -75,7 +75,9 @@ type message struct {
 	overdue   time.Time               // when handling was first seen to have ended
 	report    *nats.Msg               // nil until there is a final state
 	reported  time.Time               // since when report is sent; see dueReportAction
+	sent      time.Time               // when report was last sent
 	err       error                   // why report was not stored since reported
+	noRoom    error                   // the last refusal for lack of room since reported
 	published func(error)             // called with nil once report is stored, or with an error
 	refusals  int                     // how often the stream has refused report because of another
 }
@@ -194,8 +196,9 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 // within AckWait. While the storage of NATS is full, it repeats the report until handlers may no
 // longer continue: another attempt of the execution could not be reported either.
 func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(error)) {
+	now := time.Now()
 	u.mu.Lock()
-	m.report, m.reported, m.published = report, time.Now(), published
+	m.report, m.reported, m.sent, m.published = report, now, now, published
 	u.mu.Unlock()
 	u.send(m)
 }
@@ -221,6 +224,9 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	waits := u.messages[m.messageKey] == m
 	if m.err == nil || !errors.Is(err, ack.ErrTimeout) { // a refusal says more than a timeout
 		m.err = err
+	}
+	if stream.IsStorageFull(err) {
+		m.noRoom = err
 	}
 	if waits && err == nil {
 		delete(u.messages, m.messageKey)
@@ -333,13 +339,14 @@ func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 }
 
 // dueReportAction returns the action that is due for an unconfirmed report, or nil. Once AckWait
-// has passed, it begins anew if the storage was full, and otherwise gives up. The caller must hold
-// mu.
+// has passed, it begins anew if the storage was full at any time since, and otherwise gives up: in
+// a cluster, the stream's leader steps down with such a refusal, and the next answers are others.
+// The caller must hold mu.
 func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	switch waited := now.Sub(m.reported); {
 	case m.report == nil:
-	case waited > u.ackWait && stream.IsStorageFull(m.err) && u.working.Err() == nil:
-		m.reported, m.err = now, nil
+	case waited > u.ackWait && m.noRoom != nil && u.working.Err() == nil:
+		m.reported, m.sent, m.err, m.noRoom = now, now, nil, nil
 		return func() { u.send(m) }
 	case waited > u.ackWait:
 		delete(u.messages, m.messageKey)
@@ -350,7 +357,8 @@ func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 		delete(u.messages, m.messageKey)
 		err := m.err
 		return func() { m.published(err) }
-	case waited >= u.ackWait/10:
+	case now.Sub(m.sent) >= u.ackWait/10:
+		m.sent = now
 		return func() { u.send(m) }
 	}
 	return nil
