@@ -565,6 +565,9 @@ func TestNodeReportsWaitForRoom(t *testing.T) {
 	if strings.Contains(program.Output(), "not reported") {
 		t.Error("the process gave up the report")
 	}
+	if !strings.Contains(program.Output(), "the report cannot be stored yet") {
+		t.Error("the process did not say that the report waits")
+	}
 }
 
 // membersOf returns the number of members of a queue's groups.

@@ -328,6 +328,16 @@ func (r *runner) observeAndLogAttempt(
 	})
 }
 
+// logWaitingReport logs that a report waits until NATS has room. err is the refusal.
+func (r *runner) logWaitingReport(m *message, err error) {
+	r.log(slog.LevelWarn, "the report cannot be stored yet", func() []slog.Attr {
+		return []slog.Attr{
+			slog.Int("attempt", m.attempt), slog.String("execution_id", m.start.ID),
+			slog.String("workflow_id", m.start.WorkflowID), slog.String("error", err.Error()),
+		}
+	})
+}
+
 // log writes a log line. It calls attrs only if the line is written. It ignores a panic of the
 // logger, because that cannot be logged.
 func (r *runner) log(level slog.Level, message string, attrs func() []slog.Attr) {

@@ -35,6 +35,7 @@ type inFlightMessages struct {
 	announceAfter time.Duration                          // Options.ReportRunningAfter
 	announce      func(*message)                         // called after announceAfter
 	abandon       func(context.Context, *message)        // called for a handler that hangs
+	waitsForRoom  func(*message, error)                  // called each AckWait; see publish
 	renew         func(*message, int) (*nats.Msg, error) // see runner.renewReport
 	timeout       time.Duration                          // maximum duration of an attempt
 	working       context.Context                        //nolint:containedctx // runner.working
@@ -96,6 +97,7 @@ func newInFlightMessages(r *runner, js jetstream.JetStream) (*inFlightMessages, 
 		announce:      r.reportRunning,
 		announceAfter: r.ReportRunningAfter,
 		abandon:       r.finishTimedOut,
+		waitsForRoom:  r.logWaitingReport,
 		renew:         r.renewReport,
 		timeout:       r.Timeout,
 		working:       r.working,
@@ -194,7 +196,8 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 // harmless. If the stream refuses it because of another report, it is made again from m.final.
 // publish calls published exactly once: with nil, or with an error if no confirmation arrives
 // within AckWait. While the storage of NATS is full, it repeats the report until handlers may no
-// longer continue: another attempt of the execution could not be reported either.
+// longer continue, and calls waitsForRoom each AckWait: another attempt of the execution could not
+// be reported either.
 func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(error)) {
 	now := time.Now()
 	u.mu.Lock()
@@ -346,20 +349,26 @@ func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	switch waited := now.Sub(m.reported); {
 	case m.report == nil:
 	case waited > u.ackWait && m.noRoom != nil && u.working.Err() == nil:
+		refusal := m.noRoom
 		m.reported, m.sent, m.err, m.noRoom = now, now, nil, nil
-		return func() { u.send(m) }
+		return func() { u.waitsForRoom(m, refusal); u.send(m) }
 	case waited > u.ackWait:
-		delete(u.messages, m.messageKey)
-		err := errors.Join(fmt.Errorf("the stream has not confirmed the report within %s",
-			u.ackWait), m.err)
-		return func() { m.published(err) }
+		return u.giveUpLocked(m, errors.Join(fmt.Errorf(
+			"the stream has not confirmed the report within %s", u.ackWait), m.err))
 	case errors.Is(m.err, nats.ErrConnectionClosed): // for good: it will never be confirmed
-		delete(u.messages, m.messageKey)
-		err := m.err
-		return func() { m.published(err) }
+		return u.giveUpLocked(m, m.err)
+	case m.noRoom != nil && u.working.Err() != nil: // others may wait for their turn
+		return u.giveUpLocked(m, m.noRoom)
 	case now.Sub(m.sent) >= u.ackWait/10:
 		m.sent = now
 		return func() { u.send(m) }
 	}
 	return nil
+}
+
+// giveUpLocked removes a message whose report is not confirmed, and returns the action that says
+// so. The caller must hold mu.
+func (u *inFlightMessages) giveUpLocked(m *message, err error) func() {
+	delete(u.messages, m.messageKey)
+	return func() { m.published(err) }
 }

@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -52,5 +54,27 @@ func TestReportsAreRepeatedAtIntervals(t *testing.T) {
 		if u.dueReportAction(m, now.Add(u.ackWait/20)) != nil {
 			t.Errorf("it was repeated twice in tenth %d", tenth)
 		}
+	}
+}
+
+// A runner whose handlers may no longer continue does not wait until NATS has room.
+func TestAStoppedRunnerDoesNotWaitForRoom(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	u, m := unconfirmedReport(t, begun)
+	ended, end := context.WithCancel(t.Context())
+	u.working = ended
+	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeStorageExceeded)}
+	u.handleReply(m, full)
+	end()
+	var given error
+	m.published = func(err error) { given = err }
+	do := u.dueReportAction(m, begun.Add(time.Millisecond))
+	if do == nil {
+		t.Fatal("the report waits")
+	}
+	do()
+	if len(u.messages) > 0 || !errors.Is(given, full) {
+		t.Errorf("%d messages, given up because of %v", len(u.messages), given)
 	}
 }

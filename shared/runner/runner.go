@@ -157,8 +157,9 @@ type Options struct {
 	// runner consumes executions. It must return quickly. It may be nil.
 	OnReady func()
 	// Log receives one line for each attempt: at level info if the attempt succeeded or was handed
-	// back, otherwise at level warn. A panic in one of these options is logged at level error. If
-	// Log is nil, the runner uses slog.Default() but omits the lines at level info;
+	// back, otherwise at level warn. While a report waits because the storage of NATS is full, Log
+	// receives a line at level warn each AckWait. A panic in one of these options is logged at
+	// level error. If Log is nil, the runner uses slog.Default() but omits the lines at level info;
 	// slog.New(slog.DiscardHandler) logs nothing.
 	Log *slog.Logger
 	// Observe is called at the end of each attempt, from several goroutines concurrently. It must

@@ -164,7 +164,7 @@ const defaults = {
 };
 /** @typedef {typeof defaults} Options */
 /**
- * An Event is one attempt and its result, or the error of a function among the options.
+ * An Event is one attempt and its result, a report that waits until NATS has room, or the error of a function among the options.
  * @typedef {{ result: string, attempt?: number, executionId?: string, ms?: number, error?: string, option?: string }} Event
  */
 
@@ -1024,8 +1024,9 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
     // Acknowledged only once it is stored: better twice than never. One that comes twice does no
     // harm, so it is sent again for as long as the acknowledgement may take: a stream that has no
     // leader, or is just being made, is there a moment later. While the storage of NATS is full, it is sent until the runner
-    // ends: another attempt could not be reported either.
+    // ends, with a warning each ackWait: another attempt could not be reported either.
     let until = Date.now() + o.ackWait;
+    let warnAt = 0;
     for (let stored = false; !stored;) {
       try {
         await js.publish(report.subject, report.data, { headers: report.headers, timeout: Math.max(o.ackWait / 3, 100) });
@@ -1044,6 +1045,10 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
         }
         if (failure instanceof JetStreamApiError && storageFull.has(failure.code) && !working.aborted) {
           until = Date.now() + o.ackWait;
+          if (Date.now() >= warnAt) {
+            warnAt = until;
+            note("the report cannot be stored yet", reason(failure));
+          }
         }
         if (Date.now() >= until || nc.isClosed()) {
           note("not reported", reason(failure));

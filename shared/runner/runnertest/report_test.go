@@ -2,6 +2,8 @@ package runnertest_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,9 +48,11 @@ func TestReportsWaitForRoom(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	log := &lines{}
 	run := func() (stop func()) {
 		return start(t, nc, runner.Options{
 			AckWait: 500 * time.Millisecond, DrainTimeout: time.Millisecond,
+			Log: slog.New(slog.NewTextHandler(log, nil)),
 		}, func(_ context.Context, e runner.Execution) (any, error) {
 			runs <- e.Attempt
 			return nil, nil
@@ -75,6 +79,11 @@ func TestReportsWaitForRoom(t *testing.T) {
 		case <-time.After(30 * time.Second):
 			t.Fatal("the report was not sent again")
 		}
+	}
+	if got := log.all(); len(got) == 0 || !strings.Contains(got[0], "level=WARN") ||
+		!strings.Contains(got[0], "the report cannot be stored yet") ||
+		!strings.Contains(got[0], id) {
+		t.Errorf("the log does not say that the report waits: %q", got)
 	}
 	stop()
 	run()
