@@ -47,7 +47,7 @@ func (p *streamState) consumer(name string) *jetstream.ConsumerInfo {
 // in both gets half of its limit in each. A group without work gets its full limit in the stream
 // where the next start message arrives. The sum therefore exceeds the group's limit by at most one.
 // When a queue has just moved, the new limits take effect at the next poll. If own is nil, because
-// the queue has no own stream or it could not be read, the full limits apply in the shared stream.
+// the queue has no own stream, the full limits apply in the shared stream.
 func splitLimits(
 	settings *registry.Queue,
 	shared, own *streamState,
@@ -76,4 +76,19 @@ func splitLimits(
 		}
 	}
 	return inShared, inOwn
+}
+
+// loweredLimits returns the groups' in-flight limits in the shared stream while the queue's own
+// stream cannot be read. Runners may still get work from it, so limits are only lowered: the result
+// lacks the groups whose limit in the shared stream is not above their limit.
+func loweredLimits(settings *registry.Queue, shared *streamState) map[string]int64 {
+	limits := groupLimits(settings)
+	for group, limit := range limits {
+		c := shared.consumer(stream.RunnerGroup{Queue: settings.Name, Group: group}.Consumer())
+		if limit > 0 && c != nil &&
+			int64(c.Config.MaxAckPending) <= max(1, limit-int64(settings.Lanes)) {
+			delete(limits, group)
+		}
+	}
+	return limits
 }

@@ -3,6 +3,7 @@ package queues_test
 import (
 	"context"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -220,6 +221,83 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantPaused(false, "after a poll with other settings")
+
+	// A limit in the shared stream is only lowered: runners may still get work from the other.
+	for _, c := range [][2]int64{{4, 4}, {9, 4}, {3, 3}} {
+		limited := *settings
+		limited.Groups = []registry.QueueGroup{{Group: "g", MaxInFlight: c[0]}}
+		if err := watch.EnforceSettings(t.Context(), &limited); err == nil {
+			t.Error("the limit is said to be enforced")
+		}
+		consumer, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.Consumer())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := consumer.CachedInfo().Config.MaxAckPending; have != int(c[1]) {
+			t.Errorf("limited to %d: %d in flight", c[0], have)
+		}
+	}
+}
+
+// slowStream is a JetStream in which one stream does not answer its first request in time.
+type slowStream struct {
+	jetstream.JetStream
+
+	name string
+	once sync.Once
+}
+
+func (s *slowStream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if name == s.name {
+		s.once.Do(func() { <-ctx.Done() })
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.JetStream.Stream(ctx, name)
+}
+
+// A queue whose own stream needs more time than a poll has is paused in both streams.
+func TestPausedWhileTheOwnStreamIsSlow(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.ingress.MoveToOwnStream(t, "q")
+	group := stream.RunnerGroup{Queue: "q", Group: "g"}
+	if _, err := stream.EnsureRunnerConsumer(t.Context(), r.js, group,
+		group.ConsumerConfig(7*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.EnsureOwnConsumers(t.Context(), r.js, "q"); err != nil {
+		t.Fatal(err)
+	}
+	watch, err := queues.New(queues.Config{
+		Conn: r.nc, JetStream: &slowStream{JetStream: r.js, name: stream.OwnStreamName("q")},
+		Named: func() []string { return []string{"q"} }, Recorder: "executor",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watch.Stop)
+	if err := watch.EnforceSettings(t.Context(), &registry.Queue{
+		Name: "q", PausedSince: time.Now(),
+		Groups: []registry.QueueGroup{{Group: "g", MaxInFlight: 4}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	inFlight := 0
+	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName("q")} {
+		consumer, err := r.js.Consumer(t.Context(), name, group.Consumer())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !consumer.CachedInfo().Paused {
+			t.Errorf("%s: the consumer is not paused", name)
+		}
+		inFlight += consumer.CachedInfo().Config.MaxAckPending
+	}
+	if inFlight != 5 {
+		t.Errorf("%d in flight, want the limit and one", inFlight)
+	}
 }
 
 // An own stream that is offline hides the start messages of its queue, but not those of others.

@@ -442,11 +442,17 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 	if slices.Contains(names, stream.OwnStreamName(settings.Name)) {
 		// A stream that is unreachable must not use up the time for the shared one.
 		asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
-		defer cancel()
 		own, err = w.readStreamState(asking, stream.Layout{Own: true}, settings.Name)
+		cancel()
+		if err != nil {
+			shared, own, err = w.enforceInSharedFirst(ctx, settings, shared)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	inShared, inOwn := splitLimits(settings, shared, own)
-	err = errors.Join(err, w.enforceSettings(ctx, settings, inShared, shared.consumers))
+	err = w.enforceSettings(ctx, settings, inShared, shared.consumers)
 	if own != nil {
 		err = errors.Join(err, w.enforceSettings(ctx, settings, inOwn, own.consumers))
 	}
@@ -457,6 +463,21 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 	defer w.mu.Unlock()
 	w.at = time.Time{}
 	return nil
+}
+
+// enforceInSharedFirst updates the consumers in the shared stream of a queue whose own stream does
+// not answer soon. Then it reads the states of both streams, for which it takes the time that the
+// context leaves: a stream that is far away, or has many consumers, needs it.
+func (w *Watcher) enforceInSharedFirst(
+	ctx context.Context, settings *registry.Queue, before *streamState,
+) (shared, own *streamState, err error) {
+	limits := loweredLimits(settings, before)
+	failed := w.enforceSettings(ctx, settings, limits, before.consumers)
+	own, err = w.readStreamState(ctx, stream.Layout{Own: true}, settings.Name)
+	if err == nil && failed == nil {
+		shared, err = w.readStreamState(ctx, stream.Layout{}, settings.Name)
+	}
+	return shared, own, errors.Join(failed, err)
 }
 
 // readStreamState reads the state of one of a queue's streams and its consumers.
@@ -638,15 +659,19 @@ func (w *Watcher) queueWithOwnStream(
 	if err == nil {
 		own, err = w.addGroupConsumers(asking, name, shared, own)
 	}
+	if err != nil {
+		if settings != nil {
+			err = errors.Join(err, w.enforceSettings(ctx, settings,
+				loweredLimits(settings, shared), shared.consumers))
+		}
+		return Queue{}, err
+	}
 	if settings != nil {
 		inShared, inOwn := splitLimits(settings, shared, own)
-		err = errors.Join(err, w.enforceSettings(ctx, settings, inShared, shared.consumers))
-		if own != nil {
-			err = errors.Join(err, w.enforceSettings(asking, settings, inOwn, own.consumers))
+		if err := errors.Join(w.enforceSettings(ctx, settings, inShared, shared.consumers),
+			w.enforceSettings(asking, settings, inOwn, own.consumers)); err != nil {
+			return Queue{}, err
 		}
-	}
-	if err != nil {
-		return Queue{}, err
 	}
 	return w.queue(asking, name, settings, shared, own)
 }
