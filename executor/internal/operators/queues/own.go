@@ -86,7 +86,7 @@ func loweredLimits(settings *registry.Queue, shared *streamState) map[string]int
 	for group, limit := range limits {
 		c := shared.consumer(stream.RunnerGroup{Queue: settings.Name, Group: group}.Consumer())
 		if limit > 0 && c != nil &&
-			int64(c.Config.MaxAckPending) <= max(1, limit-int64(settings.Lanes)) {
+			int64(c.Config.MaxAckPending) <= max(1, limit-settings.Lanes) {
 			delete(limits, group)
 		}
 	}
