@@ -20,6 +20,18 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
+// RegisterReadiness registers the metric of a component that says whether the process is ready.
+func (o *Ops) RegisterReadiness(component string) {
+	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "hookstart_" + component + "_ready", Help: "1 while /readyz answers 200.",
+	}, func() float64 {
+		if len(o.Ready.Reasons()) > 0 {
+			return 0
+		}
+		return 1
+	}))
+}
+
 // SecondsBuckets holds the bucket bounds for durations from half a millisecond to 4 s. They are for
 // scrapers that do not support native histograms.
 var SecondsBuckets = prometheus.ExponentialBuckets(0.0005, 2, 14)

@@ -93,6 +93,7 @@ func (s *Service) startListening(ctx context.Context) (err error) {
 		return err
 	}
 	s.Add(stopOps)
+	s.Ops.RegisterReadiness(c.Name)
 	if c.Ops == nil {
 		traces, stopTraces, err := otlp.Start(ctx, c.Name, s.Log)
 		if err != nil {

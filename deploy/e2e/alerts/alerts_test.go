@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/runner"
@@ -173,6 +175,47 @@ func TestDeadLettersGrow(t *testing.T) {
 	c.until(time.Minute)
 }
 
+// A process that is not ready is reported after five minutes, also if it is connected and scraped.
+// A paused consumer delivers nothing, so that nothing is recorded. The clock is simulated.
+func TestNotReady(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	e := launchExecutor(t, server.URL())
+	p := newPrometheus(t, target{"executor", e.metrics})
+	c := clock{p, time.Now()}
+	ready := func(want float64) {
+		t.Helper()
+		within(t, 20*time.Second, fmt.Sprintf("readiness %g", want), func() bool {
+			return e.gauge(t, "hookstart_executor_ready", "") == want
+		})
+	}
+	ready(1)
+	c.advance(10 * time.Minute)
+	if got := p.firing(); len(got) > 0 {
+		t.Errorf("before: %v", got)
+	}
+
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.PauseConsumer(t.Context(), stream.ExecutionsName, stream.RecorderConsumer,
+		time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	ready(0)
+	if took := c.until(7*time.Minute, "NotReady"); took < 5*time.Minute {
+		t.Errorf("fires after %v", took)
+	}
+
+	if _, err := js.ResumeConsumer(t.Context(), stream.ExecutionsName,
+		stream.RecorderConsumer); err != nil {
+		t.Fatal(err)
+	}
+	ready(1)
+	c.until(time.Minute)
+}
+
 // serve serves metrics in the text format. at returns the metrics for a time of the simulated
 // clock.
 func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
@@ -239,6 +282,61 @@ hookstart_second_site_uncopied_streams %d
 	heard = time.Time{}
 	c.until(time.Minute)
 	well()
+}
+
+// An alert fires if no start is recorded although some wait, also while reports of runners are
+// recorded.
+func TestRecorderStopped(t *testing.T) {
+	t.Parallel()
+	p := newPrometheus(t)
+	c := &clock{p, time.Now()}
+	starts, reports, lag := 0, 0, 0
+	p.targets = []target{{"executor", serve(t, c, func(time.Time) string {
+		reports += 100
+		if lag == 0 {
+			starts += 100
+		}
+		return fmt.Sprintf(`hookstart_executor_messages_total{kind="start"} %d
+hookstart_executor_messages_total{kind="rejection"} 0
+hookstart_executor_messages_total{kind="progress"} %d
+hookstart_executor_lag_messages{stream="EXECUTIONS"} %d
+`, starts, reports, lag)
+	})}}
+	c.advance(20 * time.Minute)
+	if got := p.firing(); len(got) > 0 {
+		t.Errorf("before: %v", got)
+	}
+	lag = 1000
+	if took := c.until(12*time.Minute, "RecorderStopped"); took < 5*time.Minute {
+		t.Errorf("fires after %v", took)
+	}
+	lag = 0
+	c.until(time.Minute)
+}
+
+// What an executor finds at its start is in the first sample of its counter. The alert fires then,
+// and when the counter grows, but not for an old count after an outage of Prometheus.
+func TestRecordedAgain(t *testing.T) {
+	t.Parallel()
+	p := newPrometheus(t)
+	c := &clock{p, time.Now()}
+	rewinds, began := 1, c.now
+	p.targets = []target{{"executor", serve(t, c, func(time.Time) string {
+		return fmt.Sprintf(`hookstart_executor_rewinds_total{cause="database"} 0
+hookstart_executor_rewinds_total{cause="stream"} %d
+process_start_time_seconds %d
+`, rewinds, began.Unix())
+	})}}
+	c.until(time.Minute, "RecordedAgain")
+	c.until(16 * time.Minute)
+	rewinds++
+	c.until(time.Minute, "RecordedAgain")
+	c.until(16 * time.Minute)
+	c.now = c.now.Add(time.Hour)
+	c.advance(5 * time.Minute)
+	if got := p.firing(); len(got) > 0 {
+		t.Errorf("after an hour without scrapes: %v", got)
+	}
 }
 
 // An alert fires if the move of a queue has not finished after five minutes.
