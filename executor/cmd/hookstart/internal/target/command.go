@@ -198,8 +198,19 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 		_ = ours[0].Close()
 	}()
 	p.reading.Go(func() { _, _ = io.Copy(&p.stdout, ours[1]) })
-	p.reading.Go(func() { _, _ = io.Copy(io.MultiWriter(&p.stderr, c.Stderr), ours[2]) })
+	p.reading.Go(func() {
+		_, _ = io.Copy(io.MultiWriter(&p.stderr, errorIgnoringWriter{c.Stderr}), ours[2])
+	})
 	return p, nil
+}
+
+// errorIgnoringWriter ignores the errors of a writer, such as a file on a full disk. With an error,
+// io.Copy would no longer read the program's stderr, and the program would block.
+type errorIgnoringWriter struct{ io.Writer }
+
+func (w errorIgnoringWriter) Write(p []byte) (int, error) {
+	_, _ = w.Writer.Write(p)
+	return len(p), nil
 }
 
 // startFailure returns the error for a program that could not be started. It is permanent if the

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -61,5 +62,28 @@ func TestStopKillsTheWholeGroup(t *testing.T) {
 	}
 	if _, err := io.ReadAll(output); err != nil {
 		t.Errorf("the child goes on: %v", err)
+	}
+}
+
+// failingWriter returns an error for each write.
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A program can write much to stderr even if the runner cannot write that to its own stderr. The
+// end of it is in the error.
+func TestARunnerThatCannotWriteItsStderr(t *testing.T) {
+	t.Parallel()
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	c := &target.Command{
+		Path: shell, Args: []string{"-c", "head -c 200000 /dev/zero >&2; echo the end >&2; exit 1"},
+		Env: os.Environ(), Timeout: 20 * time.Second, MaxOutput: 1000, Stderr: failingWriter{},
+	}
+	_, err = c.Handle(t.Context(), runner.Execution{Start: execution.Start{ID: "id"}})
+	if err == nil || !strings.Contains(err.Error(), "the end") {
+		t.Errorf("the program ended with %v", err)
 	}
 }
