@@ -87,8 +87,8 @@ func TestKeyScripts(t *testing.T) {
 	}
 }
 
-// A shell variable of the user does not send make-secrets.sh to a folder that it has not made, which
-// it would remove if it fails.
+// A shell variable of the user does not send make-secrets.sh to a folder that it has not made.
+// There, a failed run would remove what is not its own.
 func TestMakeSecretsKeepsToItsFolder(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")
@@ -144,8 +144,9 @@ func TestPrepareCompletesAFailedRun(t *testing.T) {
 	if err := os.Mkdir(obstacle, 0o700); err != nil { // it cannot be written
 		t.Fatal(err)
 	}
+	script := filepath.Join(compose, "prepare.sh")
 	run := func() ([]byte, error) {
-		return exec.CommandContext(t.Context(), filepath.Join(compose, "prepare.sh")).CombinedOutput()
+		return exec.CommandContext(t.Context(), script).CombinedOutput()
 	}
 	if out, err := run(); err == nil {
 		t.Fatalf("a file was written over a folder: %s", out)
