@@ -42,7 +42,7 @@ type Config struct {
 	// nil.
 	Publishing *atomic.Int64 `kong:"-"`
 	// CheckRoom returns an error if NATS has no room for messages that start executions, although
-	// it would store them. It is called for each of them, and may be nil.
+	// it would store them. It is called for each of them, so it must not block. It may be nil.
 	CheckRoom func() error `kong:"-"`
 	// OnReady is called once, as soon as the ingress accepts requests. It may be nil.
 	OnReady func(ListenAddresses) `kong:"-"`

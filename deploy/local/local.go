@@ -139,6 +139,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	l.Add(l.server.Shutdown)
+	l.Go(context.WithoutCancel(ctx), l.server.WatchRoom)
 	l.configureServices(adminToken)
 	for _, step := range []func(context.Context) error{l.startServices, l.watchNATS, l.startDemo} {
 		if err := step(ctx); ctx.Err() != nil {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -110,7 +111,7 @@ type Server struct {
 	mu   sync.Mutex     // held only briefly, because clients wait for it with their own locks held
 	nats *server.Server // nil while Restart replaces it, and after Restart has failed
 
-	room roomCheck
+	full atomic.Pointer[error] // what CheckRoom returns, set by WatchRoom
 }
 
 // errNotRunning means that Restart has stopped the server and not started it again.
