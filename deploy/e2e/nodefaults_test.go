@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/child/childtest"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -426,6 +427,45 @@ func TestNodeDoesNotDelayHandlersByManyCancellations(t *testing.T) {
 			t.Errorf("it ended as %+v, want %s", final, want)
 		}
 	}
+}
+
+// The Node.js kit that reads all cancellations finishes that although the oldest ones expire
+// meanwhile.
+func TestNodeReadsCancellationsWhileTheyExpire(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	for n := range 80 {
+		ingress.Cancel(t, fmt.Sprint("other", n))
+	}
+	slow := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
+		if bytes.Contains(sent, []byte("KV_cancellations")) {
+			<-time.After(20 * time.Millisecond)
+		}
+	}, func() {})
+	program := childtest.Launch(t, nodeRunner(canceledRunner, "nats://"+slow))
+	id := ingress.Start(t, runnertest.Post{Queue: "canceled"})
+	program.Await("begin (" + id + ") ")
+	ingress.Cancel(t, id)
+	js := jetStream(t, server.URL())
+	expire := time.NewTicker(500 * time.Millisecond)
+	defer expire.Stop()
+	for range 60 { // reading all keys takes 2 s
+		<-expire.C
+		if strings.Contains(program.Output(), "aborted "+id+" ") {
+			return
+		}
+		bucket, err := js.Stream(t.Context(), stream.CancellationsStream)
+		if err == nil {
+			oldest := bucket.CachedInfo().State.FirstSeq
+			err = bucket.Purge(t.Context(), jetstream.WithPurgeSequence(oldest+1))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Error("the handler was not told that it is canceled")
 }
 
 // The Node.js kit reads all cancellations again after a reconnect: the bucket may have been created
