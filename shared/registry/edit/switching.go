@@ -2,6 +2,7 @@ package edit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,9 +69,12 @@ func (e *Editor) setActive(
 		next.LastTransition = registry.ActivationTransition{
 			Number: last.Number + 1, WorkflowID: id, Active: active, At: e.now(), By: ActorOf(ctx),
 		}
-		unfinished = next.ID
-		if _, err := e.put(ctx, e.registry, registry.AccountPrefix+next.ID, &next,
-			account.Revision); err != nil {
+		_, err := e.put(ctx, e.registry, registry.AccountPrefix+next.ID, &next, account.Revision)
+		var unknown *OutcomeUnknownError
+		if err == nil || errors.As(err, &unknown) {
+			unfinished = next.ID
+		}
+		if err != nil {
 			return 0, err
 		}
 		revision, err := e.writeTransition(ctx, have, next.LastTransition)

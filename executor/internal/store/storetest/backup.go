@@ -224,6 +224,8 @@ func fillFields(t *testing.T, fields reflect.Value) {
 			field.SetBool(true)
 		case []byte:
 			field.SetBytes([]byte(`{"number":1}`))
+		case []string:
+			field.Set(reflect.ValueOf([]string{"the " + strings.ToLower(name)}))
 		default:
 			t.Fatalf("the field %s has the type %s: say here what it may hold", name, field.Type())
 		}
