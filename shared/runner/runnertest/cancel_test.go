@@ -43,6 +43,9 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 	stop()
 	server.Restart()
+	// A new connection: a message is lost if nc has not noticed yet that the server is another one.
+	nc = server.Connect(t)
+	ingress = runnertest.NewIngress(t, nc)
 	// Another group receives everything once more.
 	start(t, nc, runner.Options{Group: "another"}, handler)
 	last := ingress.Start(t, runnertest.Post{})
