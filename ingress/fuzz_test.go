@@ -189,8 +189,9 @@ func (s *seenSenders) Count(_, _, _ string, seen report.SenderRequestOutcome) {
 
 type alwaysValid struct{}
 
-func (alwaysValid) IsValid(time.Time) bool    { return true }
-func (alwaysValid) AwaitValid(time.Time) bool { return true }
+func (alwaysValid) IsValid(time.Time) bool           { return true }
+func (alwaysValid) IsValidSince(_, _ time.Time) bool { return true }
+func (alwaysValid) AwaitValid(time.Time) bool        { return true }
 
 // tryHandler returns a handler with one workflow, wf, and with test doubles for all its
 // dependencies.

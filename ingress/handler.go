@@ -120,6 +120,7 @@ func (k roomKeeper) Publish(
 // by *consistency.Lease.
 type registryLease interface {
 	IsValid(now time.Time) bool
+	IsValidSince(start, now time.Time) bool
 	AwaitValid(now time.Time) bool
 }
 

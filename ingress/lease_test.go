@@ -20,14 +20,16 @@ import (
 
 type neverValid struct{}
 
-func (neverValid) IsValid(time.Time) bool    { return false }
-func (neverValid) AwaitValid(time.Time) bool { return false }
+func (neverValid) IsValid(time.Time) bool           { return false }
+func (neverValid) IsValidSince(_, _ time.Time) bool { return false }
+func (neverValid) AwaitValid(time.Time) bool        { return false }
 
 // expiring is a lease that expires after it was asked once.
 type expiring struct{ asked atomic.Bool }
 
-func (e *expiring) IsValid(time.Time) bool    { return !e.asked.Load() }
-func (e *expiring) AwaitValid(time.Time) bool { return !e.asked.Swap(true) }
+func (e *expiring) IsValid(time.Time) bool           { return !e.asked.Load() }
+func (e *expiring) IsValidSince(_, _ time.Time) bool { return !e.asked.Load() }
+func (e *expiring) AwaitValid(time.Time) bool        { return !e.asked.Swap(true) }
 
 // An ingress that was suspended, or that is cut off from NATS, refuses nothing permanently, because
 // its copy of the registry may be stale: the workflow may have been created, deactivated or given
@@ -152,10 +154,13 @@ func TestAWorkflowDeletedWhileTheBodyIsRead(t *testing.T) {
 }
 
 // togglingLease is a lease that a test ends and renews.
-type togglingLease struct{ expired atomic.Bool }
+type togglingLease struct{ expired, renewed atomic.Bool }
 
-func (l *togglingLease) IsValid(time.Time) bool    { return !l.expired.Load() }
-func (l *togglingLease) AwaitValid(time.Time) bool { return !l.expired.Load() }
+func (l *togglingLease) IsValid(time.Time) bool { return !l.expired.Load() || l.renewed.Load() }
+
+func (l *togglingLease) IsValidSince(_, _ time.Time) bool { return !l.expired.Load() }
+
+func (l *togglingLease) AwaitValid(now time.Time) bool { return l.IsValid(now) }
 
 // retryingStream is a stream that does not respond to the first attempt. Before the second one it
 // calls meanwhile.
@@ -176,75 +181,83 @@ func (s *retryingStream) Publish(
 }
 
 // An ingress that loses its lease while it publishes a message may be presumed dead, and the queue
-// or the workflow may then move without it. It sends the message again only if the lease is valid
-// and the registry still names the same stream.
+// or the workflow may then move without it. It sends the message again only if the lease is renewed
+// and the registry still names the same stream. While the ingress has its lease, no move ends
+// without it. It then sends the message again even if the queue or the workflow is closed for one.
 func TestNothingIsSentAgainToAStreamThatWasMovedFrom(t *testing.T) {
 	t.Parallel()
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	if err != nil {
 		t.Fatal(err)
 	}
+	const accepted, refused = http.StatusOK, http.StatusServiceUnavailable
+	type leaseChange struct{ expired, renewed bool }
 	for name, tt := range map[string]struct {
 		change  func(*registry.Workflow) registry.Change
-		expired bool
-		want    int
+		renewed int // the status if the lease expires and is renewed
 	}{
-		"nothing happens": {want: http.StatusOK},
+		"nothing happens": {nil, accepted},
 		"the workflow is edited": {func(w *registry.Workflow) registry.Change {
 			w.Name = "another"
 			return registry.Change{Workflow: w}
-		}, false, http.StatusOK},
-		"the lease expires": {expired: true, want: http.StatusServiceUnavailable},
+		}, accepted},
 		"the queue moves": {func(*registry.Workflow) registry.Change {
 			return registry.Change{Queue: &registry.Queue{Name: "q", Stream: &registry.QueueStream{
 				Phase: registry.QueuePhaseOwnStream,
 			}}}
-		}, false, http.StatusServiceUnavailable},
+		}, refused},
 		"the queue closes": {func(*registry.Workflow) registry.Change {
 			return registry.Change{Queue: &registry.Queue{Name: "q", Stream: &registry.QueueStream{
 				Phase: registry.QueuePhaseClosedMovingToOwn,
 			}}}
-		}, false, http.StatusServiceUnavailable},
+		}, refused},
 		"the workflow changes its queue": {func(w *registry.Workflow) registry.Change {
 			w.Queue = "another"
 			return registry.Change{Workflow: w}
-		}, false, http.StatusServiceUnavailable},
+		}, refused},
 		"the workflow closes": {func(w *registry.Workflow) registry.Change {
 			w.Closed = true
 			return registry.Change{Workflow: w}
-		}, false, http.StatusServiceUnavailable},
+		}, refused},
 		"the workflow is deleted": {func(*registry.Workflow) registry.Change {
 			return registry.Change{DeletedWorkflow: "wf"}
-		}, false, http.StatusServiceUnavailable},
+		}, refused},
 	} {
-		lease := &togglingLease{}
-		h, token, _, _, _ := tryHandler(t, lease)
-		snapshot := registry.NewSnapshot(nil)
-		workflow := func() *registry.Workflow {
-			return &registry.Workflow{
-				ID: "wf", AccountID: "a", Queue: "q", Active: true,
-				Triggers: []registry.Trigger{{
-					NodeID: "node",
-					Tokens: []registry.HashedToken{{Hash: registry.HashToken(token)}},
-				}},
+		for of, want := range map[leaseChange]int{
+			{}:                             accepted,
+			{expired: true}:                refused,
+			{expired: true, renewed: true}: tt.renewed,
+		} {
+			lease := &togglingLease{}
+			h, token, _, _, _ := tryHandler(t, lease)
+			snapshot := registry.NewSnapshot(nil)
+			workflow := func() *registry.Workflow {
+				return &registry.Workflow{
+					ID: "wf", AccountID: "a", Queue: "q", Active: true,
+					Triggers: []registry.Trigger{{
+						NodeID: "node",
+						Tokens: []registry.HashedToken{{Hash: registry.HashToken(token)}},
+					}},
+				}
 			}
-		}
-		snapshot.Apply(registry.Change{Plans: plans})
-		snapshot.Apply(registry.Change{Account: &registry.Account{ID: "a", Plan: "pro"}})
-		snapshot.Apply(registry.Change{Workflow: workflow()})
-		snapshot.FinishLoad()
-		h.admission = admission.New(snapshot, admission.NewLimits())
-		h.publisher = &retryingStream{meanwhile: func() {
-			lease.expired.Store(tt.expired)
-			if tt.change != nil {
-				snapshot.Apply(tt.change(workflow()))
+			snapshot.Apply(registry.Change{Plans: plans})
+			snapshot.Apply(registry.Change{Account: &registry.Account{ID: "a", Plan: "pro"}})
+			snapshot.Apply(registry.Change{Workflow: workflow()})
+			snapshot.FinishLoad()
+			h.admission = admission.New(snapshot, admission.NewLimits())
+			h.publisher = &retryingStream{meanwhile: func() {
+				lease.expired.Store(of.expired)
+				lease.renewed.Store(of.renewed)
+				if tt.change != nil {
+					snapshot.Apply(tt.change(workflow()))
+				}
+			}}
+			response := httptest.NewRecorder()
+			h.router().ServeHTTP(response,
+				httptest.NewRequest(http.MethodPost, "/webhooks/wf?token="+token, nil))
+			if response.Code != want {
+				t.Errorf("%s, %+v: %d, want %d", name, of, response.Code, want)
 			}
-		}}
-		response := httptest.NewRecorder()
-		h.router().ServeHTTP(response,
-			httptest.NewRequest(http.MethodPost, "/webhooks/wf?token="+token, nil))
-		if response.Code != tt.want {
-			t.Errorf("%s: %d, want %d", name, response.Code, tt.want)
 		}
 	}
 }

@@ -25,11 +25,12 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.permit = d.trigger.Workflow.AcquirePermit()
 		isOpen := !d.permit.Superseded && d.permit.Target != registry.StoreTargetClosed
+		now := time.Now()
 		// The lease may have expired while the body was read. This copy of the registry may then
 		// have missed that the workflow has moved.
-		if isOpen && h.lease.IsValid(time.Now()) {
+		if isOpen && h.lease.IsValid(now) {
 			d.layout = stream.Layout{Own: d.permit.Target == registry.StoreTargetOwn}
-			d.choice = streamChoice{h, d.trigger.Workflow, d.permit.Target}
+			d.choice = streamChoice{h, d.trigger.Workflow, d.permit.Target, now}
 			return nil
 		}
 		d.permit.Release()
@@ -56,15 +57,21 @@ type streamChoice struct {
 	h        *handler
 	workflow *registry.Webhook
 	target   registry.StoreTarget
+	madeAt   time.Time
 }
 
-// IsCurrent reports whether chooseStream would make the same choice again. If the lease has
-// expired, IsCurrent waits briefly for its renewal.
+// IsCurrent reports whether the caller may still use its permit. If the lease has expired,
+// IsCurrent waits briefly for its renewal.
 //
 // The executors wait for the permits of this process before they move a queue or a workflow, but
-// only until they presume the process dead. By then its lease has expired. The caller therefore
-// may not use the permit after that, unless the renewed copy of the registry shows no move.
+// only until they presume the process dead. By then its lease has expired. As long as it has not,
+// no move can end before the caller releases its permit, even if the queue or the workflow is
+// closed for one. Once it has, the caller may use the permit only if chooseStream would make the
+// same choice from the renewed copy of the registry.
 func (c *streamChoice) IsCurrent() bool {
+	if c.h.lease.IsValidSince(c.madeAt, time.Now()) {
+		return true
+	}
 	if !c.h.lease.AwaitValid(time.Now()) {
 		return false
 	}

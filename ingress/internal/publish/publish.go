@@ -137,7 +137,7 @@ func NewForStream(
 
 // StreamChoice is the choice of the stream for one message.
 type StreamChoice interface {
-	// IsCurrent reports whether the stream would be chosen again now.
+	// IsCurrent reports whether the message may still be stored in that stream.
 	IsCurrent() bool
 }
 

@@ -249,16 +249,23 @@ func TestALeaseRunsOutAndComesBack(t *testing.T) {
 	r := registrytest.Start(t, server.Connect(t))
 	lease := consistency.NewLease(server.Connect(t), r.Follower)
 	defer lease.Stop()
-	if !lease.AwaitValid(time.Now()) {
+	begun := time.Now()
+	if !lease.AwaitValid(begun) || !lease.IsValidSince(begun, time.Now()) {
 		t.Error("it is not valid at first")
 	}
 	server.Pause()
 	for lease.AwaitValid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
 	}
+	if lease.IsValidSince(begun, time.Now()) {
+		t.Error("it is valid although it has expired")
+	}
 	server.Resume()
 	for !lease.AwaitValid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
+	}
+	if again := time.Now(); lease.IsValidSince(begun, again) || !lease.IsValidSince(again, again) {
+		t.Error("it does not remember that it had expired")
 	}
 }
 

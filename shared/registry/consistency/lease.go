@@ -17,6 +17,7 @@ type Lease struct {
 	follower *Follower
 	origin   time.Time
 	until    atomic.Int64 // end of the lease, in nanoseconds after origin
+	since    atomic.Int64 // when the lease last became valid, in nanoseconds after origin
 
 	mu      sync.Mutex
 	renewed chan struct{} // closed and replaced at each renewal
@@ -56,6 +57,13 @@ func (l *Lease) Stop() {
 // backup is being restored, even right after a renewal, because the registry is then incomplete.
 func (l *Lease) IsValid(now time.Time) bool {
 	return int64(now.Sub(l.origin)) < l.until.Load() && !l.follower.restoring.Load()
+}
+
+// IsValidSince reports, without waiting, whether the lease is valid at now and has not expired
+// since start.
+func (l *Lease) IsValidSince(start, now time.Time) bool {
+	// since is read after until, because renew sets it before.
+	return l.IsValid(now) && l.since.Load() <= int64(start.Sub(l.origin))
 }
 
 // AwaitValid reports whether the lease is valid, like IsValid. If it has expired, AwaitValid waits
@@ -132,6 +140,9 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 		}
 	case <-connected:
 		return l.nc.IsConnected()
+	}
+	if now := int64(time.Since(l.origin)); now >= l.until.Load() {
+		l.since.Store(now)
 	}
 	l.until.Store(int64(asked.Add(leaseDuration).Sub(l.origin)))
 	l.mu.Lock()
