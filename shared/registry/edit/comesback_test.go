@@ -262,3 +262,55 @@ func TestSecretsThatAreLeftBehind(t *testing.T) {
 			info.SamplePayload)
 	}
 }
+
+// storesWithNext is a JetStream that holds back the first message with a certain subject until the
+// next one.
+type storesWithNext struct {
+	jetstream.JetStream
+	subject string
+	held    *nats.Msg
+	opts    []jetstream.PublishOpt
+}
+
+func (s *storesWithNext) PublishMsg(
+	ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt,
+) (*jetstream.PubAck, error) {
+	switch {
+	case msg.Subject != s.subject:
+	case s.held == nil:
+		s.held, s.opts = msg, opts
+		return nil, nats.ErrTimeout
+	default:
+		_, _ = s.JetStream.PublishMsg(ctx, s.held, s.opts...)
+	}
+	return s.JetStream.PublishMsg(ctx, msg, opts...)
+}
+
+// If a new workflow is stored so late that its creator has called again, the node's token is still
+// shown, whichever of the two it is.
+func TestANewWorkflowThatIsStoredLate(t *testing.T) {
+	t.Parallel()
+	r := startRecreated(t)
+	ctx := t.Context()
+	js := &storesWithNext{
+		JetStream: r.JetStream, subject: registry.SubjectOf(registry.Bucket, "workflow.late"),
+	}
+	editor, err := edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Membership)
+	r.check(err)
+	spec := edit.WorkflowSpec{
+		ID: "late", AccountID: "on-free", Name: "late",
+		Triggers: []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}},
+	}
+	_, _, err = editor.PutWorkflow(ctx, spec)
+	if _, unknown := errors.AsType[*edit.OutcomeUnknownError](err); !unknown {
+		t.Fatalf("the first call: %v", err)
+	}
+	_, _, err = editor.PutWorkflow(ctx, spec)
+	r.check(err)
+	info, err := r.Trigger(ctx, "late", "node")
+	r.check(err)
+	if len(info.Tokens) != 1 || string(info.SamplePayload) != "1" {
+		t.Errorf("the node has %d tokens and the sample payload %q", len(info.Tokens),
+			info.SamplePayload)
+	}
+}

@@ -221,42 +221,43 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 		changed.To = redactedValue
 	}
 	entry.Changes = []FieldChange{changed}
-	return e.storeInitialSample(context.WithValue(ctx, auditEntryKey{}, entry), workflowID, nodeID,
-		sample)
-}
-
-// storeInitialSample stores the sample payload of a node that is being created. It adds no audit
-// entry, because the entry for the new node covers the payload.
-func (e *Editor) storeInitialSample(
-	ctx context.Context, workflowID, nodeID string, sample []byte,
-) error {
-	return e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
-		s.SamplePayload = sample
-	})
+	return e.changeSecrets(context.WithValue(ctx, auditEntryKey{}, entry), workflowID, nodeID,
+		func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
 }
 
 // addToken creates a token. It stores it together with those earlier tokens whose hashes are still
-// in the registry, and drops all others.
+// in the registry.
 func (e *Editor) addToken(
 	ctx context.Context, workflowID, nodeID string, before []registry.HashedToken,
 ) (registry.Token, error) {
-	token := registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
+	token := e.newToken()
+	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
+		e.appendToken(s, token, before)
+	})
+	return token, err
+}
+
+func (e *Editor) newToken() registry.Token {
+	return registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
+}
+
+// appendToken adds a token to a node's secrets, and drops the tokens whose hashes are not among
+// those before. It keeps a token without a hash for a minute, because another process may be about
+// to store the hash in the registry, or its outcome may be unknown.
+func (e *Editor) appendToken(
+	s *registry.TriggerSecrets, token registry.Token, before []registry.HashedToken,
+) {
 	keep := map[registry.TokenHash]bool{}
 	for _, t := range before {
 		keep[t.Hash] = true
 	}
-	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
-		var kept []registry.Token
-		for _, t := range s.Tokens {
-			// A token without a hash is kept for a minute, because another process may be about to
-			// store the hash in the registry.
-			if keep[registry.HashToken(t.Text)] || t.CreatedAt.After(e.now().Add(-time.Minute)) {
-				kept = append(kept, t)
-			}
+	var kept []registry.Token
+	for _, t := range s.Tokens {
+		if keep[registry.HashToken(t.Text)] || t.CreatedAt.After(e.now().Add(-time.Minute)) {
+			kept = append(kept, t)
 		}
-		s.Tokens = append(kept, token)
-	})
-	return token, err
+	}
+	s.Tokens = append(kept, token)
 }
 
 // nodeSecrets holds the secrets of a node that is being created.
@@ -264,6 +265,33 @@ type nodeSecrets struct {
 	nodeID string
 	token  registry.Token
 	sample []byte // nil means that no sample payload was given
+}
+
+// createNodeSecrets stores a token and the sample payload of a new node. sample may be nil. It adds
+// no audit entry, because the entry for the node covers the payload. It replaces the secrets that
+// an earlier node with the same name has left behind: a deletion is two writes, and the second one
+// may have failed.
+func (e *Editor) createNodeSecrets(
+	ctx context.Context, workflowID, nodeID string, sample []byte,
+) (nodeSecrets, error) {
+	created := nodeSecrets{nodeID, e.newToken(), sample}
+	last, err := newestRevision(ctx, e.js, registry.SecretsBucket, secretsKey(workflowID, nodeID))
+	if err != nil {
+		return created, err
+	}
+	if last != nil && !last.deleted { // they are left behind, or those of a node that exists by now
+		if err := e.follower.CatchUp(ctx); err != nil {
+			return created, err
+		}
+		if _, _, err := e.findTrigger(workflowID, nodeID); err == nil {
+			return created, errRetry
+		}
+	}
+	err = e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
+		e.appendToken(s, created.token, nil)
+		s.SamplePayload = sample
+	})
+	return created, err
 }
 
 // protectNewSecrets stores the secrets of new nodes again, once the workflow's record contains the

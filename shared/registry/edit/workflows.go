@@ -465,25 +465,14 @@ func (e *Editor) addNodeSecrets(
 		if before.Trigger(spec.NodeID) != nil {
 			continue
 		}
-		// An earlier node with the same name may have left its secrets behind: a deletion is two
-		// writes, and the second one may have failed.
-		if err := e.deleteNodeSecrets(ctx, w.ID, spec.NodeID); err != nil {
-			return nil, err
-		}
 		// Store the token first, because a hash would be useless without its token.
-		token, err := e.addToken(ctx, w.ID, spec.NodeID, nil)
+		secrets, err := e.createNodeSecrets(ctx, w.ID, spec.NodeID, spec.SamplePayload)
 		if err != nil {
 			return nil, err
 		}
-		if spec.SamplePayload != nil {
-			err := e.storeInitialSample(ctx, w.ID, spec.NodeID, spec.SamplePayload)
-			if err != nil {
-				return nil, err
-			}
-		}
 		node := w.Trigger(spec.NodeID)
-		node.Tokens = []registry.HashedToken{{Hash: registry.HashToken(token.Text)}}
-		added = append(added, nodeSecrets{spec.NodeID, token, spec.SamplePayload})
+		node.Tokens = []registry.HashedToken{{Hash: registry.HashToken(secrets.token.Text)}}
+		added = append(added, secrets)
 	}
 	return added, nil
 }
