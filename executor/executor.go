@@ -444,6 +444,10 @@ func (e *executor) accountOf(workflowID string) string {
 	return w.Record.AccountID
 }
 
+// unfinishedTransitionsInterval is how often the executor looks for activations and deactivations
+// that were not completed. It exceeds the time that an executor itself tries to complete its own.
+const unfinishedTransitionsInterval = 20 * time.Second
+
 // startMaintenance starts the background jobs for queues, stream settings, keys, dead letters and
 // the registry.
 func (e *executor) startMaintenance(ctx context.Context) {
@@ -459,6 +463,9 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	})
 	e.Go(ctx, held.Run)
 	e.Go(ctx, e.keyring.Run)
+	e.Go(ctx, func(ctx context.Context) {
+		e.editor.FinishTransitionsPeriodically(ctx, unfinishedTransitionsInterval)
+	})
 	e.Go(ctx, e.warnOfMissingEncryptionKeys)
 	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })

@@ -34,10 +34,12 @@ type recordIndex struct {
 	accounts  btree.Map[string, Versioned[*registry.Account]]
 	events    map[string]*registry.Account // the accounts whose events start a workflow
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
-	closed    map[string]struct{}                   // the IDs of the closed workflows
-	byAccount btree.Map[string, struct{}]           // keys returned by accountWorkflowKey
-	queues    map[string]int                        // number of workflows, by queue
-	settings  map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
+	closed    map[string]struct{} // the IDs of the closed workflows
+	// unfinished holds the revisions of the accounts whose last transition is not carried out.
+	unfinished map[string]uint64
+	byAccount  btree.Map[string, struct{}]           // keys returned by accountWorkflowKey
+	queues     map[string]int                        // number of workflows, by queue
+	settings   map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
 
 	keys       btree.Map[string, Versioned[*registry.APIKey]]
 	keysByHash map[[sha256.Size]byte]*registry.APIKey
@@ -47,6 +49,7 @@ func newRecords() *recordIndex {
 	return &recordIndex{
 		events:     map[string]*registry.Account{},
 		closed:     map[string]struct{}{},
+		unfinished: map[string]uint64{},
 		queues:     map[string]int{},
 		settings:   map[string]Versioned[*registry.Queue]{},
 		keysByHash: map[[sha256.Size]byte]*registry.APIKey{},
@@ -122,9 +125,11 @@ func (r *recordIndex) apply(c registry.Change) {
 		if delete(r.events, c.Account.ID); c.Account.Events != nil {
 			r.events[c.Account.ID] = c.Account
 		}
+		r.updateUnfinished(c.Account.ID)
 	case c.DeletedAccount != "":
 		r.accounts.Delete(c.DeletedAccount)
 		delete(r.events, c.DeletedAccount)
+		r.updateUnfinished(c.DeletedAccount)
 	case c.Workflow != nil:
 		id := c.Workflow.ID
 		before, existed := r.workflows.Set(id, Versioned[*registry.Workflow]{
@@ -136,8 +141,10 @@ func (r *recordIndex) apply(c registry.Change) {
 		if existed {
 			r.byAccount.Delete(accountWorkflowKey(before.Record.AccountID, id))
 			r.adjustQueueCount(before.Record, -1)
+			r.updateUnfinished(before.Record.AccountID)
 		}
 		r.adjustQueueCount(c.Workflow, 1)
+		r.updateUnfinished(c.Workflow.AccountID)
 		r.byAccount.Set(accountWorkflowKey(c.Workflow.AccountID, id), struct{}{})
 	case c.APIKey != nil:
 		r.putAPIKey(Versioned[*registry.APIKey]{c.APIKey, c.Revision})
@@ -150,7 +157,22 @@ func (r *recordIndex) apply(c registry.Change) {
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
 			r.byAccount.Delete(accountWorkflowKey(before.Record.AccountID, c.DeletedWorkflow))
 			r.adjustQueueCount(before.Record, -1)
+			r.updateUnfinished(before.Record.AccountID)
 		}
+	}
+}
+
+// updateUnfinished notes whether an account's last transition has been carried out, after a change
+// of the account or of one of its workflows.
+func (r *recordIndex) updateUnfinished(accountID string) {
+	delete(r.unfinished, accountID)
+	account, ok := r.accounts.Get(accountID)
+	if !ok {
+		return
+	}
+	w, ok := r.workflows.Get(account.Record.LastTransition.WorkflowID)
+	if ok && lacksLastTransition(w.Record, account.Record) {
+		r.unfinished[accountID] = account.Revision
 	}
 }
 
@@ -202,6 +224,14 @@ func (d *Directory) ClosedWorkflows() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return slices.Sorted(maps.Keys(d.current.closed))
+}
+
+// unfinishedTransitions returns the revisions of the accounts whose last transition has not been
+// carried out, by ID.
+func (d *Directory) unfinishedTransitions() map[string]uint64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return maps.Clone(d.current.unfinished)
 }
 
 // Queues returns the names of the queues that workflows use or that have settings which are in

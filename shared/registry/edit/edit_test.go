@@ -18,6 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -112,34 +113,7 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	ctx := t.Context()
 	r.CreateWorkflow(t, "died", "free", false)
 	r.CreateWorkflow(t, "next", "free", false)
-	kv, err := r.JetStream.KeyValue(ctx, registry.Bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	half := func(number int64, workflow string) {
-		t.Helper()
-		account, _ := r.Directory.Account("on-free")
-		record := *account.Record
-		record.LastTransition = registry.ActivationTransition{
-			Number:     number,
-			WorkflowID: workflow,
-			Active:     true,
-			At:         time.Now(),
-		}
-		data, err := record.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		revision, err := kv.Put(ctx, "account.on-free", data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Follower.Wait(ctx, revision); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	half(1, "died")
+	storeIntent(t, r, 1, "died")
 	if _, err := r.Activate(ctx, "next"); !errors.Is(err, edit.ErrActiveWorkflowLimit) {
 		t.Errorf("the unfinished one came first, yet: %v", err)
 	}
@@ -159,6 +133,48 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	if w, _ := r.Directory.Workflow("died"); w.Record.Active {
 		t.Error("an old switch was carried out on a new workflow")
 	}
+}
+
+// storeIntent stores the first half of an activation in the account "on-free".
+func storeIntent(t *testing.T, r *registrytest.Registry, number int64, workflow string) {
+	t.Helper()
+	kv, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
+	fatal(t, err)
+	account, _ := r.Directory.Account("on-free")
+	record := *account.Record
+	record.LastTransition = registry.ActivationTransition{
+		Number:     number,
+		WorkflowID: workflow,
+		Active:     true,
+		At:         time.Now(),
+	}
+	data, err := record.Encode()
+	fatal(t, err)
+	revision, err := kv.Put(t.Context(), "account.on-free", data)
+	fatal(t, err)
+	fatal(t, r.Follower.Wait(t.Context(), revision))
+}
+
+// An activation whose process was killed between the two writes is completed, although nobody
+// switches a workflow of the account.
+func TestAnUnfinishedSwitchIsFinishedWithoutAnotherSwitch(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	r.CreateWorkflow(t, "died", "free", false)
+	storeIntent(t, r, 1, "died")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var finishing sync.WaitGroup
+	defer finishing.Wait()
+	finishing.Go(func() { r.FinishTransitionsPeriodically(ctx, 10*time.Millisecond) })
+	retry.Until(ctx, 10*time.Millisecond, func() bool {
+		w, _ := r.Directory.Workflow("died")
+		return w.Record.Active
+	})
+	if ctx.Err() != nil {
+		t.Error("the activation is not carried out")
+	}
+	cancel()
 }
 
 // losesOne is a JetStream that loses the first message with a certain subject.
@@ -197,6 +213,91 @@ func TestASwitchWhoseSecondWriteIsLost(t *testing.T) {
 	if err := r.Follower.CatchUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if w, _ := r.Directory.Workflow("wf"); !w.Record.Active {
+		t.Error("the activation is stored, but not carried out")
+	}
+}
+
+// leaderless is a JetStream in which nobody stores messages with a certain subject until a moment.
+type leaderless struct {
+	jetstream.JetStream
+	subject string
+	until   time.Time
+}
+
+func (l leaderless) PublishMsg(
+	ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt,
+) (*jetstream.PubAck, error) {
+	if msg.Subject == l.subject && time.Now().Before(l.until) {
+		return nil, jetstream.ErrNoStreamResponse
+	}
+	return l.JetStream.PublishMsg(ctx, msg, opts...)
+}
+
+// If the leader of the registry's stream dies between the two writes that activate a workflow, the
+// activation is completed when the others have elected another leader, which takes seconds.
+func TestASwitchDuringAnElection(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	r.CreateWorkflow(t, "wf", "free", false)
+	js := leaderless{
+		r.JetStream, registry.SubjectOf(registry.Bucket, "workflow.wf"),
+		time.Now().Add(6 * time.Second),
+	}
+	editor, err := edit.NewEditor(t.Context(), js, r.Directory, r.Follower, r.Lease, r.Membership)
+	fatal(t, err)
+	if _, err := editor.Activate(t.Context(), "wf"); err == nil {
+		t.Error("the activation was confirmed")
+	}
+	fatal(t, r.Follower.CatchUp(t.Context()))
+	if w, _ := r.Directory.Workflow("wf"); !w.Record.Active {
+		t.Error("the activation is stored, but not carried out")
+	}
+}
+
+// storesLate is a JetStream whose buckets store an update only some time after its timeout.
+type storesLate struct {
+	jetstream.JetStream
+	late *sync.WaitGroup
+}
+
+func (l storesLate) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	kv, err := l.JetStream.KeyValue(ctx, bucket)
+	return lateBucket{kv, l.late}, err
+}
+
+type lateBucket struct {
+	jetstream.KeyValue
+	late *sync.WaitGroup
+}
+
+func (b lateBucket) Update(
+	ctx context.Context, key string, value []byte, last uint64,
+) (uint64, error) {
+	ctx = context.WithoutCancel(ctx)
+	b.late.Go(func() {
+		<-time.After(500 * time.Millisecond)
+		_, _ = b.KeyValue.Update(ctx, key, value, last)
+	})
+	return 0, nats.ErrTimeout
+}
+
+// If the first of the two writes that activate a workflow is stored late, the activation is
+// completed then.
+func TestASwitchWhoseFirstWriteIsStoredLate(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	r.CreateWorkflow(t, "wf", "free", false)
+	var late sync.WaitGroup
+	defer late.Wait()
+	editor, err := edit.NewEditor(t.Context(), storesLate{r.JetStream, &late}, r.Directory,
+		r.Follower, r.Lease, r.Membership)
+	fatal(t, err)
+	_, err = editor.Activate(t.Context(), "wf")
+	if _, unknown := errors.AsType[*edit.OutcomeUnknownError](err); !unknown {
+		t.Errorf("the activation: %v", err)
+	}
+	fatal(t, r.Follower.CatchUp(t.Context()))
 	if w, _ := r.Directory.Workflow("wf"); !w.Record.Active {
 		t.Error("the activation is stored, but not carried out")
 	}

@@ -31,7 +31,7 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
-	var unfinished string // the ID of an account that may have an intent not carried out
+	var unfinished *intent // an intent that may be stored and not carried out
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
@@ -45,7 +45,7 @@ func (e *Editor) setActive(
 		}
 		last := account.Record.LastTransition
 		if behind, undone := e.unfinishedTransition(account.Record); undone {
-			unfinished = account.Record.ID
+			unfinished = &intent{accountID: account.Record.ID}
 			if _, err := e.writeTransition(ctx, behind, last); err != nil {
 				return 0, err
 			}
@@ -72,7 +72,7 @@ func (e *Editor) setActive(
 		_, err := e.put(ctx, e.registry, registry.AccountPrefix+next.ID, &next, account.Revision)
 		var unknown *OutcomeUnknownError
 		if err == nil || errors.As(err, &unknown) {
-			unfinished = next.ID
+			unfinished = &intent{accountID: next.ID, basedOn: account.Revision}
 		}
 		if err != nil {
 			return 0, err
@@ -81,44 +81,76 @@ func (e *Editor) setActive(
 		if err != nil {
 			return 0, err
 		}
-		unfinished = ""
+		unfinished = nil
 		w = applyTransition(have.Record, next.LastTransition)
 		return revision, nil
 	})
-	if err != nil && unfinished != "" {
-		e.finishTransition(ctx, unfinished)
+	if err != nil && unfinished != nil {
+		e.finishTransition(ctx, *unfinished)
 	}
 	return w, err
 }
 
-// finishTransitionTimeout is the maximum time for carrying out an intent if the context of the
-// change has ended.
-const finishTransitionTimeout = 5 * time.Second
+// intent identifies an intent that may be stored in an account's record.
+type intent struct {
+	accountID string
+	// basedOn is the revision of the account's record that the intent replaces. A later revision is
+	// either the intent or a change because of which the intent can no longer be stored. 0 means
+	// that the intent is stored.
+	basedOn uint64
+}
 
-// finishTransition carries out the account's last transition, if that has not been carried out. It
-// ignores the end of ctx. If it cannot finish in time, the next change does: see setActive.
-func (e *Editor) finishTransition(ctx context.Context, accountID string) {
+// finishTransitionTimeout is the maximum time for carrying out an intent if the context of the
+// change has ended. An election of a leader of the registry's stream takes up to 9 s, and begins
+// seconds after the last leader was lost.
+const finishTransitionTimeout = 15 * time.Second
+
+// finishTransition carries out an intent, which may be stored late or not at all. It ignores the
+// end of ctx. If it cannot finish in time, the account's next switch does, or
+// FinishTransitionsPeriodically.
+func (e *Editor) finishTransition(ctx context.Context, i intent) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTransitionTimeout)
 	defer cancel()
-	for attempt := 0; ; attempt++ {
-		if e.follower.CatchUp(ctx) == nil {
-			account, ok := e.directory.Account(accountID)
-			if !ok {
-				return
-			}
-			w, undone := e.unfinishedTransition(account.Record)
-			if !undone {
-				return
-			}
-			_, err := e.writeTransition(ctx, w, account.Record.LastTransition)
-			if err == nil {
-				return
-			}
-		}
-		if retry.SleepBackoff(ctx, attempt) != nil {
-			return
-		}
+	_ = retry.Do(ctx, func(ctx context.Context) error { return e.tryFinishTransition(ctx, i) })
+}
+
+// tryFinishTransition carries out the last transition of the intent's account, unless it is carried
+// out. It returns errRetry if the intent may be stored later.
+func (e *Editor) tryFinishTransition(ctx context.Context, i intent) error {
+	if err := e.follower.CatchUp(ctx); err != nil {
+		return err
 	}
+	account, ok := e.directory.Account(i.accountID)
+	switch {
+	case !ok:
+		return nil
+	case account.Revision <= i.basedOn:
+		return errRetry
+	}
+	w, undone := e.unfinishedTransition(account.Record)
+	if !undone {
+		return nil
+	}
+	_, err := e.writeTransition(ctx, w, account.Record.LastTransition)
+	return err
+}
+
+// FinishTransitionsPeriodically carries out the transitions of which the process that stored the
+// intent has died or has lost NATS. It looks for them at the given interval, until ctx is done, and
+// carries out those that it has already seen the time before.
+func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval time.Duration) {
+	var seen map[string]uint64
+	retry.Every(ctx, interval, func() {
+		unfinished := e.directory.unfinishedTransitions()
+		for id, revision := range unfinished {
+			if seen[id] == revision {
+				trying, cancel := context.WithTimeout(ctx, retry.AttemptTimeout)
+				_ = e.tryFinishTransition(trying, intent{accountID: id}) // tried again next time
+				cancel()
+			}
+		}
+		seen = unfinished
+	})
 }
 
 // checkPlanAllowsActive returns an error if the plan does not allow a workflow to be active.
@@ -143,9 +175,14 @@ func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
 func (e *Editor) unfinishedTransition(
 	account *registry.Account,
 ) (Versioned[*registry.Workflow], bool) {
-	last := account.LastTransition
-	w, ok := e.directory.Workflow(last.WorkflowID)
-	return w, ok && w.Record.AccountID == account.ID && w.Record.Transition < last.Number
+	w, ok := e.directory.Workflow(account.LastTransition.WorkflowID)
+	return w, ok && lacksLastTransition(w.Record, account)
+}
+
+// lacksLastTransition reports whether the account's last transition, which concerns w, has not been
+// carried out in w.
+func lacksLastTransition(w *registry.Workflow, account *registry.Account) bool {
+	return w.AccountID == account.ID && w.Transition < account.LastTransition.Number
 }
 
 // writeTransition writes a transition to the workflow's record. The audit entry names the actor who
