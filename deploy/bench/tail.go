@@ -89,7 +89,7 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 	}
 	at.line.Show("%s: sending for %s", name, c.Duration)
 	var requests []observedRequest
-	wall, mono := time.Now(), monotonicNanos()
+	wall, mono := bothClocks()
 	g.finished = func(done *httpConn, at time.Time) {
 		requests = append(requests, observedRequest{
 			done.fd, mono + done.began.Sub(wall).Nanoseconds(),
@@ -125,6 +125,18 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 	}
 	at.line.Done()
 	return writeTail(c.Out, name, c.Rate, c.Slowest, requests, timelines)
+}
+
+// bothClocks returns one instant in Go's time and on the clock of the traces, with an error of at
+// most 10 µs: it reads the clocks again if the system took the CPU away between the two.
+func bothClocks() (wall time.Time, monotonic int64) {
+	for {
+		before := monotonicNanos()
+		wall, monotonic = time.Now(), monotonicNanos()
+		if monotonic-before <= 10_000 {
+			return wall, monotonic
+		}
+	}
 }
 
 // schedulingDelays returns for each process the total time for which its threads were ready to run
@@ -272,17 +284,20 @@ func writeTail(
 			front = t
 		}
 	}
-	serving := matchConnections(requests, front.httpGoroutines())
 	// Only requests that lie completely within all traces count.
 	from, to := front.from, front.to
 	for _, t := range all {
 		from, to = max(from, t.from), min(to, t.to)
 	}
 	requests = slices.DeleteFunc(requests, func(o observedRequest) bool {
-		return o.due < from || o.answered > to || serving[o.connection] == nil
+		return o.due < from || o.answered > to
 	})
 	if len(requests) == 0 {
 		return errors.New("the traces cover no request")
+	}
+	serving, err := matchConnections(requests, front.httpGoroutines())
+	if err != nil {
+		return fmt.Errorf("the trace of %s: %w", front.name, err)
 	}
 	slices.SortFunc(requests, func(a, b observedRequest) int { return int(b.took() - a.took()) })
 	slow := max(1, int(float64(len(requests))*percent/100))

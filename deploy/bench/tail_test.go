@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,42 @@ func TestBreakdown(t *testing.T) {
 	}
 	if b.total != 300 {
 		t.Errorf("the request took %d", b.total)
+	}
+}
+
+// A connection is served by the goroutine that runs during all of its requests, although it also
+// runs after each answer, not by one that happens to run only once, during a request. A goroutine
+// serves one connection.
+func TestMatchConnections(t *testing.T) {
+	t.Parallel()
+	serving, once := &goroutine{}, &goroutine{spans: []span{
+		{50, 100, stateRunning, ""}, {100, 100_000, stateWaiting, "sync"},
+	}}
+	var requests []observedRequest
+	for n := range int64(100) {
+		sent := 1000 * n
+		requests = append(requests, observedRequest{
+			connection: 7, due: sent, sent: sent, answered: sent + 300,
+		})
+		serving.spans = append(serving.spans,
+			span{sent, sent + 10, stateWaiting, "network"},
+			span{sent + 10, sent + 360, stateRunning, ""},
+			span{sent + 360, sent + 1000, stateWaiting, "network"})
+	}
+	found, err := matchConnections(requests, []*goroutine{once, serving})
+	if err != nil || found[7] != serving {
+		t.Errorf("%v, %v", found, err)
+	}
+	if found, err := matchConnections(requests, []*goroutine{once}); err == nil {
+		t.Errorf("without the serving goroutine: %v", found)
+	}
+	both := slices.Clone(requests)
+	for _, o := range requests {
+		o.connection = 8
+		both = append(both, o)
+	}
+	if found, err := matchConnections(both, []*goroutine{serving}); err == nil {
+		t.Errorf("one goroutine, two connections: %v", found)
 	}
 }
 

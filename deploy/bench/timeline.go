@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -219,36 +220,70 @@ func (t *timeline) httpGoroutines() (all []*goroutine) {
 	return all
 }
 
-// matchConnections finds the goroutine that serves each connection. It is the one that runs
-// whenever a request of the connection is in flight; other goroutines run at these times only by
-// chance.
-func matchConnections(requests []observedRequest, serving []*goroutine) map[int]*goroutine {
+// matchConnections finds the goroutine that serves each connection: it runs during every request of
+// the connection, and hardly at other times. Other goroutines run during a few of the requests, by
+// chance. requests lie within the trace. It returns an error if a connection has no such goroutine.
+func matchConnections(
+	requests []observedRequest, serving []*goroutine,
+) (map[int]*goroutine, error) {
 	byConnection := map[int][]observedRequest{}
 	for _, o := range requests {
 		byConnection[o.connection] = append(byConnection[o.connection], o)
 	}
-	found := map[int]*goroutine{}
+	type match struct {
+		connection int
+		goroutine  *goroutine
+		score      float64
+	}
+	var matches []match
 	for connection, own := range byConnection {
-		best := 0.0
 		for _, g := range serving {
-			var inside, outside float64
-			n := 0
-			for _, s := range g.spans {
-				if s.state == stateWaiting {
-					continue
-				}
-				for n < len(own)-1 && own[n].answered < s.from {
-					n++
-				}
-				in := float64(max(0, min(s.to, own[n].answered)-max(s.from, own[n].sent)))
-				inside, outside = inside+in, outside+float64(s.to-s.from)-in
-			}
-			if score := inside / (inside + outside + 1); score > best && inside > 0 {
-				best, found[connection] = score, g
+			share, score := g.servedShare(own)
+			if share >= minServedShare {
+				matches = append(matches, match{connection, g, score})
 			}
 		}
 	}
-	return found
+	slices.SortFunc(matches, func(a, b match) int { return cmp.Compare(b.score, a.score) })
+	found, taken := map[int]*goroutine{}, map[*goroutine]bool{}
+	for _, m := range matches {
+		if found[m.connection] == nil && !taken[m.goroutine] {
+			found[m.connection], taken[m.goroutine] = m.goroutine, true
+		}
+	}
+	for connection, own := range byConnection {
+		if found[connection] == nil {
+			return nil, fmt.Errorf("none of %d goroutines served the %d requests of connection %d",
+				len(serving), len(own), connection)
+		}
+	}
+	return found, nil
+}
+
+// minServedShare is the least share of a connection's requests during which the goroutine that
+// serves it has run. It is below 1 because a request's times are those of another process.
+const minServedShare = 0.9
+
+// servedShare returns the share of requests during which the goroutine ran, and a score from 0 to 1
+// that is also less the more it ran at other times. The requests are in order of time.
+func (g *goroutine) servedShare(requests []observedRequest) (share, score float64) {
+	var inside, outside float64
+	n, served, lastServed := 0, 0, -1
+	for _, s := range g.spans {
+		if s.state == stateWaiting {
+			continue
+		}
+		for n < len(requests)-1 && requests[n].answered < s.from {
+			n++
+		}
+		in := max(0, min(s.to, requests[n].answered)-max(s.from, requests[n].sent))
+		if in > 0 && lastServed != n {
+			served, lastServed = served+1, n
+		}
+		inside, outside = inside+float64(in), outside+float64(s.to-s.from-in)
+	}
+	share = float64(served) / float64(len(requests))
+	return share, share * inside / (inside + outside + 1)
 }
 
 // messagePathFuncs maps the main function of each goroutine that handles a message or its
