@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -375,7 +376,8 @@ const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
 const stop = new AbortController();
 process.on("SIGTERM", () => { stop.abort(); console.log("it stops"); });
 const work = () => new Promise((done) => setTimeout(done, 2000));
-await run(nc, { queue: "slow", group: "slow", concurrency: 2, ackWait: 1000, attempts: 1,
+await run(nc, { queue: "slow", group: "slow", concurrency: 2,
+	ackWait: Number(process.env.ACK_WAIT ?? 1000), attempts: Number(process.env.ATTEMPTS ?? 1),
 	log: (e) => console.log(JSON.stringify(e)) }, work, stop.signal);
 await nc.close();
 `
@@ -388,48 +390,64 @@ func nodeRunner(program, natsURL string) *exec.Cmd {
 	return command
 }
 
-// A stopping process still runs the executions that the server has already sent to it, if they have
-// only one attempt.
-func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
+// A message that arrives at a process that is stopping counts as an attempt. If there is another
+// attempt, the process returns the message to the server; otherwise, it runs the execution.
+func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
-	server := natstest.Start(t)
-	nc := server.Connect(t)
-	ingress := runnertest.NewIngress(t, nc)
-	requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName +
-		".runner-slow-slow")
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, way := jetStream(t, server.URL()), server.NewLink(t)
-	command := nodeRunner(slowRunner, way.URL())
-	program := childtest.Launch(t, command)
-	if _, err := requests.NextMsg(30 * time.Second); err != nil {
-		t.Fatal(err)
-	}
-	way.Silence()
-	id := ingress.Start(t, runnertest.Post{Queue: "slow"})
-	for sent := false; !sent; {
-		consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, "runner-slow-slow")
+	for _, attempts := range []int{1, 2} {
+		server := natstest.Start(t)
+		nc := server.Connect(t)
+		ingress := runnertest.NewIngress(t, nc)
+		requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName +
+			".runner-slow-slow")
 		if err != nil {
 			t.Fatal(err)
 		}
-		info := consumer.CachedInfo()
-		if sent = info.NumAckPending == 1; !sent && info.NumWaiting == 0 {
-			// On a slow machine the request may have expired. The next request then fetches the
-			// execution.
-			way.Heal()
+		js, way := jetStream(t, server.URL()), server.NewLink(t)
+		command := attemptsRunner(way.URL(), attempts)
+		program := childtest.Launch(t, command)
+		if _, err := requests.NextMsg(30 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		way.Silence()
+		id := ingress.Start(t, runnertest.Post{Queue: "slow"})
+		for sent := false; !sent; {
+			consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, "runner-slow-slow")
+			if err != nil {
+				t.Fatal(err)
+			}
+			info := consumer.CachedInfo()
+			if sent = info.NumAckPending == 1; !sent && info.NumWaiting == 0 {
+				// On a slow machine the request may have expired. The next request then fetches
+				// the execution.
+				way.Heal()
+			}
+		}
+		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		program.Await("(it stops)")
+		way.Heal()
+		if attempts > 1 {
+			program.AwaitEnd()
+			program = childtest.Launch(t, attemptsRunner(server.URL(), attempts))
+		}
+		if got := ingress.Await(t, id); got.Status != execution.Succeeded {
+			t.Errorf("with %d attempts: %+v", attempts, got)
+		}
+		if attempts == 1 {
+			program.AwaitEnd() // a second SIGTERM would end it immediately
 		}
 	}
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	program.Await("(it stops)")
-	way.Heal()
-	if got := ingress.Await(t, id); got.Status != execution.Succeeded {
-		t.Errorf("%+v", got)
-	}
-	program.AwaitEnd() // a second SIGTERM would end it immediately
+}
+
+// attemptsRunner returns a slow runner with a number of attempts. Its ack wait is long, so that
+// only a message that a runner hands back is redelivered.
+func attemptsRunner(natsURL string, attempts int) *exec.Cmd {
+	command := nodeRunner(slowRunner, natsURL)
+	command.Env = append(command.Env, "ATTEMPTS="+strconv.Itoa(attempts), "ACK_WAIT=3600000")
+	return command
 }
 
 // canceledRunner is a program with the Node.js kit. Its handler prints the execution's ID when it

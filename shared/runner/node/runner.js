@@ -214,9 +214,10 @@ export async function run(nc, options, handler, stop) {
   const requests = new Set();
   const once = o.attempts === 1;
   const closeRequests = () => requests.forEach((messages) => void messages.close());
+  // end ends the requests at once. A runner with one attempt instead lets them expire: see onceExpiry.
   const end = () => {
     if (!once) {
-      closeRequests();
+      requests.forEach(drain);
     }
   };
   stop.addEventListener("abort", end, { once: true });
@@ -247,6 +248,7 @@ export async function run(nc, options, handler, stop) {
   let deleted; // the group's consumer was deleted
   /** @type {Source | undefined} */
   let own; // undefined: nothing is taken from the queue's own stream
+  let takingOwn = false; // takeOwn runs: own is set once NATS has answered
   let ownActive = false; // the last execution came from there
   let ownIsNewer = false; // by the last reading of the queue's record
   let mayReadSettings = false; // the queue's record has been read, so the account has the permission
@@ -264,7 +266,7 @@ export async function run(nc, options, handler, stop) {
         if (own && !settings.hasOwn) {
           own.over = true;
         }
-        if (!own && settings.hasOwn) {
+        if (!takingOwn && settings.hasOwn) {
           taking.push(takeOwn());
         }
       }
@@ -286,6 +288,7 @@ export async function run(nc, options, handler, stop) {
 
   /** takeOwn takes executions from the queue's own stream, until it is gone. */
   async function takeOwn() {
+    takingOwn = true;
     try {
       const consumer = await ensureConsumer(nc, js, manager, o, { shared: group });
       own = { own: true, over: false, consumer, o: withAckWait(o, await consumer.info(true), o.ackWait) };
@@ -296,6 +299,7 @@ export async function run(nc, options, handler, stop) {
       }
     } finally {
       own = undefined;
+      takingOwn = false;
     }
   }
 
@@ -791,6 +795,21 @@ async function nextMessage(nc, stream, consumer, leave, silent) {
   } finally {
     clearTimeout(held);
     clearTimeout(over);
+  }
+}
+
+/**
+ * drain ends a request for messages at the server, but still takes the messages that are on their way, or that have waited in the
+ * socket while a handler blocked the event loop: closing the request would drop them. The library drains the subscription, but offers
+ * no method for it.
+ * @param {import("@nats-io/jetstream").ConsumerMessages} messages
+ */
+function drain(messages) {
+  const { sub } = /** @type {{ sub?: import("@nats-io/transport-node").Subscription }} */ (messages);
+  if (sub) {
+    sub.drain().catch(() => {}); // the connection is closed, which ends the request, too
+  } else {
+    void messages.close();
   }
 }
 
