@@ -75,10 +75,11 @@ type message struct {
 	announced bool                    // whether announce has been called
 	overdue   time.Time               // when handling was first seen to have ended
 	report    *nats.Msg               // nil until there is a final state
-	reported  time.Time               // since when report is sent; see dueReportAction
+	reported  time.Time               // since when AckWait runs for report; see handleReply
 	sent      time.Time               // when report was last sent
-	err       error                   // why report was not stored since reported
-	noRoom    error                   // the last refusal for lack of room since reported
+	err       error                   // why report is not stored yet
+	noRoom    error                   // the last refusal for lack of room since warned, or nil
+	warned    time.Time               // when waitsForRoom was last called
 	published func(error)             // called with nil once report is stored, or with an error
 	refusals  int                     // how often the stream has refused report because of another
 }
@@ -195,9 +196,9 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 // publish publishes a report, and repeats it until the stream confirms it; repeated reports are
 // harmless. If the stream refuses it because of another report, it is made again from m.final.
 // publish calls published exactly once: with nil, or with an error if no confirmation arrives
-// within AckWait. While the storage of NATS is full, it repeats the report until handlers may no
-// longer continue, and calls waitsForRoom each AckWait: another attempt of the execution could not
-// be reported either.
+// within AckWait. While the storage of NATS is full and handlers may continue, AckWait begins anew
+// with each refusal, and publish calls waitsForRoom each AckWait: another attempt of the execution
+// could not be reported either.
 func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(error)) {
 	now := time.Now()
 	u.mu.Lock()
@@ -228,8 +229,8 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	if m.err == nil || !errors.Is(err, ack.ErrTimeout) { // a refusal says more than a timeout
 		m.err = err
 	}
-	if stream.IsStorageFull(err) {
-		m.noRoom = err
+	if stream.IsStorageFull(err) && u.working.Err() == nil {
+		m.reported, m.noRoom = time.Now(), err
 	}
 	if waits && err == nil {
 		delete(u.messages, m.messageKey)
@@ -341,24 +342,21 @@ func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 	return nil
 }
 
-// dueReportAction returns the action that is due for an unconfirmed report, or nil. Once AckWait
-// has passed, it begins anew if the storage was full at any time since, and otherwise gives up: in
-// a cluster, the stream's leader steps down with such a refusal, and the next answers are others.
-// The caller must hold mu.
+// dueReportAction returns the action that is due for an unconfirmed report, or nil. A refusal for
+// lack of room is never a reason to give up at once: in a cluster, the stream's leader steps down
+// with it, and the next one may have room. The caller must hold mu.
 func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
-	switch waited := now.Sub(m.reported); {
+	switch {
 	case m.report == nil:
-	case waited > u.ackWait && m.noRoom != nil && u.working.Err() == nil:
-		refusal := m.noRoom
-		m.reported, m.sent, m.err, m.noRoom = now, now, nil, nil
-		return func() { u.waitsForRoom(m, refusal); u.send(m) }
-	case waited > u.ackWait:
+	case now.Sub(m.reported) > u.ackWait:
 		return u.giveUpLocked(m, errors.Join(fmt.Errorf(
 			"the stream has not confirmed the report within %s", u.ackWait), m.err))
 	case errors.Is(m.err, nats.ErrConnectionClosed): // for good: it will never be confirmed
 		return u.giveUpLocked(m, m.err)
-	case m.noRoom != nil && u.working.Err() != nil: // others may wait for their turn
-		return u.giveUpLocked(m, m.noRoom)
+	case m.noRoom != nil && now.Sub(m.warned) >= u.ackWait:
+		refusal := m.noRoom
+		m.warned, m.noRoom = now, nil
+		return func() { u.waitsForRoom(m, refusal) }
 	case now.Sub(m.sent) >= u.ackWait/10:
 		m.sent = now
 		return func() { u.send(m) }

@@ -21,21 +21,20 @@ func unconfirmedReport(t *testing.T, at time.Time) (*inFlightMessages, *message)
 	}, m
 }
 
-// A report that was refused for lack of room is kept, also if other answers came later: in a
-// cluster, the stream has no leader after such a refusal.
+// A report that was refused for lack of room is kept for AckWait from then on, also if other
+// answers come later: in a cluster, the stream has no leader after such a refusal.
 func TestARefusalForLackOfRoomCountsAfterOthers(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
 	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeInsufficientResources)}
-	u, m := unconfirmedReport(t, begun)
+	u, m := unconfirmedReport(t, time.Now().Add(-9*time.Second))
 	u.handleReply(m, full)
 	u.handleReply(m, nats.ErrNoResponders)
-	begun = begun.Add(u.ackWait + time.Millisecond)
-	if u.dueReportAction(m, begun) == nil || len(u.messages) == 0 {
+	refused := time.Now()
+	u.dueReportAction(m, refused.Add(u.ackWait-time.Second))
+	if len(u.messages) == 0 {
 		t.Fatal("the report was given up")
 	}
-	u.handleReply(m, nats.ErrNoResponders)
-	u.dueReportAction(m, begun.Add(u.ackWait+time.Millisecond))
+	u.dueReportAction(m, refused.Add(u.ackWait+time.Millisecond))
 	if len(u.messages) > 0 {
 		t.Error("the report was kept after AckWait without a refusal for lack of room")
 	}
@@ -57,23 +56,51 @@ func TestReportsAreRepeatedAtIntervals(t *testing.T) {
 	}
 }
 
-// A runner whose handlers may no longer continue does not wait until NATS has room.
-func TestAStoppedRunnerDoesNotWaitForRoom(t *testing.T) {
+// While reports wait for room, a warning is due at once, and again after each AckWait.
+func TestReportsThatWaitForRoomAreLogged(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
 	u, m := unconfirmedReport(t, begun)
-	ended, end := context.WithCancel(t.Context())
-	u.working = ended
+	warnings := 0
+	u.waitsForRoom = func(*message, error) { warnings++ }
 	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeStorageExceeded)}
+	for tick := range 10 {
+		u.handleReply(m, full)
+		now := begun.Add(time.Duration(tick) * u.ackWait / 4)
+		m.reported, m.sent = now, now // nothing else is due
+		if do := u.dueReportAction(m, now); do != nil {
+			do()
+		}
+		if want := tick/4 + 1; warnings != want {
+			t.Errorf("after %d quarters of AckWait: %d warnings, want %d", tick, warnings, want)
+		}
+	}
+}
+
+// A runner whose handlers may no longer continue gives up a report that was refused for lack of
+// room, but not before AckWait has passed since the last refusal before: the stream's next leader
+// may have room.
+func TestAStoppedRunnerGivesUpAReportAfterAckWait(t *testing.T) {
+	t.Parallel()
+	u, m := unconfirmedReport(t, time.Now().Add(-9*time.Second))
+	working, end := context.WithCancel(t.Context())
+	u.working = working
+	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeStorageExceeded)}
+	u.waitsForRoom = func(*message, error) {}
 	u.handleReply(m, full)
+	ended := time.Now()
 	end()
 	var given error
 	m.published = func(err error) { given = err }
-	do := u.dueReportAction(m, begun.Add(time.Millisecond))
-	if do == nil {
-		t.Fatal("the report waits")
+	for _, after := range []time.Duration{time.Millisecond, u.ackWait - time.Second} {
+		u.handleReply(m, full)
+		if do := u.dueReportAction(m, ended.Add(after)); do == nil || len(u.messages) == 0 {
+			t.Fatalf("after %s, the report is not sent again", after)
+		}
 	}
-	do()
+	if do := u.dueReportAction(m, ended.Add(u.ackWait+time.Millisecond)); do != nil {
+		do()
+	}
 	if len(u.messages) > 0 || !errors.Is(given, full) {
 		t.Errorf("%d messages, given up because of %v", len(u.messages), given)
 	}

@@ -30,8 +30,8 @@
 //	                                    Options.AckWait. After Options.Attempts it fails
 //	the report cannot be stored         the runner repeats it until AckWait has passed; then
 //	                                    the execution runs again. While the storage of NATS
-//	                                    is full, the runner repeats it until DrainTimeout after
-//	                                    the end of the context
+//	                                    is full, AckWait begins anew with each refusal, until
+//	                                    DrainTimeout after the end of the context
 //	the message cannot be decoded       the runner terminates it
 //
 // Nothing that a handler returns or panics with ends the process. Neither does a panic in other

@@ -1042,8 +1042,9 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
     let refusals = 0;
     // Acknowledged only once it is stored: better twice than never. One that comes twice does no
     // harm, so it is sent again for as long as the acknowledgement may take: a stream that has no
-    // leader, or is just being made, is there a moment later. While the storage of NATS is full, it is sent until the runner
-    // ends, with a warning each ackWait: another attempt could not be reported either.
+    // leader, or is just being made, is there a moment later. While the storage of NATS is full, ackWait begins anew
+    // with each refusal, until the drain timeout has passed, and a warning is logged each ackWait: another attempt could not be
+    // reported either. After that it is not given up at once: the stream's next leader may have room.
     let until = Date.now() + o.ackWait;
     let warnAt = 0;
     for (let stored = false; !stored;) {
