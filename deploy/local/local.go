@@ -265,16 +265,18 @@ func (l *local) startServices(ctx context.Context) error {
 // watchNATS watches the embedded server. It restarts the server after its disk was full, and makes
 // /readyz report an error while the server cannot store anything.
 func (l *local) watchNATS(ctx context.Context) error {
+	checker := newHealthChecker(l.server.Health)
 	l.Start(ctx, func(ctx context.Context, _ func()) error {
-		return recoverNATS(ctx, l.server, filepath.Join(l.config.DataDir, natsFolder), l.log)
+		return recoverNATS(ctx, l.server, checker, filepath.Join(l.config.DataDir, natsFolder),
+			l.log)
 	})
 	l.Add(l.ops.Watch(ctx, l.log, ops.Check{
 		Part: "NATS storage",
-		Ask: func(context.Context) error {
-			if err := l.server.Health(); err != nil {
+		Ask: func(ctx context.Context) error {
+			if err := l.server.CheckRoom(); err != nil {
 				return err
 			}
-			return l.server.CheckRoom()
+			return checker.check(ctx)
 		},
 	}))
 	return nil

@@ -15,6 +15,9 @@ import (
 
 const (
 	healthCheckInterval = time.Second
+	// healthCheckTimeout is how long a health check may take. The server does not answer while its
+	// disk stalls.
+	healthCheckTimeout = 2 * time.Second
 	// maxTransientFailures is the number of consecutive health checks that may fail before the
 	// server is restarted.
 	maxTransientFailures = 2
@@ -25,11 +28,49 @@ const (
 	giveUpAfter = time.Minute
 )
 
+// healthChecker asks a server for its health. It asks once at a time.
+type healthChecker struct {
+	health func() error  // may not return for as long as the disk stalls
+	asking chan struct{} // capacity 1; holds a value while health runs
+}
+
+func newHealthChecker(health func() error) *healthChecker {
+	return &healthChecker{health: health, asking: make(chan struct{}, 1)}
+}
+
+// check returns the result of health, or the error of ctx if ctx ends first.
+func (c *healthChecker) check(ctx context.Context) error {
+	select {
+	case c.asking <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	result := make(chan error, 1)
+	go func() {
+		result <- c.health()
+		<-c.asking
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// checkWithin is like check, but takes no longer than timeout.
+func (c *healthChecker) checkWithin(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return c.check(ctx)
+}
+
 // recoverNATS restarts the embedded server within the process once its disk has room again, because
 // the server does not recover by itself from a full disk. It returns nil when ctx ends, and
 // otherwise an error with the reason why the process should exit.
 func recoverNATS(
-	ctx context.Context, server *embednats.Server, storeDir string, log logrus.FieldLogger,
+	ctx context.Context, server *embednats.Server, checker *healthChecker, storeDir string,
+	log logrus.FieldLogger,
 ) error {
 	tick := time.NewTicker(healthCheckInterval)
 	defer tick.Stop()
@@ -46,8 +87,12 @@ func recoverNATS(
 			return nil
 		case <-tick.C:
 		}
-		health := server.Health()
+		health := checker.checkWithin(ctx, healthCheckTimeout)
 		switch {
+		// The disk stalls. The server goes on when the disk does; to stop it would take as long.
+		case errors.Is(health, context.DeadlineExceeded), errors.Is(health, context.Canceled):
+			outSince = time.Time{}
+			continue
 		case health == nil:
 			failed, restarted, outSince = 0, false, time.Time{}
 			continue

@@ -30,13 +30,15 @@ func (s *Server) CheckRoom() error {
 }
 
 // WatchRoom measures until ctx is done how much all streams hold, for CheckRoom.
-func (s *Server) WatchRoom(ctx context.Context) {
+func (s *Server) WatchRoom(ctx context.Context) { s.watchRoom(ctx, measureRoom) }
+
+func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) error) {
 	tick := time.NewTicker(roomCheckInterval)
 	defer tick.Stop()
 	for {
 		// While the server is restarted, its streams hold what they held before.
 		if ns := s.natsServer(); ns != nil {
-			if err := measureRoom(ns); err != nil {
+			if err := measure(ns); err != nil {
 				s.full.Store(&err)
 			} else {
 				s.full.Store(nil)
