@@ -7,8 +7,9 @@ if [ -e .env ]; then
   echo 'there is a .env already: nothing is made anew' >&2
   exit 1
 fi
-# They are there already if a run failed after it had made them.
-[ -d secrets ] || ../nats/make-secrets.sh "$PWD/secrets" nats-0 nats-1 nats-2
+# They are there already if a run failed after it had made them. tls.crt is the last file. Without it, make-secrets.sh
+# was killed and refuses the folder, which must be removed.
+[ -s secrets/tls.crt ] || ../nats/make-secrets.sh "$PWD/secrets" nats-0 nats-1 nats-2
 # Senders and the executors' containers reach the ingresses here; without an address, senders of this machine only.
 address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
 umask 077

@@ -119,7 +119,8 @@ func TestMakeSecretsKeepsToItsFolder(t *testing.T) {
 	}
 }
 
-// A run of prepare.sh that fails after it has made the keys is completed by the next one.
+// A run of prepare.sh that fails after it has made the keys is completed by the next one. One that
+// was killed while it made them is not: some are missing.
 func TestPrepareCompletesAFailedRun(t *testing.T) {
 	folder := t.TempDir()
 	compose := filepath.Join(folder, "compose")
@@ -133,20 +134,32 @@ func TestPrepareCompletesAFailedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, text := range map[string]string{
-		filepath.Join(compose, "prepare.sh"):             string(prepare),
-		filepath.Join(folder, "nats", "make-secrets.sh"): "#!/bin/sh\nexec mkdir \"$1\"\n",
+		filepath.Join(compose, "prepare.sh"): string(prepare),
+		filepath.Join(folder, "nats", "make-secrets.sh"): "#!/bin/sh\n" +
+			`mkdir "$1" && echo made > "$1/tls.crt"`,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	obstacle := filepath.Join(compose, ".env.new")
-	if err := os.Mkdir(obstacle, 0o700); err != nil { // it cannot be written
-		t.Fatal(err)
-	}
 	script := filepath.Join(compose, "prepare.sh")
 	run := func() ([]byte, error) {
 		return exec.CommandContext(t.Context(), script).CombinedOutput()
+	}
+	secrets := filepath.Join(compose, "secrets")
+	if err := os.Mkdir(secrets, 0o700); err != nil { // without tls.crt
+		t.Fatal(err)
+	}
+	if out, err := run(); err == nil {
+		t.Errorf("unfinished secrets are used: %s", out)
+	}
+	if err := os.RemoveAll(secrets); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(filepath.Join(compose, ".env")) // there is none, unless the test has failed
+	obstacle := filepath.Join(compose, ".env.new")
+	if err := os.Mkdir(obstacle, 0o700); err != nil { // it cannot be written
+		t.Fatal(err)
 	}
 	if out, err := run(); err == nil {
 		t.Fatalf("a file was written over a folder: %s", out)
