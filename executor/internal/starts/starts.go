@@ -131,7 +131,9 @@ const (
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
 // the other stream. Publish therefore checks again afterwards, and stores the message's ID in the
-// other stream if necessary.
+// other stream if necessary. It does not if it gets no confirmation, although the message may have
+// been stored. A later call with the same ID may then store it a second time, in the other stream.
+// The callers therefore look in the records first whether the execution exists.
 func (s *Streams) Publish(
 	ctx context.Context, queue, workflowID string,
 	message func(stream.Layout) (*nats.Msg, error),
