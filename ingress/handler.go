@@ -1,22 +1,17 @@
 package ingress
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
-	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/ingress/internal/await"
-	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
 	"github.com/hookstart/hookstart/ingress/internal/storage"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -56,64 +51,6 @@ type handler struct {
 	rateGrace       time.Duration
 	responseTimeout time.Duration
 	shares          *fairShare
-}
-
-// deliveryPublisher stores the messages of deliveries. It is implemented by *publish.StreamRouter.
-type deliveryPublisher interface {
-	Publish(msg *nats.Msg, choice publish.StreamChoice) (publish.Ack, error)
-	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)
-}
-
-// countInFlight returns a deliveryPublisher that publishes through p and keeps the number of
-// messages being published in n. If n is nil, it returns p itself.
-func countInFlight(p deliveryPublisher, n *atomic.Int64) deliveryPublisher {
-	if n == nil {
-		return p
-	}
-	return countingPublisher{p, n}
-}
-
-type countingPublisher struct {
-	deliveryPublisher
-
-	n *atomic.Int64
-}
-
-func (c countingPublisher) Publish(
-	msg *nats.Msg, choice publish.StreamChoice,
-) (publish.Ack, error) {
-	c.n.Add(1)
-	defer c.n.Add(-1)
-	return c.deliveryPublisher.Publish(msg, choice)
-}
-
-// keepRoom returns a deliveryPublisher that publishes through p what check leaves room for, and
-// still recognizes repeated deliveries if there is none. If check is nil, it returns p itself.
-func keepRoom(p deliveryPublisher, check func() error) deliveryPublisher {
-	if check == nil {
-		return p
-	}
-	return roomKeeper{p, check}
-}
-
-type roomKeeper struct {
-	deliveryPublisher
-
-	check func() error
-}
-
-func (k roomKeeper) Publish(
-	msg *nats.Msg, choice publish.StreamChoice,
-) (publish.Ack, error) {
-	full := k.check()
-	if full == nil {
-		return k.deliveryPublisher.Publish(msg, choice)
-	}
-	ack, err := k.ConfirmRepeat(msg)
-	if errors.Is(err, publish.ErrStorageFull) {
-		err = fmt.Errorf("%w: %w", err, full)
-	}
-	return ack, err
 }
 
 // registryLease reports whether this process's copy of the registry is current. It is implemented

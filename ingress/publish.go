@@ -3,6 +3,7 @@ package ingress
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,6 +19,19 @@ import (
 // retryAfterClosed is the Retry-After while a queue or a workflow is closed during a move to
 // another stream.
 const retryAfterClosed = time.Second
+
+// startExecution starts an execution. If the node's responses are configured to wait, it waits for
+// the execution to finish.
+func (h *handler) startExecution(d *delivery) outcome {
+	id := d.trigger.ExecutionID(d.id)
+	if out := h.chooseStream(d); out != nil {
+		return *out
+	}
+	if a := d.trigger.Node.Answer; a != nil {
+		return h.startAndWait(d, a, id)
+	}
+	return h.storeStart(d, id)
+}
 
 // chooseStream chooses the stream for the start message or the rejection. If it returns nil, the
 // caller must release d.permit exactly once.
@@ -211,6 +225,64 @@ func (h *handler) publishFairly(
 	ack, err := h.publisher.Publish(msg, choice)
 	if size > 0 && (err != nil || ack.Duplicate) {
 		h.space.Release(accountID, size)
+	}
+	return ack, err
+}
+
+// deliveryPublisher stores the messages of deliveries. It is implemented by *publish.StreamRouter.
+type deliveryPublisher interface {
+	Publish(msg *nats.Msg, choice publish.StreamChoice) (publish.Ack, error)
+	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)
+}
+
+// countInFlight returns a deliveryPublisher that publishes through p and keeps the number of
+// messages being published in n. If n is nil, it returns p itself.
+func countInFlight(p deliveryPublisher, n *atomic.Int64) deliveryPublisher {
+	if n == nil {
+		return p
+	}
+	return countingPublisher{p, n}
+}
+
+type countingPublisher struct {
+	deliveryPublisher
+
+	n *atomic.Int64
+}
+
+func (c countingPublisher) Publish(
+	msg *nats.Msg, choice publish.StreamChoice,
+) (publish.Ack, error) {
+	c.n.Add(1)
+	defer c.n.Add(-1)
+	return c.deliveryPublisher.Publish(msg, choice)
+}
+
+// keepRoom returns a deliveryPublisher that publishes through p what check leaves room for, and
+// still recognizes repeated deliveries if there is none. If check is nil, it returns p itself.
+func keepRoom(p deliveryPublisher, check func() error) deliveryPublisher {
+	if check == nil {
+		return p
+	}
+	return roomKeeper{p, check}
+}
+
+type roomKeeper struct {
+	deliveryPublisher
+
+	check func() error
+}
+
+func (k roomKeeper) Publish(
+	msg *nats.Msg, choice publish.StreamChoice,
+) (publish.Ack, error) {
+	full := k.check()
+	if full == nil {
+		return k.deliveryPublisher.Publish(msg, choice)
+	}
+	ack, err := k.ConfirmRepeat(msg)
+	if errors.Is(err, publish.ErrStorageFull) {
+		err = fmt.Errorf("%w: %w", err, full)
 	}
 	return ack, err
 }

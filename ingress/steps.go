@@ -264,16 +264,3 @@ func (h *handler) checkFilter(d *delivery) *outcome {
 	}
 	return out
 }
-
-// startExecution starts an execution. If the node's responses are configured to wait, it waits for
-// the execution to finish.
-func (h *handler) startExecution(d *delivery) outcome {
-	id := d.trigger.ExecutionID(d.id)
-	if out := h.chooseStream(d); out != nil {
-		return *out
-	}
-	if a := d.trigger.Node.Answer; a != nil {
-		return h.startAndWait(d, a, id)
-	}
-	return h.storeStart(d, id)
-}
