@@ -147,6 +147,48 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	return out
 }
 
+// storeRejection publishes the record of a request that is refused because of why. It returns why,
+// or, if the stream does not store the record, the refusal for that instead.
+func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission.Refusal {
+	if out := h.chooseStream(d); out != nil {
+		return out.refusal
+	}
+	defer d.permit.Release()
+	rejection := execution.Rejection{
+		ID:           why.ExecutionID,
+		WorkflowID:   d.trigger.Workflow.ID,
+		NodeID:       d.trigger.NodeID,
+		AccountID:    d.trigger.Workflow.AccountID,
+		Queue:        d.trigger.Workflow.Queue,
+		At:           d.e.start.UTC().Truncate(time.Microsecond),
+		Payload:      d.payload,
+		DeclaredSize: max(d.r.ContentLength, int64(len(d.payload.Body)), 0),
+		Headers:      d.redactor.AddHeadersTo(d.headers, d.senderSecretHeaders()),
+		Query:        d.redactor.Query(),
+		Code:         string(why.Code),
+		TokenID:      d.trigger.TokenID,
+		Trace: d.e.startPublishSpan(d.r, d.layout.RejectedSubject, d.trigger,
+			why.ExecutionID),
+		Sender:   d.senderPreset(),
+		Verified: d.verified,
+	}
+	rejection.Payload.ContentType = d.redactor.RedactHeaderValue(d.r.Header.Get("Content-Type"))
+	if len(d.id.ID) <= execution.MaxDeliveryIDBytes {
+		rejection.DeliveryID, rejection.DeliveryDerived = d.redactor.RedactHeaderValue(d.id.ID),
+			d.id.Derived || d.id.Signed
+	}
+	d.e.executionID = rejection.ID
+	msg, err := d.layout.RejectedMessage(rejection)
+	if _, refusal := h.publish(d, rejection.ID, msg, err); refusal != nil {
+		if refusal.OutcomeUnknown {
+			refusal.Detail = "The workflow is inactive, so the request starts nothing. It may " +
+				"have been recorded as rejected, with this executionId."
+		}
+		return refusal
+	}
+	return why
+}
+
 // retryAfterUnavailable is the Retry-After while the stream is unavailable. It is about as long as
 // a server takes to restart, or a cluster to elect a leader.
 const retryAfterUnavailable = 2 * time.Second
