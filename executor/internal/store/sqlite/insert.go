@@ -40,35 +40,6 @@ func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted 
 	})
 }
 
-// UpdateStates implements relational.Tx.
-func (tx *transaction) UpdateStates(ctx context.Context, updates []store.StateUpdate) error {
-	const width = 8
-	rows := make([]any, 0, len(updates)*width)
-	for _, m := range updates {
-		rows = append(
-			rows,
-			tx.seqs[m.ID],
-			relational.StatusCode(m.Status),
-			nullableMicros(m.StartedAt),
-			nullableMicros(m.FinishedAt),
-			textOrNull(m.Error),
-			blobOrNull(m.Output),
-			countOrNull(m.Attempts),
-			nullableMicros(m.CanceledAt),
-		)
-	}
-	_, err := execRows(ctx, tx.Tx, rows, width, func(values string) string {
-		return `UPDATE OR ROLLBACK executions SET status = m.column2,
-			started_after = coalesce(started_after, m.column3 - accepted_at),
-			finished_after = coalesce(m.column4 - accepted_at, finished_after),
-			error = coalesce(m.column5, error), output = coalesce(m.column6, output),
-			attempts = coalesce(m.column7, attempts),
-			cancel_requested_at = coalesce(cancel_requested_at, m.column8)
-			FROM (VALUES ` + values + `) AS m WHERE seq = m.column1`
-	})
-	return err
-}
-
 // execRows runs a statement for rows, a flat list with width values per row. It returns the number
 // of table rows that changed.
 func execRows(

@@ -61,3 +61,7 @@ func (l *originLookup) findOrAdd(
 	l.added[origin] = n
 	return n, nil
 }
+
+// EnsureOrigins implements relational.Database. It does nothing: transactions add origins
+// themselves.
+func (s *Store) EnsureOrigins(context.Context, string, []store.Record) error { return nil }

@@ -131,34 +131,3 @@ func (s *Store) Close() error {
 	}
 	return nil
 }
-
-// write runs one transaction that writes.
-func (s *Store) write(ctx context.Context, what string, do func(tx *transaction) error) error {
-	s.underway.RLock()
-	defer s.underway.RUnlock()
-	began, known := time.Now(), &originLookup{known: s.Origins}
-	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
-		if err := checkSchema(ctx, tx, s.schema); err != nil {
-			// If the check succeeds, no other process can migrate the tables before the transaction
-			// ends.
-			return err
-		}
-		return do(&transaction{Tx: tx, known: known})
-	})
-	if err == nil {
-		known.cacheAdded()
-	}
-	return s.FinishOperation(ctx, what, began, asDataError(err))
-}
-
-func transact(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // no effect after Commit
-	if err := do(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
-}

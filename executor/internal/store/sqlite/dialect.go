@@ -1,0 +1,81 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
+)
+
+// dialect holds the expressions of this database that package relational needs.
+var dialect = relational.Dialect{
+	Name: `sqlite`,
+	// 4 is failed, 5 rejected: see relational.StatusCode.
+	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
+	Trouble:    `e.status IN (4, 5) AND e.status = ?`,
+	OfDelivery: `e.seq IN (SELECT seq FROM executions WHERE id = ANY (?::bytea[])
+		AND delivery_id = ?
+		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
+	Unindexed: `+`, // SQLite has no statistics
+	// Without this bound, SQLite sorts all rows with a frequent status instead of reading them in
+	// index order.
+	FirstTime: int64(math.MinInt64),
+	Step:      `e.accepted_at / %[1]d * %[1]d`,
+	// With max(), SQLite returns the other columns of the row that has the maximum.
+	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
+		FROM refusals WHERE %s GROUP BY workflow_id, code`,
+	// Records are deleted oldest first, so seq has few gaps. Each subquery reads one end of an
+	// index.
+	Size: `SELECT page_count * page_size, freelist_count * page_size,
+		coalesce((SELECT max(seq) FROM executions) - (SELECT min(seq) FROM executions) + 1, 0),
+		(SELECT min(accepted_at) FROM executions)
+		FROM pragma_page_count, pragma_page_size, pragma_freelist_count`,
+}
+
+// dialectReplacer translates package relational's expressions, which are in PostgreSQL's dialect,
+// to SQLite's.
+var dialectReplacer = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`,
+	`IN (SELECT value FROM json_each(?))`,
+	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)
+
+// encodeArgs returns arguments in the form that SQLite stores.
+func encodeArgs(args []any) []any {
+	values := make([]any, len(args))
+	for i, arg := range args {
+		values[i] = encodeValue(arg)
+	}
+	return values
+}
+
+// encodeValue returns a value in the form that SQLite stores: times are microseconds since 1970,
+// and lists are JSON arrays, because SQLite has no array parameters.
+func encodeValue(value any) any {
+	switch v := value.(type) {
+	case time.Time:
+		return v.UnixMicro()
+	case *time.Time:
+		if v == nil {
+			return nil
+		}
+		return v.UnixMicro()
+	case relational.NullableTime:
+		if time.Time(v).IsZero() {
+			return int64(0)
+		}
+		return time.Time(v).UnixMicro()
+	case relational.ExecutionID:
+		return store.EncodeID(string(v))
+	case relational.ExecutionIDs:
+		return encodeIDsJSON(v)
+	case []string, []int64:
+		array, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // they always marshal
+		}
+		return string(array)
+	}
+	return value
+}
