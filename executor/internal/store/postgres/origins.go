@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -40,6 +41,17 @@ const (
 type querier interface {
 	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+}
+
+// EnsureOrigins implements relational.Database.
+func (s *Store) EnsureOrigins(ctx context.Context, operation string, records []store.Record) error {
+	began := time.Now()
+	numbers, err := originRowIDsOf(ctx, s.pool, s.Origins, records)
+	if err != nil {
+		return s.FinishOperation(ctx, operation, began, asDataError(withCancellation(ctx, err)))
+	}
+	s.Origins.Add(numbers)
+	return nil
 }
 
 // originRowIDsOf returns the row numbers of the records' origins, and adds missing origins. Several

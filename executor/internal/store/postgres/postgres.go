@@ -145,38 +145,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write runs one transaction that writes. The transaction is READ COMMITTED even if the server's
-// default differs, because its statements lock the rows that their decisions depend on.
-func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
-	began := time.Now()
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{
-		IsoLevel:   pgx.ReadCommitted,
-		AccessMode: pgx.ReadWrite,
-	}, func(tx pgx.Tx) error {
-		if err := s.checkSchema(ctx, tx); err != nil {
-			return err
-		}
-		return do(transaction{tx, s.writer, s.Origins, make(map[string]time.Time)})
-	})
-	return s.FinishOperation(ctx, what, began, asDataError(withCancellation(ctx, err)))
-}
-
-// checkSchema prevents migrations until the transaction ends. It returns an error if the tables
-// have a newer schema version than this program supports. It sends both statements in one round
-// trip.
-func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
-	var version int64
-	both := &pgx.Batch{}
-	both.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, int64(relational.MigrationLock))
-	both.Queue(relational.SelectSchemaVersion).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&version)
-	})
-	if err := tx.SendBatch(ctx, both).Close(); err != nil {
-		return err
-	}
-	return relational.CheckSchema(version, s.schema)
-}
-
 // withCancellation adds the context's error if pgx reports only a consequence of it, such as a
 // closed connection.
 func withCancellation(ctx context.Context, err error) error {

@@ -1,0 +1,62 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
+)
+
+// dialect holds the expressions of this database that package relational needs.
+var dialect = relational.Dialect{
+	Name: `postgres`,
+	// 4 is failed: see relational.StatusCode.
+	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
+	Trouble:    `e.trouble = ?`,
+	// Pass the IDs as an array and look up each one separately, which forces the planner to use the
+	// index of IDs.
+	OfDelivery: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
+		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id
+		LIMIT 1) AS found WHERE found.delivery_id = ?
+		UNION ALL SELECT id FROM executions WHERE other_delivery = ?))`,
+	HasStatistics: true,
+	Step:          `date_bin(%[1]d * interval '1 microsecond', e.accepted_at, '1970-01-01T00:00:00Z')`,
+	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
+		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
+		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
+	// Where counting would take a long time, use the planner's estimate.
+	Size: `SELECT pg_database_size(current_database()), 0::bigint,
+		CASE WHEN few.n < 100000 THEN few.n
+			ELSE greatest(few.n, (SELECT reltuples::bigint FROM pg_class
+				WHERE oid = 'executions'::regclass)) END,
+		(SELECT min(accepted_at) FROM executions)
+		FROM (SELECT count(*) AS n FROM (SELECT 1 FROM executions LIMIT 100000) AS head) AS few`,
+}
+
+// numberPlaceholders returns the query with $1, $2 and so on in place of each ?.
+func numberPlaceholders(query string) string {
+	var b strings.Builder
+	for n := 1; ; n++ {
+		before, after, ok := strings.Cut(query, "?")
+		b.WriteString(before)
+		if !ok {
+			return b.String()
+		}
+		fmt.Fprintf(&b, "$%d", n)
+		query = after
+	}
+}
+
+// storedArgs returns arguments in the form that PostgreSQL stores.
+func storedArgs(args []any) []any {
+	return mapSlice(args, func(arg any) any {
+		switch v := arg.(type) {
+		case relational.ExecutionID:
+			return store.EncodeID(string(v))
+		case relational.ExecutionIDs:
+			return storedIDs(v)
+		}
+		return arg
+	})
+}
