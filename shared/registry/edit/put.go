@@ -1,0 +1,118 @@
+package edit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
+)
+
+// put stores a record, replacing the revision that it is based on. Revision 0 means that the record
+// is new.
+func (e *Editor) put(
+	ctx context.Context, kv jetstream.KeyValue, key string, record registry.Record, revision uint64,
+) (uint64, error) {
+	data, err := record.Encode()
+	if err != nil {
+		return 0, fmt.Errorf("encode %s: %w", key, err)
+	}
+	header := nats.Header{}
+	switch entry, given := ctx.Value(auditEntryKey{}).(AuditEntry); {
+	case given:
+		header.Set(registry.HeaderAudit, EncodeEntry(entry))
+	case kv.Bucket() == registry.Bucket:
+		if entry, audited := e.auditEntryFor(ctx, key, record); audited {
+			header.Set(registry.HeaderAudit, EncodeEntry(entry))
+		}
+	}
+	if len(header) == 0 {
+		var stored uint64
+		if revision == 0 {
+			// Create also works after a deletion; Update with revision 0 would not.
+			stored, err = kv.Create(ctx, key, data)
+		} else {
+			stored, err = kv.Update(ctx, key, data, revision)
+		}
+		noteStoredRevision(ctx, kv.Bucket(), stored)
+		return stored, classifyWriteError(err, key)
+	}
+	stored, err := e.publish(ctx, kv, key, header, data, revision)
+	if revision == 0 && errors.Is(err, errRetry) {
+		// A new record may also follow a deletion marker.
+		if mark := e.deletedRevision(ctx, kv, key); mark > 0 {
+			return e.publish(ctx, kv, key, header, data, mark)
+		}
+	}
+	return stored, err
+}
+
+// remove deletes a record of the registry if its revision is still the given one.
+func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
+	header := keyvalue.Deletion()
+	if entry, audited := e.auditEntryFor(ctx, key, nil); audited {
+		header.Set(registry.HeaderAudit, EncodeEntry(entry))
+	}
+	return e.publish(ctx, e.registry, key, header, nil, revision)
+}
+
+// publish stores one revision of a record in the same way as the client's KeyValue, but with
+// headers, which KeyValue does not support.
+func (e *Editor) publish(
+	ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte,
+	revision uint64,
+) (uint64, error) {
+	msg := &nats.Msg{Subject: registry.SubjectOf(kv.Bucket(), key), Header: header, Data: data}
+	ack, err := e.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
+	if err != nil {
+		return 0, classifyWriteError(err, key)
+	}
+	noteStoredRevision(ctx, kv.Bucket(), ack.Sequence)
+	return ack.Sequence, nil
+}
+
+// deletedRevision returns the revision that deleted a record. It returns 0 if the record exists or
+// never existed, or if the newest revision cannot be read.
+func (e *Editor) deletedRevision(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
+	last, err := newestRevision(ctx, e.js, kv.Bucket(), key)
+	if err != nil || last == nil || !last.deleted {
+		return 0
+	}
+	return last.revision
+}
+
+// OutcomeUnknownError means that it is unknown whether a change was stored, because the
+// acknowledgment was lost or is late.
+type OutcomeUnknownError struct{ cause error }
+
+func (e *OutcomeUnknownError) Error() string {
+	return "it is not known whether the change is stored: " + e.cause.Error()
+}
+
+// Unwrap returns the underlying error.
+func (e *OutcomeUnknownError) Unwrap() error { return e.cause }
+
+// classifyWriteError maps the server's "wrong last sequence" error to errRetry, and a missing
+// response to an OutcomeUnknownError. A replicated bucket reports the former with a different error
+// code.
+func classifyWriteError(err error, key string) error {
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrKeyExists),
+		errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+		return errRetry
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout),
+		errors.Is(err, nats.ErrDisconnected),
+		errors.Is(err, nats.ErrConnectionClosed):
+		return &OutcomeUnknownError{fmt.Errorf("store %s: %w", key, err)}
+	default:
+		return fmt.Errorf("store %s: %w", key, err)
+	}
+}
