@@ -1,0 +1,50 @@
+package console
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// rotateForm returns the form that gives a trigger node a new token.
+func (c *Console) rotateForm() *form {
+	return &form{
+		name:      "rotate",
+		operation: "RotateToken",
+		words: strings.NewReplacer("rotate with keepOldForSeconds 0 to end them all",
+			"choose “ends at once”, which ends them all"),
+		page: workflowFormPage,
+		show: c.showWorkflow,
+		save: func(r *http.Request, p *postedForm) (string, error) {
+			grace, err := strconv.ParseInt(p.values["grace"], 10, 32)
+			if err != nil || grace < 0 {
+				return "", errIncomplete()
+			}
+			_, err = c.Operate.RotateToken(r.Context(), signin.Caller(r.Context()),
+				r.PathValue("id"), r.URL.Query().Get("node"), time.Duration(grace)*time.Second)
+			if grace == 0 {
+				return "There is a new URL. The old one ended at once.", err
+			}
+			return "There is a new URL. The old one works for " + graceText(grace) + " more.", err
+		},
+	}
+}
+
+// gracePeriodChoices are the choices of the form that rotates a token.
+var gracePeriodChoices = []timeChoice{
+	{"0", "ends at once"},
+	{"3600", "works for 1 hour more"},
+	{"86400", "works for 1 day more"},
+	{"604800", "works for 7 days more"},
+}
+
+// graceText returns a number of seconds in days or hours, as the form offers them.
+func graceText(seconds int64) string {
+	if seconds%86400 == 0 {
+		return plural(seconds/86400, "day")
+	}
+	return plural(seconds/3600, "hour")
+}
