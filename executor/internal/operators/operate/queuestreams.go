@@ -106,6 +106,17 @@ func (s *Service) apiQueueStream(name string) *api.QueueStream {
 	}
 }
 
+// changeWorkflow is like Editor.ChangeWorkflow, but also supports changing the queue.
+func (s *Service) changeWorkflow(
+	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
+) (w *registry.Workflow, err error) {
+	err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
+		w, err = s.config.Editor.ChangeWorkflow(ctx, id, modify)
+		return err
+	})
+	return w, err
+}
+
 // storeWithQueueMove changes a workflow. If the change assigns the workflow to a queue whose start
 // messages are in a different stream, it first copies the workflow's delivery IDs to that stream.
 // Only such a change may take longer than ChangeTimeout, after which ctx ends: up to moveTimeout.

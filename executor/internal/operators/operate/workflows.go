@@ -289,17 +289,6 @@ func (s *Service) PatchWorkflow(
 		})
 }
 
-// changeWorkflow is like Editor.ChangeWorkflow, but also supports changing the queue.
-func (s *Service) changeWorkflow(
-	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
-) (w *registry.Workflow, err error) {
-	err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
-		w, err = s.config.Editor.ChangeWorkflow(ctx, id, modify)
-		return err
-	})
-	return w, err
-}
-
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) error {
 	return s.changeNoResult(ctx, caller, newRule("DeleteWorkflow", accessToWorkflow(id)),
