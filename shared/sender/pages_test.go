@@ -46,6 +46,13 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s is not what the table says (%v): run make generate", name, err)
 		}
 	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := fmt.Sprintf("[%d presets, ", len(sender.Presets())); !strings.Contains(string(readme), n) {
+		t.Errorf("the README does not say %q", n)
+	}
 }
 
 const made = "<!-- Made from shared/sender/presets.json by make generate. -->\n\n"
