@@ -436,7 +436,7 @@ func TestNodeReadsCancellationsWhileTheyExpire(t *testing.T) {
 	requireNode(t)
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
-	for n := range 80 {
+	for n := range 100 {
 		ingress.Cancel(t, fmt.Sprint("other", n))
 	}
 	slow := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
