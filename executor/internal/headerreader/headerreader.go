@@ -81,11 +81,17 @@ func (r *Reader) NextMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error)
 	return meta, nil
 }
 
+// Exists reports whether the server has the reader's consumer.
+func (r *Reader) Exists(ctx context.Context) bool {
+	info, err := r.Info(ctx)
+	return err == nil && r.owns(info)
+}
+
 // End deletes the consumer so that another reader can begin immediately. If that fails, the server
 // deletes the consumer after a few seconds.
 func (r *Reader) End(ctx context.Context) {
 	// Another reader may have created its consumer in the meantime.
-	if info, err := r.Info(ctx); err == nil && r.owns(info) {
-		_ = r.js.DeleteConsumer(ctx, r.stream, info.Name)
+	if r.Exists(ctx) {
+		_ = r.js.DeleteConsumer(ctx, r.stream, r.CachedInfo().Name)
 	}
 }

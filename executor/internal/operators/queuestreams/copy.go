@@ -47,6 +47,7 @@ type copier struct {
 	// workflowID is the workflow whose IDs are copied, if the copy goes on where an earlier one
 	// ended. "" means that every copy begins anew.
 	workflowID string
+	filters    []string // subjects of the messages whose IDs are copied; none means all
 	since      time.Time
 	reader     *headerreader.Reader
 	messages   jetstream.MessagesContext
@@ -89,8 +90,10 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
 ) (*copier, error) {
-	c := &copier{from: from, to: to, queue: queue, target: target, marker: "-"}
-	return c, m.startCopier(ctx, c, filters)
+	c := &copier{
+		from: from, to: to, queue: queue, target: target, marker: "-", filters: filters,
+	}
+	return c, m.startCopier(ctx, c)
 }
 
 // newWorkflowCopier is like newCopier, for the delivery IDs of a workflow that changes its queue.
@@ -101,17 +104,19 @@ func (m *Mover) newWorkflowCopier(
 	c := &copier{
 		from: from, to: to, queue: change.From, target: change.To, marker: change.WorkflowID,
 		workflowID: change.WorkflowID,
+		filters:    filtersOfWorkflow(from, change.From, change.WorkflowID),
 	}
-	return c, m.startCopier(ctx, c, filtersOfWorkflow(from, change.From, change.WorkflowID))
+	return c, m.startCopier(ctx, c)
 }
 
-func (m *Mover) startCopier(ctx context.Context, c *copier, filters []string) error {
+func (m *Mover) startCopier(ctx context.Context, c *copier) error {
 	c.js, c.since = m.config.JetStream, time.Now().Add(-m.config.Settings.DedupWindow)
+	c.current, c.previous, c.pending = nil, nil, nil
 	err := edit.ErrQueueMoves
 	waiting, cancel := context.WithTimeout(ctx, otherMoveTimeout)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
-		err = c.startReading(waiting, filters)
+		err = c.startReading(waiting)
 		return !errors.Is(err, edit.ErrQueueMoves)
 	})
 	return err
@@ -119,12 +124,12 @@ func (m *Mover) startCopier(ctx context.Context, c *copier, filters []string) er
 
 // startReading creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another
 // move is using that consumer.
-func (c *copier) startReading(ctx context.Context, filters []string) error {
+func (c *copier) startReading(ctx context.Context) error {
 	name := c.from.StreamName(c.queue)
 	config := jetstream.ConsumerConfig{
 		Name:           stream.DeliveryIDCopyConsumerName,
 		Description:    "hookstart: copies delivery IDs to another stream",
-		FilterSubjects: filters,
+		FilterSubjects: c.filters,
 		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
 		OptStartTime:   &c.since,
 	}
@@ -136,16 +141,18 @@ func (c *copier) startReading(ctx context.Context, filters []string) error {
 		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
 		config.OptStartTime, config.OptStartSeq = nil, copied+1
 	}
-	c.reader, err = headerreader.Begin(ctx, c.js, name, config)
+	reader, err := headerreader.Begin(ctx, c.js, name, config)
 	if errors.Is(err, headerreader.ErrConsumerInUse) {
 		return fmt.Errorf("%w: %w", edit.ErrQueueMoves, err)
 	}
+	var messages jetstream.MessagesContext
 	if err == nil {
-		c.messages, err = c.reader.Messages(jetstream.PullMaxMessages(maxPendingCopies))
+		messages, err = reader.Messages(jetstream.PullMaxMessages(maxPendingCopies))
 	}
 	if err != nil {
 		return fmt.Errorf("read the delivery IDs of %s: %w", name, err)
 	}
+	c.reader, c.messages = reader, messages
 	return nil
 }
 
@@ -155,6 +162,40 @@ func (c *copier) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)
 	defer cancel()
 	c.reader.End(ctx)
+}
+
+// copyAfterLateEnd copies the delivery IDs once more, if the last record of a move was stored
+// although the call that should store it failed. Before that record, the ingresses may have stored
+// something in the old stream, which they reopen by themselves. copyAfterLateEnd waits until the
+// revision of the record is in force at all of them. It begins the copy anew if its reader is lost.
+//
+// Nobody else copies what it does not: the move is complete. It therefore goes on even if the
+// context is done, and its error wraps none, because a repeated call would not help.
+func (m *Mover) copyAfterLateEnd(ctx context.Context, c *copier, revision uint64) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateCopyTimeout)
+	defer cancel()
+	for attempt := 0; ; attempt++ {
+		err := m.config.Editor.AwaitInForce(ctx, revision)
+		if err == nil && (attempt > 0 || !c.reader.Exists(ctx)) {
+			c.stop(ctx)
+			err = m.startCopier(ctx, c)
+		}
+		if err == nil {
+			err = c.catchUp(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		again := isTransient(err) || errors.Is(err, errRestartMove) ||
+			errors.Is(err, edit.ErrQueueMoves) // another move reads the stream
+		if !again || retry.SleepBackoff(ctx, attempt) != nil {
+			err = fmt.Errorf("the move is complete, but the delivery IDs that %s stored last are "+
+				"not copied to %s, so a repeat of such a delivery would be run: %s",
+				c.from.StreamName(c.queue), c.to.StreamName(c.target), err.Error())
+			m.config.Log.Error(err)
+			return err
+		}
+	}
 }
 
 // next returns the next message of the stream with its metadata.

@@ -82,6 +82,8 @@ const (
 	// workflowCopyTimeout is how long MoveWorkflow copies before it closes the workflow. Within the
 	// 50 s of a call, it leaves enough time to store the change.
 	workflowCopyTimeout = 35 * time.Second
+	// lateCopyTimeout is how long copyAfterLateEnd tries to copy.
+	lateCopyTimeout = 20 * time.Second
 )
 
 // New returns a Mover.
@@ -480,12 +482,8 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 	if _, err = m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(ctx, by), queue, closed,
 		d.done); err != nil {
 		err = m.abortMove(ctx, queue, closed, d.moving, err)
-		// The record may have been stored nevertheless, and so late that the ingresses had reopened
-		// the queue in its old stream.
-		current := retryTransient(ctx, func() error { return m.config.Editor.EnsureCurrent(ctx) })
-		if q, ok := m.config.Directory.Queue(queue); current == nil && ok &&
-			q.Record.Stream != nil && q.Record.Stream.Phase == d.done {
-			return errors.Join(err, retryTransient(ctx, func() error { return ids.catchUp(ctx) }))
+		if revision, ended := m.revisionInPhase(ctx, queue, d.done); ended {
+			return m.copyAfterLateEnd(ctx, ids, revision)
 		}
 		return err
 	}
@@ -526,9 +524,16 @@ func (m *Mover) abortMove(
 	}
 	changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
 	defer cancel()
-	_, err := m.config.Editor.SetStreamPhase(changing, queue, closedRevision, phase)
+	err := retryTransient(changing, func() error {
+		_, err := m.config.Editor.SetStreamPhase(changing, queue, closedRevision, phase)
+		return err
+	})
 	if errors.Is(err, edit.ErrChangedSince) {
-		return because
+		// So is a repeated attempt answered, if an earlier one was stored after all.
+		if _, reopened := m.revisionInPhase(ctx, queue, phase); !reopened {
+			return because
+		}
+		err = nil
 	}
 	if err != nil {
 		return errors.Join(because, err)
@@ -540,6 +545,17 @@ func (m *Mover) abortMove(
 		return errRestartMove
 	}
 	return because
+}
+
+// revisionInPhase returns the revision of a queue's record, if the queue is in the given phase.
+func (m *Mover) revisionInPhase(
+	ctx context.Context, queue string, phase registry.StreamPhase,
+) (revision uint64, ok bool) {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), retry.AttemptTimeout)
+	defer cancel()
+	_ = retryTransient(asking, func() error { return m.config.Editor.EnsureCurrent(asking) })
+	q, ok := m.config.Directory.Queue(queue)
+	return q.Revision, ok && q.Record.Stream != nil && q.Record.Stream.Phase == phase
 }
 
 // checkStreamNotRecreated returns an error if a queue's own stream was deleted or created again.
@@ -633,7 +649,16 @@ func (m *Mover) MoveWorkflow(
 	if err != nil {
 		opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)
 		defer cancel()
-		_, openErr := m.config.Editor.SetWorkflowIntakeClosed(opening, change.WorkflowID, false)
+		openErr := retryTransient(opening, func() error {
+			_, err := m.config.Editor.SetWorkflowIntakeClosed(opening, change.WorkflowID, false)
+			return err
+		})
+		w, ok := m.config.Directory.Workflow(change.WorkflowID)
+		if ok && w.Record.Queue == change.To {
+			if err := m.copyAfterLateEnd(ctx, ids, w.Revision); err != nil {
+				return err
+			}
+		}
 		return errors.Join(err, openErr)
 	}
 	_ = ids.catchUp(ctx) // also copy any message that a server stored late, after a fault

@@ -467,38 +467,168 @@ func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	<-ended
 }
 
+// storeLate stores a delivery of the workflow wf in the shared stream, as an ingress does that has
+// reopened the queue.
+func (f *fixture) storeLate(ctx context.Context, queue string) {
+	f.t.Helper()
+	late, err := stream.StartMessage(execution.Start{
+		ID:         execution.IDForDelivery("wf", "node", "late"),
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "a",
+		Queue:      queue,
+		DeliveryID: "late",
+		Payload:    execution.Payload{Kind: execution.BodyText},
+	})
+	if err == nil {
+		_, err = f.JetStream.PublishMsg(ctx, late)
+	}
+	if err != nil {
+		f.t.Error(err)
+	}
+}
+
 // The last record of a move is stored after all, but late: an ingress has already reopened the
-// queue in the old stream. The ID of what it stored there is copied nevertheless.
+// queue in the old stream. The ID of what it stored there is copied nevertheless, also if the
+// executor has lost its reader, and if the call ends. If it cannot be copied, the move fails.
 func TestAQueueThatOpensLate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before func(f *fixture, endCall func()) // before the delivery is stored
+		fails  bool
+	}{
+		"nothing else": {before: func(*fixture, func()) {}},
+		"reader lost": {before: func(f *fixture, _ func()) {
+			if err := f.JetStream.DeleteConsumer(f.t.Context(), stream.ExecutionsName,
+				stream.DeliveryIDCopyConsumerName); err != nil {
+				f.t.Error(err)
+			}
+		}},
+		"call ends": {before: func(_ *fixture, endCall func()) { endCall() }},
+		"stream full": {fails: true, before: func(f *fixture, _ func()) {
+			marker := stream.Layout{Own: true}.DedupMarkerMessage("q", "wf", "0")
+			for n := 1; ; n++ {
+				_, err := f.JetStream.PublishMsg(f.t.Context(), marker)
+				if stream.ErrorCode(err) == stream.CodeStoreFailed {
+					return
+				}
+				if err != nil {
+					f.t.Error(err)
+					return
+				}
+				marker.Header.Set(jetstream.MsgIDHeader, fmt.Sprint(n))
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := start(t, natstest.Start(t).Connect(t))
+			f.workflow("wf", "q")
+			ctx, endCall := context.WithCancel(t.Context())
+			defer endCall()
+			m := f.mover(stream.DefaultSettings, func(step string) {
+				if step != "open" {
+					return
+				}
+				c.before(f, endCall)
+				f.storeLate(t.Context(), "q")
+				q, _ := f.Directory.Queue("q")
+				if _, err := f.SetStreamPhase(t.Context(), "q", q.Revision,
+					registry.QueuePhaseOwnStream); err != nil {
+					t.Error(err)
+				}
+			})
+			err := m.MoveToOwnStream(ctx, "q", edit.QueueStreamSpec{MaxBytes: 20 << 10})
+			if errors.Is(err, context.Canceled) {
+				err = nil // the move is complete
+			}
+			if (err != nil) != c.fails {
+				t.Fatal(err)
+			}
+			if full, ok := errors.AsType[*queuestreams.StreamFullError](err); ok {
+				t.Errorf("a repeated call would not copy the ID, but the error is %v", full)
+			}
+			if c.fails {
+				return
+			}
+			if duplicate, err := f.send(0, "wf", "late"); err != nil || !duplicate {
+				t.Errorf("sent again: duplicate: %t, %v", duplicate, err)
+			}
+		})
+	}
+}
+
+// The last record of a move is stored late, and an ingress still stores a delivery in the old
+// stream when the executor sees the record. The ID of that delivery is copied, too.
+func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
 	f.workflow("wf", "q")
+	copies, err := f.nc.SubscribeSync(stream.Layout{}.DedupMarkerSubject("q", "-"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ingress sync.WaitGroup
 	m := f.mover(stream.DefaultSettings, func(step string) {
 		if step != "open" {
 			return
 		}
-		late, err := stream.StartMessage(execution.Start{
-			ID:         execution.IDForDelivery("wf", "node", "late"),
-			WorkflowID: "wf",
-			NodeID:     "node",
-			AccountID:  "a",
-			Queue:      "q",
-			DeliveryID: "late",
-			Payload:    execution.Payload{Kind: execution.BodyText},
-		})
-		if err == nil {
-			_, err = f.JetStream.PublishMsg(t.Context(), late)
+		for {
+			if _, err := copies.NextMsg(0); err != nil {
+				break // there were no more copies until now
+			}
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		view, _ := f.ingresses[0].Lookup("wf")
+		permit := view.Workflow.AcquirePermit()
 		q, _ := f.Directory.Queue("q")
-		if _, err := f.SetStreamPhase(t.Context(), "q", q.Revision,
-			registry.QueuePhaseOwnStream); err != nil {
-			t.Error(err)
-		}
+		ingress.Go(func() {
+			_, err := f.SetStreamPhase(t.Context(), "q", q.Revision, registry.QueuePhaseOwnStream)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		ingress.Go(func() {
+			// A copy that begins now would miss the delivery.
+			if _, err := copies.NextMsg(200 * time.Millisecond); err == nil {
+				t.Error("the IDs are copied while an ingress still uses the old stream")
+			}
+			f.storeLate(t.Context(), "q")
+			permit.Release()
+		})
+		retry.Until(t.Context(), time.Millisecond, func() bool {
+			q, _ := f.Directory.Queue("q")
+			return q.Record.Stream.Phase == registry.QueuePhaseOwnStream
+		})
 	})
 	if err := m.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
+		t.Error(err)
+	}
+	ingress.Wait()
+	if duplicate, err := f.send(0, "wf", "late"); err != nil || !duplicate {
+		t.Errorf("sent again: duplicate: %t, %v", duplicate, err)
+	}
+}
+
+// A workflow's change of its queue is stored after all, but late: an ingress has already reopened
+// the workflow in the old stream. The ID of what it stored there is copied nevertheless.
+func TestAWorkflowThatOpensLate(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "shared")
+	f.workflow("of-p", "p")
+	m := f.mover(stream.DefaultSettings, nil)
+	if err := m.MoveToOwnStream(t.Context(), "p", edit.QueueStreamSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	change, ok := errors.AsType[*edit.CrossStreamQueueChangeError](f.put(t.Context(), "wf", "p"))
+	if !ok {
+		t.Fatal("the queues are in the same stream")
+	}
+	lost := errors.New("the acknowledgment is lost")
+	if err := f.moveWorkflow(m, change, func(ctx context.Context) error {
+		f.storeLate(ctx, "shared")
+		return errors.Join(f.put(ctx, "wf", "p"), lost)
+	}); !errors.Is(err, lost) {
 		t.Fatal(err)
 	}
 	if duplicate, err := f.send(0, "wf", "late"); err != nil || !duplicate {
