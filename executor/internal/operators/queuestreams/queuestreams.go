@@ -230,7 +230,8 @@ func (m *Mover) Run(ctx context.Context) {
 }
 
 // resumeStalledMoves continues every move that has made no progress for some time. It does not wait
-// until the moves of queues are complete: a long one would hold up all others.
+// until the moves of queues are complete: a long one would hold up all others. (It still holds up
+// those out of the same stream, which only one copier reads at a time.)
 func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	m.trackMoves()
 	for _, q := range m.config.Directory.QueueSettings() {

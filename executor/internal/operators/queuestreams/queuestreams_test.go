@@ -408,8 +408,8 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	}
 }
 
-// A copy lasts long while Run continues a move. Run continues the moves of other queues meanwhile,
-// and a repeated call for the queue waits no longer than its context.
+// Run continues a move that stands before its copy. It continues the moves of other queues
+// meanwhile, and a repeated call for the queue waits no longer than its context.
 func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
