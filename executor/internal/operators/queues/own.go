@@ -80,7 +80,8 @@ func splitLimits(
 
 // loweredLimits returns the groups' in-flight limits in the shared stream while the queue's own
 // stream cannot be read. Runners may still get work from it, so limits are only lowered: the result
-// lacks the groups whose limit in the shared stream is not above their limit.
+// lacks the groups whose limit in the shared stream is not above their limit. An operator lifts it
+// by removing the limit and setting it again.
 func loweredLimits(settings *registry.Queue, shared *streamState) map[string]int64 {
 	limits := groupLimits(settings)
 	for group, limit := range limits {

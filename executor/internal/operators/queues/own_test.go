@@ -222,8 +222,10 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 	}
 	wantPaused(false, "after a poll with other settings")
 
-	// A limit in the shared stream is only lowered: runners may still get work from the other.
-	for _, c := range [][2]int64{{4, 4}, {9, 4}, {3, 3}} {
+	// A limit in the shared stream is only lowered: runners may still get work from the other. An
+	// operator who knows that they do not removes the limit, and sets it again.
+	unlimited := int64(group.ConsumerConfig(7 * time.Second).MaxAckPending)
+	for _, c := range [][2]int64{{4, 4}, {9, 4}, {3, 3}, {0, unlimited}, {9, 9}} {
 		limited := *settings
 		limited.Groups = []registry.QueueGroup{{Group: "g", MaxInFlight: c[0]}}
 		if err := watch.EnforceSettings(t.Context(), &limited); err == nil {
