@@ -9,9 +9,9 @@ import (
 // DecideEvents and EndSession delete their own old rows.
 type Pruner interface {
 	// Prune deletes at most limit records that were accepted before a time, in any state, with
-	// everything that belongs to them. It also deletes messages put aside, duplicate counts and
-	// report IDs from before that time. It returns the number of deleted records; fewer than limit
-	// means that none are left to delete.
+	// everything that belongs to them. It returns the number of deleted records; fewer than limit
+	// means that none are left to delete. Then it also deletes messages put aside, duplicate counts
+	// without a record and report IDs from before that time.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
 	// PruneCounts deletes the per-minute counts that MinuteCounts returns, and the report IDs, from

@@ -15,6 +15,11 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 			if pruned, err = tx.PruneRecords(ctx, before, limit); err != nil {
 				return 0, err
 			}
+			if pruned == int64(limit) {
+				// There may be more records to delete. As long as there are, the first query below
+				// would look at all old counts that have a record, in each batch.
+				return pruned, nil
+			}
 		}
 		for _, query := range []string{
 			// These counts belong to executions that were never recorded. A count that has a record

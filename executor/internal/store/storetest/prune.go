@@ -57,6 +57,25 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(0): 50})
 		wantDuplicates(t, s, 0, 5)
 	},
+	"counts without a record go when no record is left to delete": func(
+		t *testing.T, s store.Store,
+	) {
+		applyNewRecords(t, s, nRecords(3)...)
+		addDuplicates(t, s, "r1", epoch, map[string]int64{id(3): 3})
+		addDuplicates(t, s, "r2", epoch, map[string]int64{id(4): 4})
+		before := epoch.Add(time.Hour)
+		// A batch of the limit does not look for them: it would look at every old count again.
+		if n := prune(t, s, before, 2); n != 2 {
+			t.Errorf("pruned %d", n)
+		}
+		applyNewRecords(t, s, nthRecord(3))
+		wantDuplicates(t, s, 3, 3)
+		if n := prune(t, s, before, 3); n != 2 {
+			t.Errorf("pruned %d", n)
+		}
+		applyNewRecords(t, s, nthRecord(4))
+		wantDuplicates(t, s, 4, 0)
+	},
 	"while records come and go on": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nRecords(2_000)...)
 		pruned := make(chan int, 4)
