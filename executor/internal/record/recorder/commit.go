@@ -16,9 +16,17 @@ import (
 func redeliveredIDs(entries []*entry) (ids []string) {
 	for _, e := range entries {
 		if e.verdict == verdictRecorded && e.meta.NumDelivered > 1 {
-			if id := cmp.Or(e.record.ID, e.progress.ID); id != "" {
-				ids = append(ids, id)
-			}
+			ids = append(ids, recordedIDs(e)...)
+		}
+	}
+	return ids
+}
+
+// recordedIDs returns the IDs of the executions that entries may change.
+func recordedIDs(entries ...*entry) (ids []string) {
+	for _, e := range entries {
+		if id := cmp.Or(e.record.ID, e.progress.ID); id != "" {
+			ids = append(ids, id)
 		}
 	}
 	return ids
@@ -32,6 +40,10 @@ const applyTimeout = 30 * time.Second
 // transaction.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.ApplyResult) {
 	todo := [][]*entry{entries} // the batches to commit, in order; a batch that fails is split
+	// uncertain means that a transaction that failed may have been committed nevertheless, if only
+	// the database's response was lost. The same transaction then changes nothing when it is
+	// retried.
+	uncertain := false
 	for failures := 0; len(todo) > 0; {
 		group := todo[0]
 		applied, late, err := r.apply(ctx, newStoreBatch(group))
@@ -44,6 +56,9 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 			r.suspects.remove(group)
 			setVerdicts(group)
 			r.noteLateStarts(group)
+			if uncertain {
+				applied.Changed = recordedIDs(group...)
+			}
 			all.Changed = append(all.Changed, applied.Changed...)
 			all.Foreign = append(all.Foreign, applied.Foreign...)
 			all.Unknown = append(all.Unknown, applied.Unknown...)
@@ -59,6 +74,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 			}
 		default:
 			r.database.noteFailure(recordingLoop, err)
+			uncertain = true
 			if divide = late && len(group) > 1; !divide {
 				retry.Sleep(ctx, backoff(failures))
 				failures++

@@ -273,6 +273,9 @@ func (r *Recorder) endAsFailed(
 		}
 		ended, err := r.store.EndLostExecutions(ctx, now, time.Now(), why.reason)
 		if err != nil {
+			// They may be ended nevertheless, if only the database's response was lost. No later
+			// search finds them then.
+			r.announce(idsOf(now))
 			return err
 		}
 		candidates = candidates[len(now):]
@@ -284,11 +287,17 @@ func (r *Recorder) endAsFailed(
 			"executions": len(ended),
 			"first":      ended[0],
 		}).Error("executions were ended as failed: " + why.reason)
-		if err := r.changes.Publish(ended); err != nil {
-			r.log.WithError(err).Debug("watchers were not told of changes")
-		}
+		r.announce(ended)
 	}
 	return nil
+}
+
+func idsOf(executions []store.LostExecution) []string {
+	ids := make([]string, len(executions))
+	for i, e := range executions {
+		ids[i] = e.ID
+	}
+	return ids
 }
 
 var errNotCaughtUp = errors.New("the recorder has not caught up")

@@ -219,9 +219,7 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	applied := r.commit(ctx, entries)
 	// Announce before acknowledging: if this executor is killed in between, the recorded messages
 	// are redelivered and announced then.
-	if err := r.changes.Publish(append(applied.Changed, redeliveredIDs(entries)...)); err != nil {
-		r.log.WithError(err).Debug("watchers were not told of changes")
-	}
+	r.announce(append(applied.Changed, redeliveredIDs(entries)...))
 	connection := r.connectionNumber()
 	for i, e := range entries {
 		yieldToOthers(i)
@@ -266,6 +264,13 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 		"changed":     len(applied.Changed),
 		"duration_ms": float64(took.Microseconds()) / 1000,
 	}).Info("recorded")
+}
+
+// announce tells watchers that executions have changed.
+func (r *Recorder) announce(ids []string) {
+	if err := r.changes.Publish(ids); err != nil {
+		r.log.WithError(err).Debug("watchers were not told of changes")
+	}
 }
 
 // expiredBefore returns the time before which everything that the streams have stored is older than

@@ -39,6 +39,9 @@ type faulty struct {
 	// Apply takes at least slow, and counts its calls.
 	slow    time.Duration
 	applied int
+	// unanswered makes the next Apply or EndLostExecutions fail after its transaction has been
+	// committed.
+	unanswered bool
 	// listing may refuse a list of the executions in one state; nil means that it refuses none.
 	listing func(store.RecordFilter) error
 	// reconnected is what Reconnected returns.
@@ -68,6 +71,12 @@ func (f *faulty) setTooBig(records int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tooBig = records
+}
+
+func (f *faulty) setUnanswered() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unanswered = true
 }
 
 func (f *faulty) Ping(ctx context.Context) error {
@@ -116,7 +125,25 @@ func (f *faulty) Apply(ctx context.Context, b store.Batch) (store.ApplyResult, e
 	}
 	f.applied++
 	<-time.After(f.slow)
-	return f.Store.Apply(ctx, b)
+	applied, err := f.Store.Apply(ctx, b)
+	if f.unanswered && err == nil {
+		f.unanswered = false
+		return store.ApplyResult{}, errAway
+	}
+	return applied, err
+}
+
+func (f *faulty) EndLostExecutions(
+	ctx context.Context, lost []store.LostExecution, at time.Time, reason string,
+) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ended, err := f.Store.EndLostExecutions(ctx, lost, at, reason)
+	if f.unanswered && err == nil {
+		f.unanswered = false
+		return nil, errAway
+	}
+	return ended, err
 }
 
 type rig struct {
@@ -514,6 +541,35 @@ func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
 	}
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+}
+
+// Watchers are told of what a transaction has changed whose commit was not answered. When it is
+// tried again, it changes nothing.
+func TestChangesOfAnUnansweredCommitAreAnnounced(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.store.setUnanswered()
+	r.wantTold(r.begin("wf"))
+
+	r.stop()
+	lost := r.keep(10*time.Minute, execution.Queued)
+	r.store.setUnanswered()
+	r.stop = r.again()
+	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
+	r.wantTold(lost)
+}
+
+// wantTold reports an error unless watchers are told next of a change of the execution.
+func (r *rig) wantTold(id string) {
+	r.t.Helper()
+	select {
+	case batch := <-r.told:
+		if !slices.Contains(batch.IDs, id) {
+			r.t.Errorf("watchers were told of %v", batch.IDs)
+		}
+	case <-time.After(10 * time.Second):
+		r.t.Error("watchers were told of nothing")
+	}
 }
 
 // While the database is unavailable, more waiting messages do not cause more attempts or log lines.
