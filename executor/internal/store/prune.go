@@ -10,15 +10,15 @@ import (
 type Pruner interface {
 	// Prune deletes at most limit records that were accepted before a time, in any state, with
 	// everything that belongs to them. It returns the number of deleted records; fewer than limit
-	// means that none are left to delete. Then it also deletes messages put aside, duplicate counts
-	// without a record and report IDs from before that time.
+	// means that none are left to delete. Then it also deletes messages put aside and duplicate
+	// counts without a record, from before that time.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
 	// PruneCounts deletes the per-minute counts that MinuteCounts returns, and the report IDs, from
-	// before a time. It also deletes refusals by workflow from before that time, and further ones,
-	// oldest first, until about keep rows are left. It deletes at most limit refusals in one call.
-	// It returns the number of deleted refusals; fewer than limit means that none are left to
-	// delete.
+	// before a time. No stream may deliver a report from before that time again. It also deletes
+	// refusals by workflow from before that time, and further ones, oldest first, until about keep
+	// rows are left. It deletes at most limit refusals in one call. It returns the number of
+	// deleted refusals; fewer than limit means that none are left to delete.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
 	// PrunePending deletes the progress steps of unrecorded executions that arrived before a time,

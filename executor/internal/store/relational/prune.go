@@ -26,7 +26,6 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 			// is deleted together with the record, however old the count is.
 			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1
 				FROM executions e WHERE e.id = duplicate_counts.id)`,
-			`DELETE FROM duplicate_reports WHERE reported_at < ?`,
 			`DELETE FROM unreadable WHERE at < ?`,
 		} {
 			if _, err := tx.Exec(ctx, query, before); err != nil {
