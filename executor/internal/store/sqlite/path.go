@@ -63,6 +63,7 @@ func dataSource(path string, further ...string) string {
 		"wal_autocheckpoint(8000)",
 		// NORMAL could lose the last commits in a power failure.
 		"cache_size(-32000)", "synchronous(FULL)",
+		"case_sensitive_like(1)", // as in PostgreSQL: IDs that differ only in case are different
 	}}
 	for i := 0; i+1 < len(further); i += 2 {
 		options.Add(further[i], further[i+1])

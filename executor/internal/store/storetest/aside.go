@@ -94,6 +94,24 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("left: %+v", left)
 		}
 	},
+	"of workflows whose IDs differ only in case": func(t *testing.T, s store.Store) {
+		var all []store.AsideMessage
+		for _, subject := range []string{
+			"executions.start.q.orders.node", "executions.start.q.Orders.node",
+			"executions.ordered.1.q.orders.node", "executions.queue.q.start.orders.node",
+		} {
+			all = append(all, store.AsideMessage{
+				StreamSequence: uint64(len(all) + 1), Subject: subject, At: epoch,
+			})
+		}
+		apply(t, s, store.Batch{PutAside: all})
+		for workflowID, want := range map[string]int{"orders": 3, "Orders": 1, "ORDERS": 0} {
+			if got := asideMessages(t, s, workflowID, store.AsidePosition{},
+				10); len(got) != want {
+				t.Errorf("of workflow %s: %+v", workflowID, got)
+			}
+		}
+	},
 	"the own streams of queues may have one sequence, too": func(t *testing.T, s store.Store) {
 		subjects := map[string]store.MessageKey{
 			"executions.start.q_1.wf.node":           {StreamSequence: 7},
