@@ -28,7 +28,7 @@ const RefusedReasonPrefix = "the database refuses it: "
 // refuses its content.
 type AsideMessage struct {
 	StreamSequence uint64 // the sequence in the stream that stores messages with Subject
-	Subject        string
+	Subject        string // stored as StoredSubject returns it
 	// Reason is for people. It starts with RefusedReasonPrefix if the message was decoded, but the
 	// database refused it.
 	Reason string

@@ -27,6 +27,20 @@ func SanitizeTexts(all []string) []string {
 	return stored
 }
 
+// maxSubjectBytes is the maximum length of the stored subject of a message put aside. NATS takes
+// subjects that are longer than what an index of PostgreSQL takes.
+const maxSubjectBytes = 1_000
+
+// StoredSubject returns the subject of a message put aside as it is stored: like SanitizeText, but
+// the end of a very long subject is cut off.
+func StoredSubject(subject string) string {
+	stored := SanitizeText(subject)
+	if len(stored) > maxSubjectBytes {
+		stored = strings.ToValidUTF8(stored[:maxSubjectBytes], "")
+	}
+	return stored
+}
+
 // StoredTime returns t as it is stored: in UTC, truncated to microseconds.
 func StoredTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
@@ -80,13 +94,8 @@ func (b Batch) Sanitized() Batch {
 		s.Progress[i] = p
 	}
 	for i, u := range b.PutAside {
-		u.Subject, u.Reason, u.At = SanitizeText(
-			u.Subject,
-		), SanitizeText(
-			u.Reason,
-		), StoredTime(
-			u.At,
-		)
+		u.Subject, u.Reason, u.At = StoredSubject(u.Subject), SanitizeText(u.Reason),
+			StoredTime(u.At)
 		s.PutAside[i] = u
 	}
 	slices.SortStableFunc(s.PutAside, func(a, b AsideMessage) int {

@@ -101,7 +101,7 @@ func (s *Service) readAsideMessage(
 		return nil, err
 	}
 	msg, err := from.GetMsg(ctx, key.StreamSequence)
-	if err == nil && subject != "" && store.SanitizeText(msg.Subject) != subject {
+	if err == nil && subject != "" && store.StoredSubject(msg.Subject) != subject {
 		return nil, jetstream.ErrMsgNotFound
 	}
 	return msg, err

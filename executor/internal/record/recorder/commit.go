@@ -126,14 +126,19 @@ func (r *Recorder) noteLateStarts(group []*entry) {
 
 // handleRefused handles an entry that the database has refused although it was alone in its
 // transaction. It retries the entry for a while, and then puts it aside. If the database refuses
-// that too, it retries indefinitely.
+// that too, it retries indefinitely. An unreadable report is put aside without the end of its
+// execution.
 func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	e.verdict = verdictPoisonSuspect
-	if e.kind == kindUnreadable || !r.suspects.mustPutAside(e, time.Now()) {
+	if !r.suspects.mustPutAside(e, time.Now()) {
 		return
 	}
+	message := e.aside
+	if e.kind != kindUnreadable {
+		message = e.asideMessage(store.RefusedReasonPrefix + why.Error())
+	}
 	aside := store.Batch{
-		PutAside: []store.AsideMessage{e.asideMessage(store.RefusedReasonPrefix + why.Error())},
+		PutAside: []store.AsideMessage{message},
 		Audit:    e.audit,
 		Handled:  rangesOf([]*entry{e}),
 	}

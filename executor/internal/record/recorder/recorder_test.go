@@ -473,6 +473,20 @@ func TestPoison(t *testing.T) {
 	}
 }
 
+// An unreadable report is put aside even if the database refuses the end of its execution.
+func TestAnUnreadableReportThatIsRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.alter(`CREATE TRIGGER refuse_report BEFORE INSERT ON early_progress BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`)
+	subject := "executions.progress.q.wf." + uuid.NewString()
+	r.publish(&nats.Msg{Subject: subject, Data: []byte("\xff")}, nil)
+	r.await("it is put aside", func() bool { return len(r.aside()) == 1 })
+	if aside := r.aside()[0]; aside.Subject != subject || aside.RefusedByDatabase() {
+		t.Errorf("%+v", aside)
+	}
+	r.await("it is given up", func() bool { return r.pending() == 0 })
+}
+
 // If the database refuses a message and also refuses to put it aside, the recorder retries
 // indefinitely.
 func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {

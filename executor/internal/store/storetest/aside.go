@@ -1,9 +1,12 @@
 package storetest
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +95,24 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, store.Batch{Recovered: []store.MessageKey{{StreamSequence: 3}}})
 		if left := asideMessages(t, s, "", store.AsidePosition{}, 10); len(left) != 0 {
 			t.Errorf("left: %+v", left)
+		}
+	},
+	"the subject may be as long as NATS takes it": func(t *testing.T, s store.Store) {
+		// Random bytes: PostgreSQL compresses what repeats before it measures.
+		random := make([]byte, 1_500)
+		_, _ = rand.Read(random)
+		subject := "executions.progress.q.wf." + hex.EncodeToString(random)
+		message := store.AsideMessage{StreamSequence: 7, Subject: subject, At: epoch}
+		apply(t, s, store.Batch{PutAside: []store.AsideMessage{message}})
+		apply(t, s, store.Batch{PutAside: []store.AsideMessage{message}})
+		key := store.MessageKey{StreamSequence: 7, Progress: true}
+		if got, err := s.GetAside(t.Context(), key); err != nil ||
+			got.Subject != store.StoredSubject(subject) ||
+			!strings.HasPrefix(subject, got.Subject) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if found := asideMessages(t, s, "wf", store.AsidePosition{}, 10); len(found) != 1 {
+			t.Errorf("%+v", found)
 		}
 	},
 	"of workflows whose IDs differ only in case": func(t *testing.T, s store.Store) {
