@@ -27,8 +27,9 @@ import (
 //
 // A Store is safe for concurrent use, including by several processes. When a method returns without
 // an error, its changes are committed and survive a crash of the process or the machine. Methods do
-// not retry, and a method that returns an error has changed nothing. A writing method returns a
-// DataError if and only if the data caused the error.
+// not retry, and a method that returns an error has changed nothing, unless the error is an
+// UnavailableError: then it may have made all of its changes, if only the response to the commit
+// was lost. A writing method returns a DataError if and only if the data caused the error.
 type Store interface {
 	// Executions and what becomes of them.
 	Records
@@ -88,5 +89,23 @@ func (e *DataError) Unwrap() error { return e.Err }
 // IsDataError reports whether an error is a DataError or wraps one.
 func IsDataError(err error) bool {
 	_, ok := errors.AsType[*DataError](err)
+	return ok
+}
+
+// UnavailableError means that the database could not do now what was asked, for a reason that may
+// pass: a lost connection, a lock that another transaction holds, a full disk.
+type UnavailableError struct {
+	Err error // the driver's error
+}
+
+// Error implements error.
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the driver's error.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// IsUnavailable reports whether an error is an UnavailableError or wraps one.
+func IsUnavailable(err error) bool {
+	_, ok := errors.AsType[*UnavailableError](err)
 	return ok
 }

@@ -187,6 +187,19 @@ func TestInternalErrorsTellNothing(t *testing.T) {
 	}
 }
 
+// unavailable is a store that cannot do now what it is asked, although the database answers.
+type unavailable struct{ store.Store }
+
+func (unavailable) Get(context.Context, string) (store.Record, error) {
+	return store.Record{}, &store.UnavailableError{Err: errors.New("a lock timeout")}
+}
+
+func TestAFaultOfTheDatabaseThatMayPass(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(c *config, _ *http.Server) { c.Store = unavailable{c.Store} })
+	r.get("/executions/"+id(1)).refused(503, api.CodeUnavailable)
+}
+
 func TestEveryCallIsOneLineInTheLog(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -211,7 +211,7 @@ func (c *Console) renderCallError(w http.ResponseWriter, r *http.Request, err er
 	case ok && refused.Code == api.CodeUnavailable:
 		noteInLogEvent(r, "", err)
 		c.renderError(w, r, http.StatusServiceUnavailable, "Unavailable",
-			"NATS or the database cannot be reached now. Try again in a moment.")
+			"NATS or the database cannot be used now. Try again in a moment.")
 	default:
 		noteInLogEvent(r, "", err)
 		c.renderError(w, r, http.StatusInternalServerError, "", "")

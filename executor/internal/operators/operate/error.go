@@ -135,6 +135,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 		return failed(api.CodeSecretsKeyMissing, missingKeyMessage(err))
 	case errors.Is(err, errUnavailable) || errors.Is(err, starts.ErrQueueMoving) ||
 		errors.Is(err, consistency.ErrNotCurrent) || isNATSUnavailable(err) ||
+		store.IsUnavailable(err) ||
 		!s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	case ctx.Err() != nil: // a driver's error need not mention the timeout
@@ -209,7 +210,8 @@ func isNATSUnavailable(err error) bool {
 }
 
 // isDatabaseUnavailable pings the database after an unknown error, and reports whether the ping
-// failed. If the database responds, the error is a bug in this program.
+// failed. If the database responds, the error is a bug in this program, because a store marks the
+// errors that may pass.
 func (s *Service) isDatabaseUnavailable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()

@@ -49,7 +49,7 @@ var explanations = map[string]string{
 		"when it is old enough.",
 	api.CodeNotEmpty: "A backup is restored into an installation in which nothing was done " +
 		"yet.",
-	api.CodeUnavailable: "NATS or the database cannot be reached now. If the call was a " +
+	api.CodeUnavailable: "NATS or the database cannot be used now. If the call was a " +
 		"change, it may or may not be stored.",
 	api.CodeInternal: "The call failed. The executor's log says why.",
 }

@@ -10,7 +10,8 @@ import (
 
 // dialect holds the expressions of this database that package relational needs.
 var dialect = relational.Dialect{
-	Name: `postgres`,
+	Name:          `postgres`,
+	IsUnavailable: isUnavailable,
 	// 4 is failed: see relational.StatusCode.
 	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	Trouble:    `e.trouble = ?`,

@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"errors"
+	"io"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -49,4 +52,28 @@ func encodeErrorCause(err error) error {
 		return err
 	}
 	return nil
+}
+
+// passingFaults are the prefixes of the SQLSTATEs whose reason may pass.
+var passingFaults = []string{
+	"08",    // the connection
+	"25006", // a standby, or a primary that takes no writes for now
+	"25P03", // the transaction was idle for too long
+	"40",    // a deadlock, or another transaction was first
+	"53",    // memory, disk or connections
+	"55",    // a lock, or an object in use
+	"57",    // the server stops or starts, or the statement took too long
+	"58030", // the disk
+}
+
+// isUnavailable reports whether an error has a reason that may pass: see store.UnavailableError.
+func isUnavailable(err error) bool {
+	if failure, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return slices.ContainsFunc(passingFaults, func(prefix string) bool {
+			return strings.HasPrefix(failure.Code, prefix)
+		})
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }

@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -21,15 +24,29 @@ func plain(id string) store.Record {
 	return store.Record{ID: id, Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
 }
 
-// wantBlame applies one record, which must fail. data is whether the error must be a DataError.
-func wantBlame(t *testing.T, s *Store, what string, r store.Record, data bool) {
+// Who is at fault when a call fails.
+const (
+	theData    = "the data"    // a store.DataError
+	theMoment  = "the moment"  // a store.UnavailableError
+	theProgram = "the program" // any other error
+)
+
+// wantBlame applies one record, which must fail.
+func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
+	got := theProgram
 	switch {
 	case err == nil:
 		t.Errorf("%s: it was applied", what)
-	case store.IsDataError(err) != data:
-		t.Errorf("%s: the data is at fault: %v, want %v: %v", what, !data, data, err)
+		return
+	case store.IsDataError(err):
+		got = theData
+	case store.IsUnavailable(err):
+		got = theMoment
+	}
+	if got != want {
+		t.Errorf("%s: %s is at fault, want %s: %v", what, got, want, err)
 	}
 }
 
@@ -43,12 +60,12 @@ func TestWhoIsAtFault(t *testing.T) {
 
 	early := plain("early")
 	early.AcceptedAt = time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC)
-	wantBlame(t, s, "a time out of range", early, true)
+	wantBlame(t, s, "a time out of range", early, theData)
 	long := plain("long")
 	for range 10_000 {
 		long.DeliveryID += string(rune('a' + rand.IntN(26)))
 	}
-	wantBlame(t, s, "a value too long for its index", long, true)
+	wantBlame(t, s, "a value too long for its index", long, theData)
 
 	// Acquire the lock that CREATE INDEX acquires.
 	locking, err := s.pool.Begin(t.Context())
@@ -58,7 +75,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	if _, err := locking.Exec(t.Context(), `LOCK TABLE executions IN SHARE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	wantBlame(t, s, "a lock timeout", plain("locked"), false)
+	wantBlame(t, s, "a lock timeout", plain("locked"), theMoment)
 	if err := locking.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,34 +88,59 @@ func TestWhoIsAtFault(t *testing.T) {
 		CREATE TRIGGER fail BEFORE INSERT ON executions FOR EACH ROW EXECUTE FUNCTION fail()`); err != nil {
 		t.Fatal(err)
 	}
-	for code, data := range map[string]bool{
-		"22001": true,
-		"22021": true,
-		"23502": true,
-		"23514": true,
-		"54000": true,
-		"42804": true,
-		"25006": false, // a read-only standby
-		"25P03": false, // idle in transaction for too long
-		"40001": false,
-		"40P01": false,
-		"42501": false,
-		"42703": false,
-		"53100": false, // disk full
-		"53200": false,
-		"53300": false,
-		"54001": false,
-		"55P03": false,
-		"57014": false,
-		"57P01": false,
-		"58030": false,
-		"P0001": false,
-		"XX001": false, // a damaged page
-		"XX002": false,
+	for code, want := range map[string]string{
+		"22001": theData,
+		"22021": theData,
+		"23502": theData,
+		"23514": theData,
+		"54000": theData,
+		"42804": theData,
+		"25006": theMoment, // a read-only standby
+		"25P03": theMoment, // idle in transaction for too long
+		"40001": theMoment,
+		"40P01": theMoment,
+		"42501": theProgram,
+		"42703": theProgram,
+		"53100": theMoment, // disk full
+		"53200": theMoment,
+		"53300": theMoment,
+		"54001": theProgram,
+		"55P03": theMoment,
+		"57014": theMoment,
+		"57P01": theMoment,
+		"58030": theMoment,
+		"P0001": theProgram,
+		"XX001": theProgram, // a damaged page
+		"XX002": theProgram,
 	} {
 		r := plain("coded")
 		r.DeliveryID = code
-		wantBlame(t, s, code, r, data)
+		wantBlame(t, s, code, r, want)
+	}
+}
+
+// A lost connection has no SQLSTATE.
+func TestALostConnectionMayPass(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		io.ErrUnexpectedEOF, io.EOF, net.ErrClosed, &net.OpError{Op: "read", Err: io.EOF},
+		context.DeadlineExceeded,
+	} {
+		if !isUnavailable(fmt.Errorf("read: %w", err)) {
+			t.Errorf("%v: the moment is not at fault", err)
+		}
+	}
+	if err := pgx.ErrTxCommitRollback; isUnavailable(err) {
+		t.Errorf("%v: the moment is at fault", err)
+	}
+	s := mustOpen(t, pgtest.Start(t))
+	err := s.Write(t.Context(), "test", func(tx relational.Tx) error {
+		_, _ = tx.Exec(t.Context(), `SELECT pg_terminate_backend(pg_backend_pid())`)
+		_, err := tx.Exec(t.Context(), `SELECT 1`)
+		return err
+	})
+	if !store.IsUnavailable(err) {
+		t.Errorf("a session that was terminated: %v", err)
 	}
 }
 

@@ -100,6 +100,9 @@ type Snapshot interface {
 type Dialect struct {
 	// Name is the name of the driver in errors.
 	Name string
+	// IsUnavailable reports whether a driver's error has a reason that may pass: see
+	// store.UnavailableError.
+	IsUnavailable func(err error) bool
 	// DeadLetter is a condition that holds for executions that are dead letters.
 	DeadLetter string
 	// Trouble is a condition that holds for executions that failed or were rejected, with a ? for
@@ -191,10 +194,13 @@ func (s *Store) FinishOperation(
 	if s.observer != nil {
 		s.observer(ctx, operation, time.Since(began), err)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", s.dialect.Name, operation, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if s.dialect.IsUnavailable(err) {
+		err = &store.UnavailableError{Err: err}
+	}
+	return fmt.Errorf("%s: %s: %w", s.dialect.Name, operation, err)
 }
 
 // Collect returns all rows of a query's result.

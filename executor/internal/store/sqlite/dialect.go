@@ -12,7 +12,8 @@ import (
 
 // dialect holds the expressions of this database that package relational needs.
 var dialect = relational.Dialect{
-	Name: `sqlite`,
+	Name:          `sqlite`,
+	IsUnavailable: isUnavailable,
 	// 4 is failed, 5 rejected: see relational.StatusCode.
 	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	Trouble:    `e.status IN (4, 5) AND e.status = ?`,

@@ -21,6 +21,17 @@ func asDataError(err error) error {
 	return err
 }
 
+// isUnavailable reports whether an error has a reason that may pass: see store.UnavailableError.
+func isUnavailable(err error) bool {
+	switch primaryCode(err) {
+	case sqlitecode.SQLITE_BUSY, sqlitecode.SQLITE_LOCKED, sqlitecode.SQLITE_PROTOCOL,
+		sqlitecode.SQLITE_FULL, sqlitecode.SQLITE_IOERR, sqlitecode.SQLITE_CANTOPEN,
+		sqlitecode.SQLITE_NOMEM:
+		return true
+	}
+	return false
+}
+
 // primaryCode returns an error's result code without the extended bits, or 0 if the error is not
 // from SQLite.
 func primaryCode(err error) int {

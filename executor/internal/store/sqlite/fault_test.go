@@ -24,15 +24,29 @@ func plain(name string) store.Record {
 	}
 }
 
-// wantBlame applies one record, which must fail. data is whether the error must be a DataError.
-func wantBlame(t *testing.T, s *Store, what string, r store.Record, data bool) {
+// Who is at fault when a call fails.
+const (
+	theData    = "the data"    // a store.DataError
+	theMoment  = "the moment"  // a store.UnavailableError
+	theProgram = "the program" // any other error
+)
+
+// wantBlame applies one record, which must fail.
+func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
+	got := theProgram
 	switch {
 	case err == nil:
 		t.Errorf("%s: it was applied", what)
-	case store.IsDataError(err) != data:
-		t.Errorf("%s: the data is at fault: %v, want %v: %v", what, !data, data, err)
+		return
+	case store.IsDataError(err):
+		got = theData
+	case store.IsUnavailable(err):
+		got = theMoment
+	}
+	if got != want {
+		t.Errorf("%s: %s is at fault, want %s: %v", what, got, want, err)
 	}
 }
 
@@ -50,21 +64,21 @@ func TestWhoIsAtFault(t *testing.T) {
 
 	exec(s,
 		`CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.content_type = 'refused' BEGIN SELECT RAISE(ABORT, 'no'); END`)
-	wantBlame(t, s, "a constraint", plain("refused"), true)
+	wantBlame(t, s, "a constraint", plain("refused"), theData)
 	tooBig := plain("too big")
 	exec(s,
 		`CREATE TRIGGER grow AFTER INSERT ON executions WHEN NEW.content_type = 'too big' BEGIN SELECT zeroblob(2000000000); END`)
-	wantBlame(t, s, "a value that is too big", tooBig, true)
+	wantBlame(t, s, "a value that is too big", tooBig, theData)
 
 	exec(s, `PRAGMA busy_timeout = 1`)
 	exec(other, `BEGIN IMMEDIATE`)
-	wantBlame(t, s, "a lock of another process", plain("busy"), false)
+	wantBlame(t, s, "a lock of another process", plain("busy"), theMoment)
 	exec(other, `ROLLBACK`)
 
 	exec(s, `PRAGMA max_page_count = 1`) // means the current number of pages
 	full := plain("full")
 	full.Error = strings.Repeat("x", 100_000)
-	wantBlame(t, s, "a full disk", full, false)
+	wantBlame(t, s, "a full disk", full, theMoment)
 	// A small record still fits, although the large one does not.
 	if _, err := s.Apply(t.Context(), store.Batch{
 		PutAside: []store.AsideMessage{{StreamSequence: 1, At: full.AcceptedAt}},
@@ -103,7 +117,7 @@ func TestADamagedPageIsNotTheDatasFault(t *testing.T) {
 	}
 	s = mustOpen(t, path)
 	defer func() { _ = s.Close() }()
-	wantBlame(t, s, "a damaged page", plain("a"), false)
+	wantBlame(t, s, "a damaged page", plain("a"), theProgram)
 }
 
 func mustOpen(t *testing.T, path string) *Store {
