@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -188,7 +189,7 @@ func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow
 		node = target.Triggers[0].NodeID
 	}
 	return store.Event{
-		ID:         first.ID,
+		ID:         eventID(causes),
 		AccountID:  last.AccountID,
 		Kind:       last.Kind,
 		WorkflowID: target.ID,
@@ -196,4 +197,18 @@ func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow
 		Input:      encodeInput(input),
 		DecidedAt:  now,
 	}
+}
+
+// eventID returns the ID of the event that reports causes. Only the same causes make the same ID:
+// if the database has lost an event that reported the first of them, the others must not count as
+// reported.
+func eventID(causes []store.EventCause) string {
+	if len(causes) == 1 {
+		return causes[0].ID
+	}
+	hash := sha256.New()
+	for _, c := range causes {
+		_, _ = hash.Write([]byte(c.ID + "\n"))
+	}
+	return fmt.Sprintf("%s:group:%x", causes[0].Kind, hash.Sum(nil)[:16])
 }

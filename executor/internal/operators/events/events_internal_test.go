@@ -517,6 +517,32 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	}
 }
 
+// After a failover of the database, a failure that an event has reported may wait for an event
+// again, together with others. Their event must not count as published.
+func TestEventsOfOtherCausesHaveOtherIDs(t *testing.T) {
+	t.Parallel()
+	var causes []store.EventCause
+	for n := range 3 {
+		causes = append(causes, store.EventCause{
+			ID: "execution.failed:" + id(n), Kind: registry.EventExecutionFailed,
+		})
+	}
+	seen := map[string]int{}
+	for i, group := range [][]store.EventCause{
+		causes[:1], causes[1:2], causes[:2], causes, causes[1:], {causes[0], causes[2]},
+	} {
+		target := &registry.Workflow{ID: "alerts"}
+		event, again := eventOf(time.Now(), group, target), eventOf(time.Now(), group, target)
+		if j, known := seen[event.ID]; known {
+			t.Errorf("the groups %d and %d have the ID %q", j, i, event.ID)
+		}
+		seen[event.ID] = i
+		if again.ID != event.ID {
+			t.Errorf("group %d has the IDs %q and %q", i, event.ID, again.ID)
+		}
+	}
+}
+
 // However many occurrences of one account wait to be reported, and however old they are, they do
 // not delay the events of another account.
 func TestAStormDelaysNoOtherAccount(t *testing.T) {
