@@ -2,12 +2,16 @@
 // the changes. If a watch may have missed a change, the package ends it, so that its client reads
 // the records again.
 //
-// Executors announce each change in a message. A stream keeps the announcements of the last few
-// minutes. A newly started executor reads them, so a client that reconnects to it misses nothing.
+// Executors announce each change in a message. The messages of an executor are numbered, and it
+// repeats the last number in heartbeats, so that the others notice that a message did not reach
+// them, for example because the connection between two NATS servers broke. A stream keeps the
+// announcements of the last few minutes. A newly started executor reads them, so a client that
+// reconnects to it misses nothing.
 package changes
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -28,6 +32,9 @@ const maxIDsPerMessage = 2000
 
 // flushTimeout limits the wait for the server's response after a reconnect.
 const flushTimeout = 2 * time.Second
+
+// heartbeatInterval is how often a Notifier repeats the number of its last announcement.
+const heartbeatInterval = 5 * time.Second
 
 // watcherBuffer is the number of batches that a watcher may fall behind. If it falls behind
 // further, its watch ends.
@@ -77,6 +84,10 @@ func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 type Notifier struct {
 	nc  *nats.Conn
 	sub *nats.Subscription
+	id  string // identifies this Notifier in its announcements
+
+	publishing sync.Mutex // held until an announcement has been numbered and published
+	announced  uint64     // number of announcements
 
 	stopping sync.Once
 	stop     chan struct{}
@@ -86,12 +97,18 @@ type Notifier struct {
 	watchers map[chan Batch]struct{}
 	past     recentBatches
 	last     time.Time // the time of the last batch
+	// heard holds the number of the last announcement of each Notifier, keyed by its ID.
+	heard map[string]uint64
 }
 
 // New returns a Notifier that subscribes to announcements on nc.
-func New(nc *nats.Conn) (*Notifier, error) {
+func New(nc *nats.Conn) (*Notifier, error) { return newNotifier(nc, heartbeatInterval) }
+
+func newNotifier(nc *nats.Conn, heartbeat time.Duration) (*Notifier, error) {
 	c := &Notifier{
 		nc:       nc,
+		id:       rand.Text(),
+		heard:    map[string]uint64{},
 		watchers: map[chan Batch]struct{}{},
 		past:     recentBatches{since: now()},
 		stop:     make(chan struct{}),
@@ -101,19 +118,28 @@ func New(nc *nats.Conn) (*Notifier, error) {
 	if c.sub, err = nc.Subscribe(subject, c.receive); err != nil {
 		return nil, fmt.Errorf("listen for changes: %w", err)
 	}
-	go c.endWatchesOnGaps(nc.StatusChanged(nats.CONNECTED),
-		c.sub.StatusChanged(nats.SubscriptionSlowConsumer))
+	go c.run(nc.StatusChanged(nats.CONNECTED), c.sub.StatusChanged(nats.SubscriptionSlowConsumer),
+		heartbeat)
 	return c, nil
 }
 
-// endWatchesOnGaps ends all watches when they may have missed changes: after a lost connection, or
-// when this process was too slow.
-func (c *Notifier) endWatchesOnGaps(connected <-chan nats.Status, slow <-chan nats.SubStatus) {
+// run publishes heartbeats, and ends all watches when they may have missed changes: after a lost
+// connection, or when this process was too slow.
+func (c *Notifier) run(
+	connected <-chan nats.Status, slow <-chan nats.SubStatus, heartbeat time.Duration,
+) {
 	defer close(c.done)
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
 	for {
 		select {
 		case <-c.stop:
 			return
+		case <-tick.C:
+			if c.nc.IsConnected() {
+				_ = c.announce(nil)
+			}
+			continue
 		case <-connected:
 			// After the flush, the server knows the subscription, so a watch that begins later
 			// misses nothing.
@@ -142,6 +168,11 @@ func (c *Notifier) Stop() {
 func (c *Notifier) endAllWatches() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.endAllWatchesLocked()
+}
+
+// endAllWatchesLocked is like endAllWatches. mu must be held.
+func (c *Notifier) endAllWatchesLocked() {
 	c.past.reset(c.nextTime())
 	for w := range c.watchers {
 		delete(c.watchers, w)
@@ -175,16 +206,29 @@ func (c *Notifier) Publish(ids []string) error {
 func (c *Notifier) publish(ids []string) error {
 	for len(ids) > 0 {
 		n := min(len(ids), maxIDsPerMessage)
-		data, err := proto.Marshal(&hookstartv1.ExecutionsChanged{ExecutionIds: ids[:n]})
-		if err == nil {
-			err = c.nc.Publish(subject, data)
-		}
-		if err != nil {
+		if err := c.announce(ids[:n]); err != nil {
 			return fmt.Errorf("tell of changes: %w", err)
 		}
 		ids = ids[n:]
 	}
 	return nil
+}
+
+// announce publishes one announcement, or a heartbeat if there are no IDs. An announcement that
+// fails has a number, too, so that the other processes notice that they lack it.
+func (c *Notifier) announce(ids []string) error {
+	c.publishing.Lock()
+	defer c.publishing.Unlock()
+	if len(ids) > 0 {
+		c.announced++
+	}
+	data, err := proto.Marshal(&hookstartv1.ExecutionsChanged{
+		ExecutionIds: ids, Publisher: c.id, Number: c.announced,
+	})
+	if err != nil {
+		return err
+	}
+	return c.nc.Publish(subject, data)
 }
 
 // Subscription is a running watch.
@@ -229,6 +273,12 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.hasMissed(&changed) {
+		c.endAllWatchesLocked()
+	}
+	if len(changed.GetExecutionIds()) == 0 {
+		return // a heartbeat
+	}
 	batch := Batch{At: c.nextTime(), IDs: changed.GetExecutionIds()}
 	c.past.add(batch)
 	for w := range c.watchers {
@@ -239,6 +289,21 @@ func (c *Notifier) receive(msg *nats.Msg) {
 			close(w)
 		}
 	}
+}
+
+// hasMissed notes the number of an announcement or a heartbeat, and reports whether earlier
+// announcements of its publisher did not reach this process. mu must be held.
+func (c *Notifier) hasMissed(changed *hookstartv1.ExecutionsChanged) bool {
+	publisher, before := changed.GetPublisher(), changed.GetNumber()
+	if publisher == "" {
+		return false
+	}
+	last, known := c.heard[publisher]
+	c.heard[publisher] = before
+	if len(changed.GetExecutionIds()) > 0 {
+		before--
+	}
+	return known && before > last
 }
 
 // LoadRecent reads the announcements made before New from the stream. If it fails, clients cannot
@@ -283,7 +348,7 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 			}
 			done = meta.Sequence.Stream >= last || meta.NumPending == 0
 			var changed hookstartv1.ExecutionsChanged
-			if proto.Unmarshal(msg.Data(), &changed) == nil {
+			if proto.Unmarshal(msg.Data(), &changed) == nil && len(changed.GetExecutionIds()) > 0 {
 				before.add(Batch{
 					At:  meta.Timestamp.UTC().Truncate(time.Microsecond),
 					IDs: changed.GetExecutionIds(),

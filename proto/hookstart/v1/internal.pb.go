@@ -987,8 +987,13 @@ func (x *SenderSeen) GetPreset() string {
 // them. It is a message on hookstart.executions.changed, delivered at most once.
 type ExecutionsChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The execution IDs of the records.
-	ExecutionIds  []string `protobuf:"bytes,1,rep,name=execution_ids,json=executionIds,proto3" json:"execution_ids,omitempty"`
+	// The execution IDs of the records. Empty in a heartbeat.
+	ExecutionIds []string `protobuf:"bytes,1,rep,name=execution_ids,json=executionIds,proto3" json:"execution_ids,omitempty"`
+	// The publisher: a random text. Empty if the announcement is not numbered.
+	Publisher string `protobuf:"bytes,2,opt,name=publisher,proto3" json:"publisher,omitempty"`
+	// The number of announcements of the publisher, including this one. A receiver that has not
+	// received one of them finds that out by the next, or by a heartbeat.
+	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1028,6 +1033,20 @@ func (x *ExecutionsChanged) GetExecutionIds() []string {
 		return x.ExecutionIds
 	}
 	return nil
+}
+
+func (x *ExecutionsChanged) GetPublisher() string {
+	if x != nil {
+		return x.Publisher
+	}
+	return ""
+}
+
+func (x *ExecutionsChanged) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 // RateUsage holds what one ingress admitted since its last RateUsage. It is a message on
@@ -1427,9 +1446,11 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\arefused\x18\n" +
 	" \x01(\x03R\arefused\x12\x1a\n" +
 	"\bcaptured\x18\v \x01(\fR\bcaptured\x12\x16\n" +
-	"\x06preset\x18\f \x01(\tR\x06preset\"8\n" +
+	"\x06preset\x18\f \x01(\tR\x06preset\"n\n" +
 	"\x11ExecutionsChanged\x12#\n" +
-	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"\x9f\x01\n" +
+	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\x12\x1c\n" +
+	"\tpublisher\x18\x02 \x01(\tR\tpublisher\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\x9f\x01\n" +
 	"\tRateUsage\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x129\n" +
