@@ -71,6 +71,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(maxPings),
 		nats.Timeout(2 * time.Second),
+		nats.SetCustomDialer(dialer{}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil if the program called Close
 				o.Log.WithError(err).Warn("NATS connection lost")
@@ -133,8 +134,8 @@ func (o *Options) handleClosed(nc *nats.Conn) {
 }
 
 // A server whose host fails does not close its connections. The connection is abandoned after the
-// third ping in a row without a reply, 2 to 3 seconds after the server's last message. A ping costs
-// 6 bytes each way.
+// third ping in a row without a reply, 2 to 3 seconds after the server's last message, or, if a
+// write blocks, after writeStallTimeout. A ping costs 6 bytes each way.
 const (
 	pingInterval = time.Second
 	maxPings     = 2

@@ -187,6 +187,40 @@ func TestNothingIsKeptForLater(t *testing.T) {
 	}
 }
 
+// If the server's host fails while so much is published that the kernel's buffers fill up, the
+// connection is lost in seconds, and publishing fails instead of blocking.
+func TestAServerThatGoesSilentUnderLoad(t *testing.T) {
+	t.Parallel()
+	link := natstest.Start(t).NewLink(t)
+	nc, err := bus.Connect(t.Context(), bus.Options{
+		URL:     link.URL(),
+		Timeout: 20 * time.Second,
+		Log:     logtest.Quiet(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, failed := nc.StatusChanged(nats.RECONNECTING), make(chan struct{})
+	link.Silence()
+	go func() {
+		defer close(failed)
+		for data := make([]byte, 100<<10); nc.Publish("x", data) == nil; {
+		}
+	}()
+	timeout := time.After(20 * time.Second)
+	select {
+	case <-failed:
+	case <-timeout:
+		t.Fatal("a message is still waiting for the server")
+	}
+	select {
+	case <-lost:
+	case <-timeout:
+		t.Fatal("the connection still waits for the server")
+	}
+	nc.Close()
+}
+
 // A server error that nats.go does not recognize closes a connection permanently. This is reported
 // once, with the reason, and readiness reports it, too. When the program itself calls Close,
 // nothing is reported.

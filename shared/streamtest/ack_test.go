@@ -137,6 +137,24 @@ func TestSend(t *testing.T) {
 	}
 }
 
+// A message whose deadline passed before it was passed to the connection is not sent anymore.
+func TestAMessageIsNotSentAfterItsDeadline(t *testing.T) {
+	t.Parallel()
+	e, s, _ := engine(t)
+	late := time.Now().Add(-time.Millisecond)
+	_, err := e.Publish(&nats.Msg{Subject: subject, Data: []byte("late")}, late)
+	if !errors.Is(err, ack.ErrNotSent) {
+		t.Errorf("%v", err)
+	}
+	if _, err := e.Publish(&nats.Msg{Subject: subject}, time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(t.Context())
+	if err != nil || info.State.Msgs != 1 {
+		t.Errorf("%d messages: %v", info.State.Msgs, err)
+	}
+}
+
 // BenchmarkPublish compares a Publisher with the JetStream client. 64 callers each wait for their
 // acknowledgments. The server runs in this process, so all figures include its work.
 func BenchmarkPublish(b *testing.B) {

@@ -247,8 +247,9 @@ func (p *DeliveryPublisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 type attemptOutcome int
 
 const (
-	outcomeStored       attemptOutcome = iota
-	outcomeDisconnected                // certainly not stored: there is no connection
+	outcomeStored attemptOutcome = iota
+	// certainly not stored: there is no connection, or it was blocked
+	outcomeDisconnected
 	// certainly not stored: the stream has no leader at present
 	outcomeNoLeader
 	outcomeNoReply            // perhaps stored
@@ -281,7 +282,8 @@ func classify(err error) attemptOutcome {
 			return outcomeOverloaded // refused for an unknown reason: nothing was stored
 		}
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed),
-		errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrConnectionReconnecting):
+		errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrConnectionReconnecting),
+		errors.Is(err, ack.ErrNotSent):
 		return outcomeDisconnected
 	case errors.Is(err, nats.ErrMaxPayload):
 		return outcomeMessageTooLong

@@ -35,6 +35,10 @@ var (
 	ErrDisconnected = errors.New("the connection broke before the stream answered")
 )
 
+// ErrNotSent means that the message's deadline passed while the connection was blocked by earlier
+// messages. The message was not stored.
+var ErrNotSent = errors.New("the connection was blocked until the message's deadline")
+
 // Publisher publishes to one stream over one connection. It is safe for concurrent use.
 type Publisher struct {
 	nc     *nats.Conn
@@ -187,9 +191,13 @@ func (e *Publisher) sendQueue() {
 	e.mu.Unlock()
 }
 
-// send passes a message to the connection. If that fails, it returns the error, and calls done
-// unless that has already been called.
+// send passes a message to the connection, unless its deadline has passed. If that fails, it
+// returns the error, and calls done unless that has already been called.
 func (e *Publisher) send(w *waiter) error {
+	if time.Now().After(w.deadline) {
+		w.done(Ack{}, ErrNotSent)
+		return ErrNotSent
+	}
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()

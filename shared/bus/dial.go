@@ -1,0 +1,107 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// dialTimeout limits a connection attempt to one address. nats.go holds the connection's lock
+// meanwhile.
+const dialTimeout = time.Second
+
+// A write is given up if the network accepts less than minWriteProgress, or than what is left of
+// the data, within writeStallTimeout. A single limit for the whole write would either cut off a
+// message of several megabytes on a slow network, or be too long.
+const (
+	writeStallTimeout = maxPings * pingInterval
+	minWriteProgress  = 64 << 10
+)
+
+// maxSilence is the silence of a server after which its host may have failed. A server that works
+// answers a ping every second.
+const maxSilence = pingInterval * 3 / 2
+
+// dialer opens connections that notice when a server's host has failed. It implements
+// nats.CustomDialer.
+type dialer struct{}
+
+// Dial connects to an address.
+func (dialer) Dial(network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	raw, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(raw, writeStallTimeout, maxSilence), nil
+}
+
+// conn is a connection to a server whose host may fail without closing it. nats.go writes while it
+// holds the lock that its ping timer needs, so pings alone do not notice the failure while a write
+// blocks: nats.go would wait for a minute. A write that makes no progress closes a conn.
+//
+// If conn is closed after the server has been silent, it discards what the kernel has not sent.
+// Otherwise the kernel would send it if the host came back, long after the callers were told that
+// their messages had failed.
+type conn struct {
+	net.Conn
+	stallTimeout, maxSilence time.Duration
+
+	begin    time.Time
+	received atomic.Int64 // when the server last sent something: nanoseconds since begin
+	stalled  atomic.Bool
+}
+
+func newConn(raw net.Conn, stallTimeout, maxSilence time.Duration) *conn {
+	return &conn{
+		Conn: raw, stallTimeout: stallTimeout, maxSilence: maxSilence, begin: time.Now(),
+	}
+}
+
+// Read reads what the server has sent.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.received.Store(int64(time.Since(c.begin)))
+	}
+	return n, err
+}
+
+// Write writes all of p. If it makes too little progress, it closes the connection.
+func (c *conn) Write(p []byte) (int, error) {
+	written := 0
+	for {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.stallTimeout)); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(p[written:])
+		written += n
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return written, err
+		}
+		if n < minWriteProgress {
+			c.stalled.Store(true)
+			_ = c.Close() // nats.go does that only if a part of p was written
+			return written,
+				fmt.Errorf("the server accepted %d of %d bytes within %s: %w", n,
+					len(p)-written+n, c.stallTimeout, err)
+		}
+	}
+}
+
+// SetWriteDeadline does nothing, since Write has its own deadline.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	silence := time.Since(c.begin) - time.Duration(c.received.Load())
+	if tcp, ok := c.Conn.(*net.TCPConn); ok && (c.stalled.Load() || silence > c.maxSilence) {
+		_ = tcp.SetLinger(0) // fails only if the connection is closed already
+	}
+	return c.Conn.Close()
+}
