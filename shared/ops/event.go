@@ -71,7 +71,7 @@ var lineBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) 
 
 // LogEvent logs one line about a very frequent event, such as a request. The line equals that of
 // log.WithFields, except that the members may be in a different order. If log is a program's log,
-// LogEvent collects lines and writes many at a time, without the maps of logrus. In measurements,
+// LogEvent has many lines written at a time, without the maps of logrus. In measurements,
 // that saves 17 allocations and a tenth of the CPU time of a request.
 func LogEvent(
 	log *logrus.Logger,

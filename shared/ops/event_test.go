@@ -37,7 +37,7 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 		lines := &batchedLineWriter{out: &fast}
 		LogEvent(newLog(t, lines), logrus.WarnLevel, at, "webhook", list)
 		LogEvent(newLog(t, &slow), logrus.WarnLevel, at, "webhook", list)
-		lines.flush()
+		lines.flush(time.Minute)
 		if fast.String() != slow.String() || slow.Len() == 0 {
 			t.Errorf("%s instead of %s", fast.String(), slow.String())
 		}
@@ -45,7 +45,7 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	var out bytes.Buffer
 	lines := &batchedLineWriter{out: &out}
 	LogEvent(newLog(t, lines), logrus.DebugLevel, at, "quiet", nil)
-	lines.flush()
+	lines.flush(time.Minute)
 	if out.Len() > 0 {
 		t.Error("logged below the level:", out.String())
 	}
@@ -72,7 +72,7 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 // LogEvent writes the first line immediately. It collects the lines that follow, and writes them
-// together a short time later. A line of logrus is written immediately, after the collected lines.
+// together a short time later. A line of logrus is written soon, after the collected lines.
 func TestLinesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	out := &counted{came: make(chan struct{}, 1)}
@@ -89,7 +89,7 @@ func TestLinesWaitForEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-out.came
-	lines.flush() // nothing is left to write
+	lines.flush(time.Minute)
 	out.mu.Lock()
 	defer out.mu.Unlock()
 	if got := out.text.String(); got != "1\n2\n2\n2\n3\n4\n" || out.writes == 6 {

@@ -1,73 +1,175 @@
 package ops
 
 import (
+	"bytes"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/sirupsen/logrus"
 )
 
 // stderr receives the logs of all services in this process.
 var stderr = &batchedLineWriter{out: os.Stderr}
 
-// FlushLog writes the collected lines of the log. It must be called before the process exits.
-func FlushLog() { stderr.flush() }
+// FlushLog writes the collected lines of the log. It must be called before the process exits. If
+// the log cannot be written, it returns after flushTimeout.
+func FlushLog() { stderr.flush(flushTimeout) }
+
+const flushTimeout = time.Second
 
 // maxLineDelay is how long an event's line may be held back. If the process is killed, the lines of
 // that period are lost.
 const maxLineDelay = 5 * time.Millisecond
 
-// maxBufferedBytes is the maximum total size in bytes of the lines that are held back.
-const maxBufferedBytes = 32 << 10
+// maxHeldBackBytes is the maximum total size in bytes of the lines that are held back.
+const maxHeldBackBytes = 32 << 10
 
-// batchedLineWriter collects lines and writes them together. It is safe for concurrent use.
+// maxWaitingBytes is the maximum total size in bytes of the lines that wait while an earlier write
+// blocks, for example because the reader of stderr has stopped. Further lines are dropped.
+const maxWaitingBytes = 1 << 20
+
+// batchedLineWriter collects lines, which a goroutine of its own writes together, so that a log
+// that cannot be written never blocks those who log. It is safe for concurrent use.
 type batchedLineWriter struct {
 	out io.Writer
 
 	mu      sync.Mutex
 	waiting []byte
-	written time.Time // when lines were last written
-	timer   bool      // whether a timer is running that will write the collected lines
+	spare   []byte // an empty buffer to replace waiting, or nil while it is written
+	dropped int    // number of lines that were lost since lines were last written
+	written time.Time
+	timer   *time.Timer // starts a write; nil until the first line is held back
+	timed   bool        // whether timer is running
+	writing bool        // whether a goroutine has been started to write, and has not ended
+	// urgent means that the goroutine must not hold back lines that came while it was writing.
+	urgent bool
+	// empty is closed when no lines are left. It is nil unless flush waits for that.
+	empty chan struct{}
 }
 
-// Write writes a line immediately, after the collected ones.
+// Write writes a line as soon as possible, after the collected ones. It does not wait for that.
 func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waiting = append(w.waiting, line...)
-	return len(line), w.write()
+	w.collect(line)
+	w.startWriting()
+	return len(line), nil
 }
 
-// add writes a line immediately, or collects it if others were written a moment ago.
+// add writes a line as soon as possible, or holds it back if others were written a moment ago.
 func (w *batchedLineWriter) add(line []byte, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waiting = append(w.waiting, line...)
+	w.collect(line)
 	switch {
-	case len(w.waiting) > maxBufferedBytes, !w.timer && now.Sub(w.written) >= maxLineDelay:
-		w.written = now
-		_ = w.write() // like logrus, go on if the log cannot be written
-	case !w.timer:
-		w.timer = true
-		time.AfterFunc(maxLineDelay, w.flush)
+	case w.writing:
+	case len(w.waiting) > maxHeldBackBytes, !w.timed && now.Sub(w.written) >= maxLineDelay:
+		w.startWriting()
+	default:
+		w.startTimer()
 	}
 }
 
-// flush writes the collected lines when the timer has expired or the process is about to exit.
-func (w *batchedLineWriter) flush() {
+// collect adds a line to the collected ones, or drops it. The caller must hold mu.
+func (w *batchedLineWriter) collect(line []byte) {
+	if len(w.waiting)+len(line) > maxWaitingBytes {
+		w.dropped++
+		return
+	}
+	w.waiting = append(w.waiting, line...)
+}
+
+// startWriting starts the goroutine that writes, or has it go on. The caller must hold mu.
+func (w *batchedLineWriter) startWriting() {
+	w.urgent = true
+	if !w.writing {
+		w.writing = true
+		go w.write()
+	}
+}
+
+// startTimer has the collected lines written after maxLineDelay. The caller must hold mu.
+func (w *batchedLineWriter) startTimer() {
+	switch {
+	case w.timed:
+		return
+	case w.timer == nil:
+		w.timer = time.AfterFunc(maxLineDelay, w.writeHeldBack)
+	default:
+		w.timer.Reset(maxLineDelay)
+	}
+	w.timed = true
+}
+
+// writeHeldBack writes the collected lines when the timer has expired.
+func (w *batchedLineWriter) writeHeldBack() {
+	w.mu.Lock()
+	w.timed = false
+	if w.writing {
+		w.mu.Unlock()
+		return
+	}
+	w.writing, w.urgent = true, true
+	w.mu.Unlock()
+	w.write()
+}
+
+// write writes the collected lines until none are left or those that came meanwhile may be held
+// back.
+func (w *batchedLineWriter) write() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = false
-	w.written = time.Now()
-	_ = w.write()
+	for len(w.waiting) > 0 &&
+		(w.urgent || w.empty != nil || len(w.waiting) > maxHeldBackBytes) {
+		lines, dropped := w.waiting, w.dropped
+		w.waiting, w.spare, w.dropped, w.urgent = w.spare, nil, 0, false
+		w.mu.Unlock()
+		err := w.writeOut(lines, dropped)
+		w.mu.Lock()
+		if err != nil {
+			w.dropped += bytes.Count(lines, []byte("\n")) + dropped
+		}
+		w.spare, w.written = lines[:0], time.Now()
+	}
+	w.writing = false
+	switch {
+	case len(w.waiting) > 0:
+		w.startTimer()
+	case w.empty != nil:
+		close(w.empty)
+		w.empty = nil
+	}
 }
 
-// write writes the collected lines. The caller must hold mu.
-func (w *batchedLineWriter) write() error {
-	if len(w.waiting) == 0 {
-		return nil
+// writeOut writes lines, and one that reports the number of those that were dropped after them.
+func (w *batchedLineWriter) writeOut(lines []byte, dropped int) error {
+	if dropped > 0 {
+		lines = jsonLineFormatter{filepath.Base(os.Args[0])}.append(lines, logrus.WarnLevel,
+			time.Now(), "log lines were dropped, because the log could not be written",
+			[]Field{Number("dropped_lines", dropped)})
 	}
-	_, err := w.out.Write(w.waiting)
-	w.waiting = w.waiting[:0]
+	_, err := w.out.Write(lines)
 	return err
+}
+
+// flush writes the collected lines. It returns when that is done or the timeout has passed.
+func (w *batchedLineWriter) flush(timeout time.Duration) {
+	w.mu.Lock()
+	if len(w.waiting) == 0 && !w.writing {
+		w.mu.Unlock()
+		return
+	}
+	if w.empty == nil {
+		w.empty = make(chan struct{})
+	}
+	empty := w.empty
+	w.startWriting()
+	w.mu.Unlock()
+	select {
+	case <-empty:
+	case <-time.After(timeout):
+	}
 }

@@ -161,7 +161,7 @@ func rootCause(err error) error {
 const logLevelNames = "error, warn, info or debug"
 
 // NewLogger returns a log that writes to stderr: JSON lines, or human-readable lines on a terminal.
-// Lines of LogEvent may be delayed, so call FlushLog before the process exits.
+// A goroutine of its own writes the JSON lines, so call FlushLog before the process exits.
 func NewLogger(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {
@@ -171,6 +171,10 @@ func NewLogger(program, level string) (*logrus.Logger, error) {
 	log.SetLevel(parsed)
 	log.SetFormatter(jsonLineFormatter{program})
 	log.SetOutput(stderr)
+	log.ExitFunc = func(code int) {
+		FlushLog()
+		os.Exit(code)
+	}
 	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		log.SetOutput(os.Stderr)
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, TimestampFormat: time.TimeOnly})

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -87,6 +88,14 @@ func ExitOnError(err error) {
 
 func exitWithError(name string, err error, code int) {
 	line := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
-	fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
+	written := make(chan struct{})
+	go func() {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(time.Second): // a log that cannot be written must not prevent a restart
+	}
 	os.Exit(code)
 }
