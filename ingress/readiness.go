@@ -58,21 +58,52 @@ type startMessageStreams struct {
 	registry *registry.Snapshot
 }
 
+// sharedStreamHeadStart is how long the shared stream may take to respond before the queues' own
+// streams are asked, too.
+const sharedStreamHeadStart = 500 * time.Millisecond
+
 // checkAnyAcceptsMessages returns an error if no stream would store a message now. It checks this
 // without storing one. One available stream keeps the ingress ready: it accepts requests for the
-// queues in that stream, and responds with 503 to requests for other queues.
+// queues in that stream, and responds with 503 to requests for other queues. The others may fail,
+// or not respond.
 func (p startMessageStreams) checkAnyAcceptsMessages(ctx context.Context,
 	js jetstream.JetStream,
 ) error {
-	err := checkAcceptsMessages(ctx, js, stream.ExecutionsName, p.shared.LastFailure)
-	if err == nil {
-		return nil
-	}
-	for _, queue := range p.registry.OwnStreams() {
-		if checkAcceptsMessages(ctx, js, stream.OwnStreamName(queue), func(now time.Time) error {
-			return p.own.LastFailure(queue, now)
-		}) == nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shared := make(chan error, 1) // nil after the response
+	go func(response chan<- error) {
+		response <- checkAcceptsMessages(ctx, js, stream.ExecutionsName, p.shared.LastFailure)
+	}(shared)
+	var err error
+	select {
+	case err = <-shared:
+		if err == nil {
 			return nil
+		}
+		shared = nil
+	case <-time.After(sharedStreamHeadStart):
+	}
+	queues := p.registry.OwnStreams()
+	own := make(chan error, len(queues))
+	for _, queue := range queues {
+		go func() {
+			own <- checkAcceptsMessages(ctx, js, stream.OwnStreamName(queue),
+				func(now time.Time) error { return p.own.LastFailure(queue, now) })
+		}()
+	}
+	for unanswered := len(queues); unanswered > 0 || shared != nil; {
+		select {
+		case err = <-shared:
+			if err == nil {
+				return nil
+			}
+			shared = nil
+		case err := <-own:
+			if err == nil {
+				return nil
+			}
+			unanswered--
 		}
 	}
 	return err
