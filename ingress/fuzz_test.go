@@ -179,12 +179,14 @@ func (l *lastRefused) agent() string {
 type seenSenders struct {
 	mu   sync.Mutex
 	last report.SenderRequestOutcome
+	full bool // whether it counts nothing
 }
 
-func (s *seenSenders) Count(_, _, _ string, seen report.SenderRequestOutcome) {
+func (s *seenSenders) Count(_, _, _ string, seen report.SenderRequestOutcome) (counted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = seen
+	return !s.full
 }
 
 type alwaysValid struct{}

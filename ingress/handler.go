@@ -75,7 +75,7 @@ type filteredCounter interface {
 // senderCounter counts verified requests and handshakes of senders. It is implemented by
 // *report.SenderCounter.
 type senderCounter interface {
-	Count(workflowID, nodeID, preset string, seen report.SenderRequestOutcome)
+	Count(workflowID, nodeID, preset string, seen report.SenderRequestOutcome) (counted bool)
 }
 
 // newHandler fills in h's settings from c and returns it. h's dependencies must already be set.

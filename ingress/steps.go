@@ -131,7 +131,10 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		}
 		seen.Captured = sealed
 	}
-	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
+	counted := h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
+	if !counted && made.Secret != "" { // the sender would not send the secret again after a 200
+		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
+	}
 	h.metrics.handshakes[s.Preset()].Inc()
 	return &outcome{response: &made.Response, handshake: true}
 }

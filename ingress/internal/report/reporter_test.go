@@ -117,3 +117,36 @@ func TestManyCapturedSecrets(t *testing.T) {
 		}
 	}
 }
+
+// A captured secret is kept even if other nodes have used up the space of a report. If it is not
+// kept, the caller learns that.
+func TestACapturedSecretBesideManyNodes(t *testing.T) {
+	t.Parallel()
+	senders := NewSenderCounter(nil, logtest.Quiet())
+	count := func(id int, seen SenderRequestOutcome) bool {
+		return senders.Count(fmt.Sprint(id), "node", "notion", seen)
+	}
+	secret := SenderRequestOutcome{Captured: []byte{1}}
+	for id := range maxSenders {
+		if !count(id, SenderRequestOutcome{Delivery: true}) {
+			t.Fatal(id)
+		}
+	}
+	if count(maxSenders, SenderRequestOutcome{Delivery: true}) || !count(maxSenders, secret) {
+		t.Error("another node without a secret was counted, or one with a secret was not")
+	}
+	for id := range 2 * maxSenders {
+		count(id, secret)
+	}
+	if count(2*maxSenders, secret) {
+		t.Error("the number of nodes is not bounded")
+	}
+	msg, err := senders.drainMessage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, seen, err := stream.DecodeSenders(msg.Data)
+	if err != nil || len(seen) != 2*maxSenders {
+		t.Errorf("%d nodes are reported: %v", len(seen), err)
+	}
+}

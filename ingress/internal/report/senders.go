@@ -15,9 +15,9 @@ import (
 // senderReportInterval is the interval between reports on senders.
 const senderReportInterval = time.Second
 
-// maxSenders is the maximum number of counted nodes. It bounds memory use and keeps a report below
-// the maximum size of a NATS message. Beyond it, further nodes are not counted until a report has
-// been sent.
+// maxSenders is the maximum number of counted nodes, and of further nodes with a captured secret.
+// It bounds memory use and keeps a report below the maximum size of a NATS message. Beyond it,
+// further nodes are not counted until a report has been sent.
 const maxSenders = 1000
 
 // maxCapturedBytes is the maximum total length of the captured secrets in a report. Further ones
@@ -56,15 +56,21 @@ func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCou
 }
 
 // Count adds what one request to an existing node has revealed about the node's sender. preset is
-// the sender's preset.
-func (s *SenderCounter) Count(workflowID, nodeID, preset string, seen SenderRequestOutcome) {
+// the sender's preset. counted is false if too many nodes wait for a report.
+func (s *SenderCounter) Count(
+	workflowID, nodeID, preset string, seen SenderRequestOutcome,
+) (counted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := senderKey{workflowID, nodeID, preset}
 	entry := s.seen[key]
 	if entry == nil {
-		if len(s.seen) >= maxSenders {
-			return
+		most := maxSenders
+		if len(seen.Captured) > 0 {
+			most *= 2
+		}
+		if len(s.seen) >= most {
+			return false
 		}
 		entry = &stream.SenderActivity{WorkflowID: workflowID, NodeID: nodeID, Preset: preset}
 		s.seen[key] = entry
@@ -89,6 +95,7 @@ func (s *SenderCounter) Count(workflowID, nodeID, preset string, seen SenderRequ
 	if seen.WithoutID {
 		entry.WithoutID++
 	}
+	return true
 }
 
 func (s *SenderCounter) drainMessage() (*nats.Msg, error) {
