@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/storage"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/probe"
+	"github.com/hookstart/hookstart/shared/sender"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
@@ -161,6 +162,12 @@ func (h *handler) decideOtherMethod(d *delivery, workflowID string) outcome {
 	notAllowed := outcome{refusal: &admission.Refusal{Code: webhook.CodeMethodNotAllowed}}
 	if h.parse(d, workflowID) != nil || !execution.ValidName(workflowID) {
 		return notAllowed
+	}
+	// While the copy of the registry is stale, it may lack the workflow that has the handshake.
+	if sender.IsNonPOSTHandshake(&sender.Request{
+		Method: d.r.Method, Header: d.r.Header, Host: d.r.Host, Query: d.r.URL.RawQuery,
+	}) && !h.lease.AwaitValid(d.e.start) {
+		return *refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	found, refusal := h.admission.Find(workflowID, d.token, time.Now())
 	if refusal != nil || found.Node.Sender == nil ||

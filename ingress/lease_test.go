@@ -67,6 +67,38 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	}
 }
 
+// A handshake with another method than POST is not refused either, though the copy of the registry
+// has no node with such a handshake: the node may be new.
+func TestNoHandshakeIsRefusedForGoodWithoutALease(t *testing.T) {
+	t.Parallel()
+	const challenge = "hub.mode=subscribe&hub.challenge=1"
+	for _, tt := range []struct {
+		method, path, origin string
+		without              int
+	}{
+		{"GET", "/webhooks/wf?token=wrong&" + challenge, "", http.StatusServiceUnavailable},
+		{"GET", "/webhooks/unknown?token=t&" + challenge, "", http.StatusServiceUnavailable},
+		{"GET", "/webhooks/wf?token=wrong", "", http.StatusMethodNotAllowed},
+		{"GET", "/webhooks/wf?" + challenge, "", http.StatusMethodNotAllowed},
+		{"HEAD", "/webhooks/unknown?token=t", "", http.StatusServiceUnavailable},
+		{"OPTIONS", "/webhooks/unknown?token=t", "e.example", http.StatusServiceUnavailable},
+		{"OPTIONS", "/webhooks/unknown?token=t", "", http.StatusMethodNotAllowed},
+	} {
+		for l, want := range map[registryLease]int{
+			alwaysValid{}: http.StatusMethodNotAllowed,
+			neverValid{}:  tt.without,
+		} {
+			h, _, _, _, _ := tryHandler(t, l)
+			response, r := httptest.NewRecorder(), httptest.NewRequest(tt.method, tt.path, nil)
+			r.Header.Set("WebHook-Request-Origin", tt.origin)
+			h.router().ServeHTTP(response, r)
+			if response.Code != want {
+				t.Errorf("%s %s with %T: %d, want %d", tt.method, tt.path, l, response.Code, want)
+			}
+		}
+	}
+}
+
 // An ingress that was suspended accepts nothing, because its copy of the registry may be stale and
 // the workflow may have been deactivated.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {

@@ -136,6 +136,9 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 			},
 		}
 		h := c.s.Handshake(r, noon)
+		if is := c.method != "POST" && h != nil; sender.IsNonPOSTHandshake(r) != is {
+			t.Errorf("%s %s: is a handshake of any preset: %t", c.method, c.query, !is)
+		}
 		if h == nil {
 			if c.response != "-" {
 				t.Errorf("%s %s: no handshake", c.method, c.query)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/webhook"
@@ -153,6 +154,30 @@ func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 		return s.respondToHandshake(h, value, r, now)
 	}
 	return nil
+}
+
+// nonPOSTHandshakes returns the handshakes of all presets that use another method than POST.
+var nonPOSTHandshakes = sync.OnceValue(func() (all []handshake) {
+	for _, e := range presetTable() {
+		handshakes, err := e.compileHandshakes(nil)
+		if err != nil {
+			panic(fmt.Sprintf("sender: preset %s: %v", e.ID, err)) // readTable has compiled them
+		}
+		for _, h := range handshakes {
+			if h.method != deliveryHTTPMethod {
+				all = append(all, h)
+			}
+		}
+	}
+	return all
+})
+
+// IsNonPOSTHandshake reports whether the request is a handshake of any preset, with another method
+// than POST. It does not check the values that depend on a sender's settings.
+func IsNonPOSTHandshake(r *Request) bool {
+	return slices.ContainsFunc(nonPOSTHandshakes(), func(h handshake) bool {
+		return h.method == r.Method && allHold(h.when, r)
+	})
 }
 
 func (s *Sender) respondToHandshake(
