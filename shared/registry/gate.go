@@ -23,10 +23,12 @@ const (
 // over, everything is stored where it was before as soon as gateReopenTimeout has passed. That is
 // safe because no process can miss a new target: an executor that finishes the copying stores the
 // new target within MaxGateClosedTime, and a process that serves requests has applied every change
-// that is older than its lease, which is valid for 2 s.
+// that is older than its lease, which is valid for 2 s. MaxGateClosedTime is longer than a lease:
+// closing takes that long in a cluster in which a process has fallen silent, which may still have
+// one.
 const (
-	MaxGateClosedTime = 1800 * time.Millisecond
-	gateReopenTimeout = 4 * time.Second
+	MaxGateClosedTime = 2300 * time.Millisecond
+	gateReopenTimeout = 4500 * time.Millisecond
 )
 
 // monotonicNow returns a monotonic time in nanoseconds. It never returns 0.

@@ -68,7 +68,7 @@ type firstSeenRevision struct {
 const (
 	// closedPhaseStallTimeout and movingPhaseStallTimeout are how long a phase may last before an
 	// executor continues a move that another one has started.
-	closedPhaseStallTimeout = 2500 * time.Millisecond
+	closedPhaseStallTimeout = 3 * time.Second
 	movingPhaseStallTimeout = 5 * time.Second
 	resumeMovesInterval     = 500 * time.Millisecond
 	// emptyStreamGracePeriod is how long a queue's own stream must have been empty before it is
