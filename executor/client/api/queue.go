@@ -13,6 +13,7 @@ type Queue struct {
 	Waiting          uint64       `json:"waiting" doc:"The number of starts that no runner has received, in the group that is furthest ahead. Without a group: the number of starts in the stream, which a new group would receive."`
 	OldestAcceptedAt time.Time    `json:"oldestAcceptedAt,omitzero" doc:"When the oldest waiting start was accepted. Absent: none waits."`
 	Shared           bool         `json:"shared,omitempty" doc:"Whether workflows of accounts that the caller may not see use the queue, too. Then the numbers of waiting executions are hidden: they are all 0. Absent means false."`
+	Incomplete       bool         `json:"incomplete,omitempty" doc:"Whether the own stream of the queue did not answer. Then the waiting starts and the groups are those of the shared stream alone. Absent means false."`
 	Groups           []QueueGroup `json:"groups" nullable:"false" doc:"The groups of runners, by name."`
 }
 
@@ -20,7 +21,9 @@ type Queue struct {
 type QueueGroup struct {
 	Group   string `json:"group" doc:"The name of the group, or the name of the consumer if it was not created by the runner kit." example:"main"`
 	Members int    `json:"members" doc:"The number of running members. A member that was killed is no longer counted after at most 12 seconds. For runners that send no heartbeats, it is the number of waiting requests for work."`
-	Waiting uint64 `json:"waiting" doc:"The number of starts that no member has received. Without members, it includes the starts that a former member received and did not finish."`
+	// MembersUnknown is whether Members is 0 only because no heartbeat has been received yet.
+	MembersUnknown bool   `json:"membersUnknown,omitempty" doc:"Whether the group may have members although none is counted: the executor has started or reconnected, and has not listened to the heartbeats of runners for 12 seconds yet. Absent means false."`
+	Waiting        uint64 `json:"waiting" doc:"The number of starts that no member has received. Without members, it includes the starts that a former member received and did not finish."`
 	// MaxInFlight is the maximum number of executions in flight. nil means no limit.
 	MaxInFlight *int64    `json:"maxInFlight,omitempty" doc:"The maximum number of executions that the members of the group have received and not finished, in total. Absent: no limit."`
 	LastSeenAt  time.Time `json:"lastSeenAt,omitzero" doc:"When a member was last seen. Absent: not known."`

@@ -151,6 +151,9 @@ func TestAQueueInBothPlaces(t *testing.T) {
 		})
 	}
 	wait(3)
+	if !queue.Groups[0].MembersUnknown {
+		t.Errorf("no runner could be heard yet, and the API says %+v", queue.Groups[0])
+	}
 	_, err = stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
 		group.ConsumerConfigAt(own, stream.RunnerAckWait))
 	r.check(err)

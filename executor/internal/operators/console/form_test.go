@@ -941,6 +941,24 @@ func TestUneditedFormOfAStalePage(t *testing.T) {
 	}
 }
 
+// A group's runners may be there when the executor has just started, although none has been heard.
+func TestQueuesBeforeRunnersCanBeHeard(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", false)
+	group := stream.RunnerGroup{Queue: "default", Group: "main"}
+	_, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
+		group.ConsumerConfig(time.Minute))
+	r.check(err)
+	page := r.get("/queues", r.signIn())
+	wantSays(t, page, http.StatusOK, "not known yet who is there")
+	for _, wrong := range []string{"Nobody takes it", "nobody there", "Start one"} {
+		if strings.Contains(page.body, wrong) {
+			t.Errorf("the page says %q", wrong)
+		}
+	}
+}
+
 // The parts of a page have different IDs, whatever the IDs of the objects on it are.
 func TestIDsOfElements(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,8 @@ type queueList struct {
 type queueRow struct {
 	api.Queue
 	Members int // number of members in all groups
+	// MembersUnknown is whether Members is 0 but there may be some.
+	MembersUnknown bool
 	// Pause, Limits and Stream are the queue's forms. Limits has one for each group.
 	Pause, Stream formView
 	Limits        map[string]formView
@@ -46,11 +48,14 @@ func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 			Pause:  newFormView(ctx, formName("pause", q.Queue), map[string]string{"seconds": "0"}),
 			Limits: map[string]formView{},
 		}
+		unknown := q.Incomplete
 		for _, g := range q.Groups {
 			row.Members += g.Members
+			unknown = unknown || g.MembersUnknown
 			row.Limits[g.Group] = newFormView(ctx, formName("limit", q.Queue, g.Group),
 				map[string]string{"limit": limitText(g.MaxInFlight)})
 		}
+		row.MembersUnknown = unknown && row.Members == 0
 		list.Rows = append(list.Rows, row)
 	}
 	return list, nil

@@ -190,7 +190,7 @@ func queueStates(
 			ends:   fmt.Sprintf("Queue %s is attended again.", q.Name),
 		}
 		switch waits := q.UnattendedDuration(now); {
-		case q.Incomplete, q.MembersUnknown && q.Waiting > 0:
+		case q.Incomplete, q.MembersUnknown() && q.Waiting > 0:
 			f.state = healthUnknown
 		case waits >= unattendedAfter:
 			f.state = healthBad

@@ -635,14 +635,15 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 func TestAQueueOfWhichTheStateIsUnknown(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
+	unknown := []queues.Group{{Name: "main", MembersUnknown: true}}
 	for _, test := range []struct {
 		queue queues.Queue
 		want  subjectHealth
 	}{
 		{queues.Queue{Incomplete: true}, healthUnknown},
 		{queues.Queue{Incomplete: true, Waiting: 1}, healthUnknown},
-		{queues.Queue{MembersUnknown: true}, healthGood},
-		{queues.Queue{MembersUnknown: true, Waiting: 1}, healthUnknown},
+		{queues.Queue{Groups: unknown}, healthGood},
+		{queues.Queue{Groups: unknown, Waiting: 1}, healthUnknown},
 	} {
 		test.queue.Name, test.queue.Oldest = "q", now.Add(-time.Hour)
 		states := queueStates(now, []*registry.Workflow{{Queue: "q"}},

@@ -110,7 +110,7 @@ func (s *Service) UnattendedQueues(
 			last, _ := s.config.Queues.LastPoll()
 			shared := s.sharedQueues(caller)
 			for _, q := range s.queuesOf(caller.AccountID, last) {
-				if q.Members() == 0 && !q.Incomplete && !q.MembersUnknown {
+				if q.Members() == 0 && !q.Incomplete && !q.MembersUnknown() {
 					idle[q.Name] = s.apiQueue(q, shared[q.Name])
 				}
 			}
@@ -146,6 +146,7 @@ func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 		Waiting:          q.Waiting,
 		Shared:           shared,
 		OldestAcceptedAt: q.Oldest.UTC(),
+		Incomplete:       q.Incomplete,
 		Groups:           make([]api.QueueGroup, len(q.Groups)),
 	}
 	result.Stream = stream.ExecutionsName
@@ -164,10 +165,11 @@ func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 
 func apiQueueGroup(g queues.Group) api.QueueGroup {
 	result := api.QueueGroup{
-		Group:      g.Name,
-		Members:    g.Members,
-		Waiting:    g.Waiting,
-		LastSeenAt: g.LastSeen.UTC(),
+		Group:          g.Name,
+		Members:        g.Members,
+		MembersUnknown: g.MembersUnknown,
+		Waiting:        g.Waiting,
+		LastSeenAt:     g.LastSeen.UTC(),
 	}
 	if g.MaxInFlight > 0 {
 		result.MaxInFlight = &g.MaxInFlight

@@ -29,9 +29,8 @@ var (
 	pausedDesc = prometheus.NewDesc("hookstart_executor_queue_paused_seconds",
 		"For how long the queue has been paused; 0: it is not.", []string{"queue"}, nil)
 	membersDesc = prometheus.NewDesc("hookstart_executor_queue_members",
-		"Runners of each group that are there; no group: the queue has none.", []string{
-			"queue", "group",
-		}, nil)
+		"Runners of each group that are there; no group: the queue has none; absent: unknown yet.",
+		[]string{"queue", "group"}, nil)
 )
 
 // Run polls the queues every few seconds until the context is done.
@@ -85,7 +84,9 @@ func collectQueue(
 	}
 	gauge(pausedDesc, since, q.Name)
 	for _, g := range q.Groups {
-		gauge(membersDesc, float64(g.Members), q.Name, g.Name)
+		if !g.MembersUnknown {
+			gauge(membersDesc, float64(g.Members), q.Name, g.Name)
+		}
 	}
 	if len(q.Groups) == 0 {
 		gauge(membersDesc, 0, q.Name, "")

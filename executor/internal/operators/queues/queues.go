@@ -35,9 +35,6 @@ type Queue struct {
 	// Incomplete means that the queue's own stream did not answer: Waiting, Oldest and Groups are
 	// those of the shared stream alone.
 	Incomplete bool
-	// MembersUnknown means that no runner of the groups has sent a heartbeat, but that the Watcher
-	// has not listened long enough to know that none is there.
-	MembersUnknown bool
 }
 
 // Group is a group of runners.
@@ -46,6 +43,9 @@ type Group struct {
 	// Members is the number of processes that sent a heartbeat recently. If the runners send no
 	// heartbeats, it is the number of waiting pull requests.
 	Members int
+	// MembersUnknown means that no member has sent a heartbeat, but that the Watcher has not
+	// listened long enough to know that none is there. Members is 0 then.
+	MembersUnknown bool
 	// Waiting is the number of start messages that no member has received. If there are no members,
 	// it includes start messages that a former member received but did not complete.
 	Waiting uint64
@@ -94,10 +94,16 @@ func (q Queue) Members() (n int) {
 	return n
 }
 
+// MembersUnknown reports whether no group has a known member, but at least one may have members.
+func (q Queue) MembersUnknown() bool {
+	return q.Members() == 0 &&
+		slices.ContainsFunc(q.Groups, func(g Group) bool { return g.MembersUnknown })
+}
+
 // UnattendedDuration returns how long executions have waited without a runner. It returns 0 if none
 // waits, if the queue has a runner or may have one, if it is paused, or if its state is incomplete.
 func (q Queue) UnattendedDuration(now time.Time) time.Duration {
-	if q.Waiting == 0 || q.Members() > 0 || q.MembersUnknown || !q.PausedSince.IsZero() ||
+	if q.Waiting == 0 || q.Members() > 0 || q.MembersUnknown() || !q.PausedSince.IsZero() ||
 		q.Incomplete {
 		return 0
 	}
@@ -133,9 +139,11 @@ type Watcher struct {
 
 	polling sync.Mutex // held by the caller that polls; other callers wait for its result
 	// listening is since when the connection has been up without a break, as far as the polls have
-	// seen; reconnects is how often it had been made anew by then. polling guards both.
+	// seen; reconnects is how often it had been made anew by then. heardAll reports whether every
+	// runner has had the time to send a heartbeat since. polling guards all three.
 	listening  time.Time
 	reconnects uint64
+	heardAll   bool
 
 	mu   sync.Mutex
 	last []Queue
@@ -599,6 +607,7 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 			return nil, err
 		}
 	}
+	w.heardAll = w.hasHeardAllMembers(time.Now())
 	last, _ := w.LastPoll()
 	queues := make([]Queue, len(named))
 	failed := make([]error, len(named))
@@ -629,10 +638,6 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 			return nil, err
 		}
 		queues[i].Incomplete = true
-	}
-	heardAll := w.hasHeardAllMembers(time.Now())
-	for i, q := range queues {
-		queues[i].MembersUnknown = !heardAll && len(q.Groups) > 0 && q.Members() == 0
 	}
 	return queues, nil
 }
@@ -710,6 +715,7 @@ func (q *Queue) addGroup(g Group) {
 		if known := &q.Groups[i]; known.Name == g.Name {
 			known.Waiting += g.Waiting
 			known.Members = max(known.Members, g.Members)
+			known.MembersUnknown = known.Members == 0 && known.MembersUnknown
 			known.lanes = append(known.lanes, g.lanes...)
 			if g.LastSeen.After(known.LastSeen) {
 				known.LastSeen = g.LastSeen
@@ -858,6 +864,7 @@ func (w *Watcher) group(queue string, c *jetstream.ConsumerInfo, at *streamState
 		g.LastSeen = now
 		return g
 	}
+	g.MembersUnknown = of && !w.heardAll
 	for _, at := range []*time.Time{c.Delivered.Last, c.AckFloor.Last} {
 		if at != nil && at.After(g.LastSeen) {
 			g.LastSeen = *at

@@ -218,7 +218,18 @@ func TestABusyRunnerIsNotMissedBeforeItIsHeard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return found[0].UnattendedDuration(time.Now().Add(time.Minute)) > 0
+		without := found[0].UnattendedDuration(time.Now().Add(time.Minute)) > 0
+		if unknown := found[0].Groups[0].MembersUnknown; unknown == without {
+			t.Errorf("unattended: %t, members are unknown: %t", without, unknown)
+		}
+		counts := 1 // of the default queue, which has no group
+		if without {
+			counts++
+		}
+		if n := testutil.CollectAndCount(r.watch, "hookstart_executor_queue_members"); n != counts {
+			t.Errorf("unattended: %t, yet %d numbers of members", without, n)
+		}
+		return without
 	}
 	if unattended() {
 		t.Error("unattended at the start")
@@ -271,7 +282,7 @@ func TestMetrics(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	const head = `# HELP hookstart_executor_queue_members Runners of each group that are there; no group: the queue has none.
+	const head = `# HELP hookstart_executor_queue_members Runners of each group that are there; no group: the queue has none; absent: unknown yet.
 # TYPE hookstart_executor_queue_members gauge
 `
 	const waits = `# HELP hookstart_executor_queue_waiting_messages Starts of the queue that no runner was given yet.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -236,6 +237,27 @@ func TestPlanListReadsAllPages(t *testing.T) {
 	code, stdout, stderr = run(t.Context(), t, plans, "plan", "list", "-o", "json")
 	if code != 0 || stdout != all || stderr != "" {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// A queue of which it is not known who takes it is not listed as one without runners.
+func TestQueueListSaysWhatIsNotKnown(t *testing.T) {
+	queues := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[
+			{"queue":"young","groups":[{"group":"main","membersUnknown":true}]},
+			{"queue":"offline","incomplete":true,"groups":[]},
+			{"queue":"known","groups":[{"group":"main"},{"group":"other","members":2}]}
+		],"nextCursor":""}`)
+	})
+	code, stdout, stderr := run(t.Context(), t, queues, "queue", "list")
+	for _, row := range []string{
+		`\nyoung +0 +– +\? +main \(\?, 0 waiting\)\n`,
+		`\noffline \(own stream does not answer\) +0 +– +\? +not known\n`,
+		`\nknown +0 +– +2 +main \(0, 0 waiting\), other \(2, 0 waiting\)\n`,
+	} {
+		if !regexp.MustCompile(row).MatchString(stdout) {
+			t.Errorf("%d: no row is like %s:\n%s%s", code, row, stdout, stderr)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ type queueVerbs struct {
 	Resume queueResume    `cmd:"" help:"End the pause of a queue." example:"hookstart queue resume default"`
 	Limit  queueLimitCmd  `cmd:"" help:"Limit how many executions a group of runners has in flight at all its members together." example:"hookstart queue limit default main 1"`
 	Stream queueStreamCmd `cmd:"" help:"Give a queue a stream of its own, or take it away."`
-	List   queueList      `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names, or that is paused, or has a stream or a limit of its own: how many starts wait, since when, and which groups of runners take them, with how many members." example:"hookstart queue list"`
+	List   queueList      `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names, or that is paused, or has a stream or a limit of its own: how many starts wait, since when, and which groups of runners take them, with how many members: ? if that is not known, because the executor has just started or the queue's own stream does not answer." example:"hookstart queue list"`
 }
 
 type queueList struct{ paging }
@@ -28,11 +28,13 @@ func (v *queueList) Run(s *session) error {
 		// The groups come last because they are the only cell that may be long.
 		head: []string{"QUEUE", "WAITING", "OLDEST", "RUNNERS", "GROUPS"},
 		row: func(q api.Queue) []string {
-			members, groups := 0, []string{}
+			members, unknown, groups := 0, q.Incomplete, []string{}
 			for _, g := range q.Groups {
 				members += g.Members
+				unknown = unknown || g.MembersUnknown
 				var text strings.Builder
-				fmt.Fprintf(&text, "%s (%d, %d waiting", g.Group, g.Members, g.Waiting)
+				fmt.Fprintf(&text, "%s (%s, %d waiting", g.Group,
+					membersText(g.Members, g.MembersUnknown), g.Waiting)
 				if g.MaxInFlight != nil {
 					fmt.Fprintf(&text, ", at most %d in flight", *g.MaxInFlight)
 				}
@@ -45,7 +47,9 @@ func (v *queueList) Run(s *session) error {
 				}
 				groups = append(groups, text.String()+")")
 			}
-			if len(groups) == 0 {
+			if len(groups) == 0 && unknown {
+				groups = []string{"not known"}
+			} else if len(groups) == 0 {
 				groups = []string{"none: nobody takes it"}
 			}
 			name := q.Queue
@@ -55,13 +59,25 @@ func (v *queueList) Run(s *session) error {
 			if q.OwnStream != nil {
 				name += " (" + streamText(q.OwnStream) + ")"
 			}
+			if q.Incomplete {
+				name += " (own stream does not answer)"
+			}
 			return []string{
 				name, strconv.FormatUint(q.Waiting, 10), agoOr(q.OldestAcceptedAt, s.now(), "–"),
-				strconv.Itoa(members), strings.Join(groups, ", "),
+				membersText(members, unknown), strings.Join(groups, ", "),
 			}
 		},
 		none: "No workflow names a queue.",
 	})
+}
+
+// membersText returns the number of members, or a question mark if none is counted but there may be
+// some.
+func membersText(members int, unknown bool) string {
+	if members == 0 && unknown {
+		return "?"
+	}
+	return strconv.Itoa(members)
 }
 
 // pausedText describes the pause of a queue.
