@@ -24,7 +24,8 @@ func TestRoomIsLeftForReportsAndChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready, done := make(chan local.Started, 1), make(chan error, 1)
-	c.NATSMaxStore, c.Out, c.Log = 200<<20, io.Discard, logtest.Quiet()
+	// The reserve, a tenth, takes more than what is sent between two measurements of the room.
+	c.NATSMaxStore, c.Out, c.Log = 400<<20, io.Discard, logtest.Quiet()
 	c.OnReady = func(s local.Started) { ready <- s }
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { done <- local.Run(ctx, c) }()
