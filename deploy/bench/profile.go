@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/pprof"
 
 	"github.com/google/pprof/profile"
@@ -65,6 +66,8 @@ func mergeProfiles(folder string) (err error) {
 	if err != nil {
 		return err
 	}
+	// If the compiler inlines Sum256 because of the profile, the digest in it escapes to the heap.
+	merged.Prune(regexp.MustCompile(`^crypto/sha256\.Sum256$`), nil)
 	file, err := os.Create(filepath.Join(folder, mergedProfile)) //nolint:gosec // as above
 	if err != nil {
 		return err

@@ -33,6 +33,9 @@ func (r Record) HasComputedID() bool {
 	if r.Status == execution.Rejected {
 		computed = execution.RejectedIDForDelivery
 	}
+	if r.ID == computed(r.WorkflowID, r.NodeID, r.DeliveryID) {
+		return true // the most frequent case, checked before the other inputs are built
+	}
 	for _, key := range possibleHashInputs(r.DeliveryID) {
 		if r.ID == computed(r.WorkflowID, r.NodeID, key) {
 			return true

@@ -15,6 +15,9 @@ import (
 // PostgreSQL rejects both, and runners' error texts can contain anything. Use it for lookup keys,
 // too.
 func SanitizeText(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 

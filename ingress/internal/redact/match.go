@@ -70,11 +70,16 @@ func matchEscaped(text string, at int, value string) (end int) {
 // decodeChar decodes the character at a position, even if it is escaped several times, and returns
 // the position of the next one.
 func decodeChar(text string, at int) (c byte, next int) {
+	if at < len(text) && text[at] != '%' {
+		return text[at], at + 1 // nearly always; short enough for the compiler to inline
+	}
+	return decodeEscaped(text, at)
+}
+
+// decodeEscaped is decodeChar for a character that may be escaped.
+func decodeEscaped(text string, at int) (c byte, next int) {
 	if at >= len(text) {
 		return 0, at
-	}
-	if text[at] != '%' {
-		return text[at], at + 1
 	}
 	next = at + 1
 	for strings.HasPrefix(text[next:], "25") {

@@ -23,12 +23,14 @@ func HeaderToUTF8(s string) string {
 // unescape returns the text of a name or value of a raw query as UTF-8. Text that cannot be
 // unescaped, or would not be UTF-8 afterwards, is kept as sent.
 func unescape(s string) string {
-	if !strings.ContainsAny(s, "%+") {
-		return strings.ToValidUTF8(s, "\uFFFD")
+	plain := s
+	if strings.IndexByte(s, '%') >= 0 || strings.IndexByte(s, '+') >= 0 {
+		if text, err := url.QueryUnescape(s); err == nil && utf8.ValidString(text) {
+			plain = text
+		}
 	}
-	plain, err := url.QueryUnescape(s)
-	if err != nil || !utf8.ValidString(plain) {
-		plain = s
+	if utf8.ValidString(plain) {
+		return plain
 	}
 	return strings.ToValidUTF8(plain, "\uFFFD")
 }
