@@ -11,7 +11,9 @@ import (
 )
 
 // countRefusal counts a refused request for its workflow, so that operators can see why a sender's
-// requests fail. It records the time, the declared length and the User-Agent.
+// requests fail. It records the time, the declared length and the User-Agent. It takes the
+// workflow's ID from the path, because most refusals come before the workflow is known, such as
+// those of a wrong token.
 func (h *handler) countRefusal(r *http.Request, e *requestEvent) {
 	if e.code == "" || e.code == webhook.CodeRunFailed || e.probe {
 		return

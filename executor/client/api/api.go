@@ -3,7 +3,8 @@
 //
 // A field's doc tag says what the field holds and what its absence means; a field without such a
 // tag has a comment instead. An absent value is the field's zero value in Go. Times are RFC 3339,
-// in UTC.
+// in UTC. States, roles and codes are plain strings, with constants for their values: a client must
+// accept values that later versions add.
 package api
 
 // List is one page of a list.

@@ -149,10 +149,10 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 //
 // While it is unknown whether a message with a Nats-Msg-Id was stored, Publish resends it under the
 // same ID, until it gets a reply or the time is up. Each message needs a unique traceparent, by
-// which Publish recognizes its own message in the stream. A message without a Nats-Msg-Id is resent
-// only if it is certain that it was not stored. No message is resent unless the choice of the
-// stream is still current, because the new stream does not know what the old one stores after a
-// move. A nil choice is always current.
+// which Publish recognizes its own message in the stream: each request has one anyway, so no header
+// is stored for this. A message without a Nats-Msg-Id is resent only if it is certain that it was
+// not stored. No message is resent unless the choice of the stream is still current, because the
+// new stream does not know what the old one stores after a move. A nil choice is always current.
 func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)

@@ -241,7 +241,9 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 }
 
 // fieldErrorOf returns the error about a field. It names the field like the API, without a prefix
-// such as "body.". It omits the field's value, which may be secret.
+// such as "body.". It omits the field's value, which may be secret. It recognizes three messages of
+// huma by their texts, because huma gives its errors no codes. If huma changes a text, the client
+// gets it as it is.
 func fieldErrorOf(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {

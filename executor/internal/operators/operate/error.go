@@ -192,7 +192,8 @@ func invalidFields(err error) []api.FieldError {
 }
 
 // isNATSUnavailable reports whether an error means that NATS does not respond or cannot store
-// messages now.
+// messages now. The ingress has a list of its own, because it must also tell whether a message may
+// have been stored; for an operator's call, both mean the same: nothing is known, so try again.
 func isNATSUnavailable(err error) bool {
 	for _, away := range []error{
 		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,

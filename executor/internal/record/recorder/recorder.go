@@ -1,6 +1,12 @@
 // Package recorder records the messages of the streams in the database. It acknowledges a message
 // only after the transaction that records it has been committed. A message that is delivered twice
 // is recorded once, because execution IDs are unique.
+//
+// One goroutine for each stream fetches messages (fetch.go) and hands them over (arrivals.go). The
+// recording goroutine decodes them in batches (batch.go), commits each batch (commit.go), and then
+// acknowledges its messages (recorder.go). If the database is found to lack messages that were
+// acknowledged, the consumers are moved back (position.go, rewind.go). Executions whose messages
+// are gone, and that no runner will therefore end, are ended as failed (lost.go).
 package recorder
 
 import (
