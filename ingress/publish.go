@@ -81,7 +81,10 @@ type streamChoice struct {
 // only until they presume the process dead. By then its lease has expired. As long as it has not,
 // no move can end before the caller releases its permit, even if the queue or the workflow is
 // closed for one. Once it has, the caller may use the permit only if chooseStream would make the
-// same choice from the renewed copy of the registry.
+// same choice from the renewed copy of the registry. One case remains: if two servers of a cluster
+// reach the leader but not each other, an executor at one may presume a process at the other dead
+// although its lease is renewed. A message that is then sent again after the end of a move is in
+// the old stream, and a later repeat of its delivery runs a second time.
 func (c *streamChoice) IsCurrent() bool {
 	if c.h.lease.IsValidSince(c.madeAt, time.Now()) {
 		return true

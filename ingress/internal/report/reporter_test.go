@@ -141,12 +141,14 @@ func TestACapturedSecretBesideManyNodes(t *testing.T) {
 	if count(2*maxSenders, secret) {
 		t.Error("the number of nodes is not bounded")
 	}
-	msg, err := senders.drainMessage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _, seen, err := stream.DecodeSenders(msg.Data)
-	if err != nil || len(seen) != 2*maxSenders {
-		t.Errorf("%d nodes are reported: %v", len(seen), err)
+	for range 2 { // a report has at most maxSenders nodes, so that NATS takes it
+		msg, err := senders.drainMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, seen, err := stream.DecodeSenders(msg.Data)
+		if err != nil || len(seen) != maxSenders {
+			t.Errorf("%d nodes are reported: %v", len(seen), err)
+		}
 	}
 }

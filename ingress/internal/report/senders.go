@@ -110,7 +110,8 @@ func (s *SenderCounter) drainMessage() (*nats.Msg, error) {
 	captured := 0
 	for key, entry := range entries {
 		captured += len(entry.Captured)
-		if captured > maxCapturedBytes && captured > len(entry.Captured) {
+		if len(all) == maxSenders ||
+			captured > maxCapturedBytes && captured > len(entry.Captured) {
 			captured -= len(entry.Captured)
 			s.seen[key] = entry // for the next report
 			continue
