@@ -39,32 +39,22 @@ type TriggerInfo struct {
 
 // Trigger returns a trigger node with its tokens and its sample payload.
 func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*TriggerInfo, error) {
-	if err := e.EnsureCurrent(ctx); err != nil {
-		return nil, err
-	}
-	w, node, err := e.findTrigger(workflowID, nodeID)
-	if err != nil {
-		return nil, err
-	}
-	secrets, _, err := e.readSecrets(ctx, workflowID, nodeID)
+	w, node, secrets, err := e.readTrigger(ctx, workflowID, nodeID)
 	if err != nil {
 		return nil, err
 	}
 	info := &TriggerInfo{
-		Workflow:        w.Record,
+		Workflow:        w,
 		NodeID:          nodeID,
 		Name:            node.Name,
-		Sender:          senderInfo(w.Record, node, e.now()),
+		Sender:          senderInfo(w, node, e.now()),
 		SamplePayload:   secrets.SamplePayload,
 		TriggerSettings: triggerSettingsOf(node),
 	}
 	if view, ok := e.directory.Lookup(workflowID); ok && view.Plan != nil {
 		info.RateLimit = view.Limit()
 	}
-	known := map[registry.TokenHash]registry.Token{}
-	for _, t := range secrets.Tokens {
-		known[registry.HashToken(t.Text)] = t
-	}
+	known := tokensByHash(secrets)
 	for _, hash := range unexpiredTokens(node.Tokens, e.now()) {
 		t, ok := known[hash.Hash]
 		if !ok {
@@ -79,6 +69,51 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 		info.Tokens = append(info.Tokens, token)
 	}
 	return info, nil
+}
+
+// missingTextTimeout limits how long readTrigger waits for the text of a token. A new leader needs
+// a moment to apply what its predecessor confirmed.
+const missingTextTimeout = 2 * time.Second
+
+// readTrigger returns a workflow, one of its trigger nodes, and the node's secrets. The text of a
+// token is stored before its hash. So if a valid hash has no text, the server that responded has
+// probably just become the leader, and has not applied every confirmed write yet. readTrigger then
+// reads again for up to missingTextTimeout. If the text is still missing, it is lost, and
+// readTrigger returns the secrets without it.
+func (e *Editor) readTrigger(ctx context.Context, workflowID, nodeID string) (
+	*registry.Workflow, *registry.Trigger, *registry.TriggerSecrets, error,
+) {
+	until := time.Now().Add(missingTextTimeout)
+	for attempt := 1; ; attempt++ {
+		if err := e.EnsureCurrent(ctx); err != nil {
+			return nil, nil, nil, err
+		}
+		w, node, err := e.findTrigger(workflowID, nodeID)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		secrets, _, err := e.readSecrets(ctx, workflowID, nodeID)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		known := tokensByHash(secrets)
+		missing := slices.ContainsFunc(unexpiredTokens(node.Tokens, e.now()),
+			func(t registry.HashedToken) bool { return known[t.Hash].Text == "" })
+		if !missing || time.Now().After(until) {
+			return w.Record, node, secrets, nil
+		}
+		if err := retry.SleepBackoff(ctx, attempt); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+}
+
+func tokensByHash(secrets *registry.TriggerSecrets) map[registry.TokenHash]registry.Token {
+	known := map[registry.TokenHash]registry.Token{}
+	for _, t := range secrets.Tokens {
+		known[registry.HashToken(t.Text)] = t
+	}
+	return known
 }
 
 func (e *Editor) findTrigger(

@@ -1,0 +1,43 @@
+package edit_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// A leader that has just been elected may not have applied a token's text yet, although its hash is
+// known. The node is not shown without its token then.
+func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	r := registrytest.Start(t, nc)
+	r.CreateWorkflow(t, "wf", "free", false)
+	kv, err := r.JetStream.KeyValue(t.Context(), registry.SecretsBucket)
+	fatal(t, err)
+	stored, err := kv.Get(t.Context(), "wf.node")
+	fatal(t, err)
+	fatal(t, kv.Delete(t.Context(), "wf.node"))
+	reads := make(chan *nats.Msg, 100)
+	_, err = nc.ChanSubscribe("$JS.API.STREAM.MSG.GET."+registry.StreamOf(registry.SecretsBucket),
+		reads)
+	fatal(t, err)
+	fatal(t, nc.Flush())
+
+	go func() {
+		<-reads
+		<-reads // so the first one found nothing
+		if _, err := kv.Put(t.Context(), "wf.node", stored.Value()); err != nil {
+			t.Error(err)
+		}
+	}()
+	info, err := r.Trigger(t.Context(), "wf", "node")
+	fatal(t, err)
+	if len(info.Tokens) != 1 {
+		t.Errorf("%d tokens", len(info.Tokens))
+	}
+}
