@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -176,6 +178,9 @@ func (c *Cluster) awaitReplicas() {
 			})
 		own.Close()
 	}
+	for _, n := range c.nodes {
+		n.keepStreamFolder()
+	}
 	c.await("the end of the stream", 2*time.Second, func(ctx context.Context) error {
 		err := js.DeleteStream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -183,6 +188,21 @@ func (c *Cluster) awaitReplicas() {
 		}
 		return err
 	})
+}
+
+// keepStreamFolder puts a folder beside those of the streams. After the server has deleted its last
+// stream, it removes the empty folder of all streams at some later time, even while it is creating
+// a new stream there; the creation then fails with "error creating store for stream". The server
+// ignores a folder with a leading dot, and removes it when it starts.
+func (n *Node) keepStreamFolder() {
+	n.tb.Helper()
+	streams := filepath.Join(n.StoreDir(), "jetstream", "$G", "streams")
+	if err := os.MkdirAll(streams, 0o750); err != nil {
+		n.tb.Fatalf("natstest: %v", err)
+	}
+	if _, err := os.MkdirTemp(streams, ".natstest-"); err != nil {
+		n.tb.Fatalf("natstest: %v", err)
+	}
 }
 
 // client returns a new connection to the cluster. The caller must close it.

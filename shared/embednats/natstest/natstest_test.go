@@ -2,12 +2,15 @@ package natstest_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -231,6 +234,19 @@ func TestClusterSurvivesTheLossOfALeader(t *testing.T) {
 var orphan = flag.String("orphan", "",
 	"for TestChildEndsWithItsParent: start a server process, \"running\" or \"paused\", and wait "+
 		"to be killed")
+
+// A server removes the folder of its streams if it is empty, some time after a stream was deleted,
+// even while it is creating the next one there.
+func TestTheFolderOfStreamsIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartCluster(t, 3)
+	for i := range 3 {
+		folder := filepath.Join(cluster.Node(i).StoreDir(), "jetstream", "$G", "streams")
+		if err := os.Remove(folder); !errors.Is(err, syscall.ENOTEMPTY) {
+			t.Errorf("removing the folder of server %d: %v", i, err)
+		}
+	}
+}
 
 func TestChildEndsWithItsParent(t *testing.T) {
 	t.Parallel()
