@@ -54,7 +54,7 @@ type LoadOptions struct {
 const (
 	maxRounds        = 200
 	maxBurstDuration = 10 * time.Second
-	maxConnections   = 1024
+	maxConnections   = 1536
 	maxBodyBytes     = 102_400
 	maxRate          = 50_000
 	maxWorkflows     = 1_000_000

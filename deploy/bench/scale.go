@@ -33,7 +33,7 @@ type Scale struct {
 func (c *Scale) validate() error {
 	return errors.Join(
 		c.LoadOptions.validate(),
-		checkRange("connections", float64(c.Connections), numServers, maxConnections),
+		checkRange("connections", float64(c.Connections), numServers, maxConnections/numServers),
 		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
 		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurstDuration.Seconds()),
 		checkRange("cpu", c.CPU, 0, 16))
@@ -61,7 +61,9 @@ type scaleVariant struct {
 	// near sends the deliveries of a queue to the ingress next to the server with its stream.
 	// Otherwise every ingress gets deliveries of all queues.
 	near bool
-	runs []scaleRoundResult
+	// grown multiplies the number of senders: each queue has as many as all queues have otherwise.
+	grown bool
+	runs  []scaleRoundResult
 }
 
 // scaleRoundResult holds the throughput and CPU usage measured in one turn of a layout.
@@ -122,6 +124,12 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 			name:    "the same, each queue's senders at the ingress beside it",
 			cluster: spread,
 			near:    true,
+		},
+		{
+			name:    "the same, and each queue has as many senders as the one stream",
+			cluster: spread,
+			near:    true,
+			grown:   true,
 		},
 	}
 	for round := range c.Rounds {
@@ -316,6 +324,10 @@ func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRou
 	err error,
 ) {
 	generators := make([]*generator, numServers)
+	connections := c.Connections / numServers
+	if l.grown {
+		connections = c.Connections
+	}
 	for n := range generators {
 		to, workflows := l.target, numServers
 		to.addr = l.ingresses[n%len(l.ingresses)]
@@ -324,7 +336,7 @@ func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRou
 		} else {
 			to.first = 1
 		}
-		g, err := newGenerator(to, c.Connections/numServers, c.BodyBytes, workflows, uint64(n),
+		g, err := newGenerator(to, connections, c.BodyBytes, workflows, uint64(n),
 			&l.sent[n])
 		if err != nil {
 			return t, err
