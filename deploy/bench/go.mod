@@ -6,6 +6,7 @@ require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/google/uuid v1.6.0
+	github.com/hookstart/hookstart/deploy/lab v0.0.0
 	github.com/hookstart/hookstart/deploy/local v0.0.0
 	github.com/hookstart/hookstart/executor v0.0.0
 	github.com/hookstart/hookstart/executor/client v0.0.0
@@ -99,6 +100,7 @@ require (
 )
 
 replace (
+	github.com/hookstart/hookstart/deploy/lab => ../lab
 	github.com/hookstart/hookstart/deploy/local => ../local
 	github.com/hookstart/hookstart/executor => ../../executor
 	github.com/hookstart/hookstart/executor/client => ../../executor/client

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/hookstart/hookstart/shared/terminal"
+	"github.com/hookstart/hookstart/deploy/lab/terminal"
 )
 
 // workspace holds the processes of a measurement and the folder for their data.

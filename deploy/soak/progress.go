@@ -5,8 +5,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/hookstart/hookstart/deploy/lab/terminal"
 	"github.com/hookstart/hookstart/shared/retry"
-	"github.com/hookstart/hookstart/shared/terminal"
 )
 
 // showProgress shows the status until ctx ends: every second on a terminal, otherwise every ten
