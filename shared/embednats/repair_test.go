@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -89,6 +90,22 @@ func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 				t.Errorf("%d warnings after a second start", got)
 			}
 		})
+	}
+}
+
+// nats-server promises nothing about the file with a consumer's state, nor about its warning that
+// it cannot read one. After an upgrade of nats-server, this test fails until a developer has
+// compared both again.
+func TestComparedWithNATSServer(t *testing.T) {
+	t.Parallel()
+	const compared = "2.15.2"
+	if server.VERSION != compared {
+		t.Errorf("repair.go was compared with nats-server %s, and this is %s. Compare it again: "+
+			"encodeAckedState with encodeConsumerState in server/store.go, the path in "+
+			"resetConsumer with consumerDir and consumerState in server/filestore.go, and "+
+			"parseUnreadableConsumer with the warning about a consumer in server/jetstream.go and "+
+			"errCorruptState in server/filestore.go. Then name the new version here",
+			compared, server.VERSION)
 	}
 }
 
