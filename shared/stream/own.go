@@ -428,7 +428,7 @@ func createOrUpdate(
 		_, err = js.UpdateStream(ctx, config)
 	}
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", want.Name, explainTooFewServers(err, want.Replicas))
+		return fmt.Errorf("stream %s: %w", want.Name, ExplainTooFewServers(err, want.Replicas))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -61,4 +62,24 @@ func IsStorageFull(err error) bool {
 func IsWrongLastSequence(err error) bool {
 	code := ErrorCode(err)
 	return code == CodeWrongLastSequence || code == CodeWrongLastSequenceInProcess
+}
+
+// ErrTooFewServers means that the cluster has fewer NATS servers than the requested number of
+// replicas.
+var ErrTooFewServers = errors.New("too few NATS servers")
+
+// ExplainTooFewServers replaces the server's errors about missing servers with an ErrTooFewServers
+// that explains them to people. It returns other errors unchanged.
+func ExplainTooFewServers(err error, replicas int) error {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case ok && uint16(api.ErrorCode) == CodeNoCluster:
+		return fmt.Errorf("%w: %d replicas need a cluster of %d servers, but this server is not "+
+			"in a cluster", ErrTooFewServers, replicas, replicas)
+	case ok && uint16(api.ErrorCode) == CodeNoPeers:
+		return fmt.Errorf("%w: %d replicas need a cluster of %d servers that are all up (%s)",
+			ErrTooFewServers, replicas, replicas, api.Description)
+	default:
+		return err
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/replicas"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -101,8 +102,8 @@ func (v *adminReplicas) Run(s *session) error {
 	defer js.Conn().Close()
 	ctx, cancel := context.WithTimeout(s.ctx, v.Wait)
 	defer cancel()
-	last := stream.Replication{}
-	progress := func(r stream.Replication) {
+	last := replicas.State{}
+	progress := func(r replicas.State) {
 		if r == last {
 			return
 		}
@@ -128,17 +129,16 @@ func (v *adminReplicas) Run(s *session) error {
 				stream.OwnProgressStreamName(own.Queue))
 		}
 	}
-	if err := stream.SetReplicas(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
+	if err := replicas.Set(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
 		return withServersHint(err)
 	}
 	copies, err := jetstream.NewWithAPIPrefix(js.Conn(), v.Copy)
 	if err != nil {
 		return fmt.Errorf("--registry-copy: %w", err)
 	}
-	last = stream.Replication{} // the copied stream has the same name as the original
+	last = replicas.State{} // the copied stream has the same name as the original
 	_, _ = fmt.Fprintln(s.Out, "the registry's copy:")
-	return withServersHint(stream.SetReplicas(ctx, copies, registry.MirrorStreams(), v.Number,
-		progress))
+	return withServersHint(replicas.Set(ctx, copies, registry.MirrorStreams(), v.Number, progress))
 }
 
 // withServersHint adds a hint to an error about too few servers.

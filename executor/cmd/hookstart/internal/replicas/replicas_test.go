@@ -1,17 +1,18 @@
-package streamtest
+package replicas_test
 
 import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/replicas"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// SetReplicas adds two replicas to a stream that was created with one. The stream then survives the
+// Set adds two replicas to a stream that was created with one. The stream then survives the
 // loss of the server that had the first replica.
-func TestSetReplicas(t *testing.T) {
+func TestSet(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
 	js, err := jetstream.New(cluster.Connect(t))
@@ -29,19 +30,18 @@ func TestSetReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var seen []stream.Replication
-	if err := stream.SetReplicas(ctx, js, []string{stream.ExecutionsName}, 3,
-		func(r stream.Replication) {
-			seen = append(seen, r)
-		}); err != nil {
+	var seen []replicas.State
+	if err := replicas.Set(ctx, js, []string{stream.ExecutionsName}, 3, func(s replicas.State) {
+		seen = append(seen, s)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if last := seen[len(seen)-1]; !last.Done() || last.Current != 3 ||
 		last.Stream != stream.ExecutionsName {
 		t.Errorf("%+v", last)
 	}
-	if err := stream.SetReplicas(ctx, js, []string{stream.ExecutionsName}, 3,
-		func(stream.Replication) {}); err != nil {
+	if err := replicas.Set(ctx, js, []string{stream.ExecutionsName}, 3,
+		func(replicas.State) {}); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
 
@@ -55,8 +55,8 @@ func TestSetReplicas(t *testing.T) {
 	if err != nil || s.CachedInfo().State.Msgs != messages {
 		t.Errorf("after the loss of a server: %+v, %v", s.CachedInfo().State, err)
 	}
-	if err := stream.SetReplicas(ctx, js, []string{"NONE"}, 3,
-		func(stream.Replication) {}); err == nil {
+	if err := replicas.Set(ctx, js, []string{"NONE"}, 3,
+		func(replicas.State) {}); err == nil {
 		t.Error("a stream that does not exist was changed")
 	}
 }

@@ -1,0 +1,86 @@
+// Package replicas changes how many NATS servers keep a stream.
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// State is the state of a stream's replicas.
+type State struct {
+	Stream  string // the name of the stream
+	Want    int    // the configured number of replicas
+	Current int    // number of replicas that are complete
+	Lag     uint64 // number of operations by which the slowest replica lags
+}
+
+// Done reports whether all replicas are complete.
+func (s State) Done() bool { return s.Current == s.Want }
+
+// Set changes the number of replicas of existing streams, one stream after another, and waits until
+// the replicas are complete. It calls progress twice a second while it waits. It is idempotent, and
+// an interrupted call loses nothing.
+func Set(
+	ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(State),
+) error {
+	for _, name := range names {
+		s, err := js.Stream(ctx, name)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+		config := s.CachedInfo().Config
+		if config.Replicas != replicas {
+			config.Replicas = replicas
+			if s, err = js.UpdateStream(ctx, config); err != nil {
+				return fmt.Errorf("stream %s: %w", name, stream.ExplainTooFewServers(err, replicas))
+			}
+		}
+		if err := awaitComplete(ctx, s, replicas, progress); err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func awaitComplete(
+	ctx context.Context, s jetstream.Stream, replicas int, progress func(State),
+) (err error) {
+	var last State
+	retry.Until(ctx, 500*time.Millisecond, func() bool {
+		var info *jetstream.StreamInfo
+		if info, err = s.Info(ctx); err != nil {
+			return false // the leader is changing: the next one will respond
+		}
+		last = stateOf(info, replicas)
+		progress(last)
+		return last.Done()
+	})
+	if err == nil && !last.Done() {
+		err = ctx.Err()
+	}
+	return err
+}
+
+func stateOf(info *jetstream.StreamInfo, want int) State {
+	state := State{Stream: info.Config.Name, Want: want}
+	if info.Cluster == nil { // a single server
+		state.Current = 1
+		return state
+	}
+	if info.Cluster.Leader != "" {
+		state.Current = 1
+	}
+	for _, peer := range info.Cluster.Replicas {
+		if peer.Current && !peer.Offline {
+			state.Current++
+		}
+		state.Lag = max(state.Lag, peer.Lag)
+	}
+	return state
+}
