@@ -112,7 +112,7 @@ func (all *operators) makeChanges(ctx, measuring context.Context) {
 	for _, o := range all.all {
 		each.Go(func() {
 			for measuring.Err() == nil {
-				o.makeRandomChange(ctx, measuring)
+				o.makeRandomChange(ctx)
 				retry.Sleep(measuring,
 					changeInterval/2+time.Duration(o.random.Int64N(int64(changeInterval))))
 			}
@@ -176,7 +176,7 @@ func (o *operator) possibleChanges() map[string]func(context.Context, *apiclient
 
 // makeRandomChange makes one random change, trying random executors until one confirms it, and then
 // checks the responses of all services.
-func (o *operator) makeRandomChange(ctx, measuring context.Context) {
+func (o *operator) makeRandomChange(ctx context.Context) {
 	changes := o.possibleChanges()
 	names := slices.Sorted(maps.Keys(changes))
 	name := names[o.random.IntN(len(names))]
@@ -202,7 +202,7 @@ func (o *operator) makeRandomChange(ctx, measuring context.Context) {
 		}
 		o.operators.unsure.Add(1)
 		retry.Sleep(ctx, changeRetryDelay)
-		if measuring.Err() != nil && ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return
 		}
 	}
