@@ -336,7 +336,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		RecordedLate: func(accepted time.Time) { e.recorder.NoteRecordedLate(accepted) },
 		DefaultPlan:  c.DefaultPlan,
 		PublicURL:    c.PublicURL,
-		Reach:        reachability.New(c.PublicURL, e.membership),
+		Reachability: reachability.New(c.PublicURL, e.membership),
 		TestSend:     testsend.New(),
 		Consumer:     stream.RecorderConsumer,
 		Retention:    c.Retention,

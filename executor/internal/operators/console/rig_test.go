@@ -92,12 +92,12 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 			JetStream: r.JetStream, Editor: r.Editor, Directory: r.Directory,
 			Settings: stream.DefaultSettings, Log: log,
 		}),
-		Changes:   changed,
-		PublicURL: publicURL,
-		Reach:     checker,
-		TestSend:  testsend.New(),
-		Consumer:  "executor",
-		Keyring:   keyring,
+		Changes:      changed,
+		PublicURL:    publicURL,
+		Reachability: checker,
+		TestSend:     testsend.New(),
+		Consumer:     "executor",
+		Keyring:      keyring,
 	}
 	for _, change := range change {
 		change(&config)

@@ -111,7 +111,7 @@ func (s *Service) Installation(ctx context.Context, caller Caller) (Installation
 	return read(ctx, s, caller, newRule("Installation", accessUnrestricted),
 		func(ctx context.Context) (InstallationStatus, error) {
 			now := InstallationStatus{
-				PublicURL: s.config.Reach.URL(),
+				PublicURL: s.config.Reachability.URL(),
 				Ingresses: len(s.config.Membership.IngressSettings()),
 			}
 			if caller.AccountID != "" {

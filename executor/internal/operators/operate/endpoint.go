@@ -18,7 +18,7 @@ import (
 func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
 	return checkAndCall(ctx, s, caller, newRule("CheckPublicURL", accessUnrestricted),
 		func(ctx context.Context) (api.PublicURL, error) {
-			found := s.config.Reach.Check(ctx)
+			found := s.config.Reachability.Check(ctx)
 			return api.PublicURL{
 				URL:             found.URL,
 				OnlyThisMachine: found.Loopback,

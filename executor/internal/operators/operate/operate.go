@@ -84,8 +84,8 @@ type Config struct {
 	// PublicURL is the URL that senders use to reach the ingresses, without /webhooks. "" means the
 	// URL of a live ingress, or http://127.0.0.1:8080 if there is none.
 	PublicURL string
-	// Reach checks whether the public URL reaches an ingress of this installation.
-	Reach *reachability.Checker
+	// Reachability checks whether the public URL reaches an ingress of this installation.
+	Reachability *reachability.Checker
 	// TestSend sends test requests to the webhook endpoint.
 	TestSend *testsend.Client
 
