@@ -33,12 +33,12 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		if got := get(t, to, id(2)); got.Status != execution.Succeeded || got.Duplicates != 3 {
 			t.Errorf("%+v", got)
 		}
-		// The restored store still knows which reports were applied, and keeps early steps until
+		// The restored store still knows which reports were applied, and keeps pending steps until
 		// their records arrive.
 		addDuplicates(t, to, "report", epoch, map[string]int64{id(2): 3})
 		apply(t, to, store.Batch{New: []store.Record{nthRecord(7000)}})
 		if got := get(t, to, id(7000)); got.Status != execution.Running {
-			t.Errorf("the early step is not applied: %+v", got)
+			t.Errorf("the pending step is not applied: %+v", got)
 		}
 		wantSender(t, to, fullObservation())
 		if got := get(t, to, id(2)); got.Duplicates != 3 {

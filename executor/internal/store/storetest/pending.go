@@ -75,7 +75,7 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 			applyNewRecords(t, s, nthRecord(2*n), nthRecord(2*n+1))
 			step.ID = id(2*n + 1)
 			apply(t, s, progress(step))
-			early, later := get(t, s, id(2*n)), get(t, s, id(2*n+1))
+			pending, later := get(t, s, id(2*n)), get(t, s, id(2*n+1))
 			if later.Status != status || later.Attempts == 0 {
 				t.Errorf("the step %q is not applied: %+v", status, later)
 			}
@@ -83,7 +83,7 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 			later.ID, later.DeliveryID, later.AcceptedAt, later.RecordedAt, later.BodyBytes,
 				later.StreamSequence = want.ID, want.DeliveryID, want.AcceptedAt, want.RecordedAt,
 				want.BodyBytes, want.StreamSequence
-			wantRecord(t, early, later)
+			wantRecord(t, pending, later)
 		}
 	},
 	"one of another queue or workflow changes nothing then, either": func(

@@ -16,7 +16,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	groups := map[string]map[string]func(*testing.T, store.Store){
 		"apply":        applyTests,
 		"progress":     progressTests,
-		"early":        pendingTests,
+		"pending":      pendingTests,
 		"lost":         lostExecutionTests,
 		"list":         listTests,
 		"count":        countByTimeTests,

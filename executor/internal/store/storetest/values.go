@@ -129,10 +129,10 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		const reported = math.MaxUint32 // the largest number in a report
 		recorded, reportedLate := nthRecord(1), nthRecord(3)
 		recorded.Attempts = reported
-		running, early := runningProgress(2, epoch), runningProgress(3, epoch)
-		running.Attempt, early.Attempt = reported, reported
+		running, pending := runningProgress(2, epoch), runningProgress(3, epoch)
+		running.Attempt, pending.Attempt = reported, reported
 		applyNewRecords(t, s, recorded, nthRecord(2))
-		apply(t, s, store.Batch{Progress: []execution.Progress{running, early}})
+		apply(t, s, store.Batch{Progress: []execution.Progress{running, pending}})
 		applyNewRecords(t, s, reportedLate)
 		for n := 1; n <= 3; n++ {
 			if got := get(t, s, id(n)).Attempts; got != math.MaxInt32 {
