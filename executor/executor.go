@@ -197,14 +197,14 @@ func (e *executor) followRegistry(ctx context.Context) (err error) {
 		return err
 	}
 	e.Add(e.membership.Stop)
-	announcer, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower,
+	heartbeat, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower,
 		consistency.RoleExecutor, nil, consistency.ProcessInfo{
 			Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
 		}, e.Log)
 	if err != nil {
 		return err
 	}
-	e.Add(announcer.Stop)
+	e.Add(heartbeat.Stop)
 	return nil
 }
 

@@ -204,7 +204,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 // startHeartbeat starts this process's heartbeat. From then on, a change of the registry is
 // confirmed only once this process has applied it.
 func (e *endpoint) startHeartbeat(ctx context.Context) error {
-	announcer, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower, consistency.RoleIngress,
+	heartbeat, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower, consistency.RoleIngress,
 		&consistency.IngressSettings{
 			PublicURL:         e.config.PublicURL,
 			MaxBodyBytes:      e.config.MaxBodyBytes,
@@ -218,7 +218,7 @@ func (e *endpoint) startHeartbeat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.Add(announcer.Stop)
+	e.Add(heartbeat.Stop)
 	sealed := e.snapshot.DecryptionCounts()
 	if err := sealed.CheckAnyDecrypted(e.keys); err != nil {
 		return err

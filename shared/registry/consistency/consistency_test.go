@@ -74,7 +74,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
-	slow, announcer := registrytest.StartIngress(t, server.Connect(t))
+	slow, heartbeat := registrytest.StartIngress(t, server.Connect(t))
 	r.CreateWorkflow(t, "wf", "free", false)
 
 	slow.Hold.Lock()
@@ -94,7 +94,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 		t.Error("stale")
 	}
 
-	announcer.Stop()
+	heartbeat.Stop()
 	slow.Hold.Lock()
 	defer slow.Hold.Unlock()
 	if _, err := r.Deactivate(t.Context(), "wf"); err != nil {

@@ -38,10 +38,10 @@ func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest
 	follower, err := consistency.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
+	heartbeat, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
 		nil, consistency.ProcessInfo{}, logtest.Quiet())
 	fatal(t, err)
-	t.Cleanup(announcer.Stop)
+	t.Cleanup(heartbeat.Stop)
 	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 	return lease, link
@@ -144,11 +144,11 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	follower, err := consistency.Follow(t.Context(), js, slow, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := consistency.StartHeartbeat(t.Context(), announced, follower,
+	heartbeat, err := consistency.StartHeartbeat(t.Context(), announced, follower,
 		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{},
 		logtest.Quiet())
 	fatal(t, err)
-	t.Cleanup(announcer.Stop)
+	t.Cleanup(heartbeat.Stop)
 	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 

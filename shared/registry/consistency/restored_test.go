@@ -32,10 +32,10 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	follower, err := consistency.Follow(t.Context(), js, p, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
+	heartbeat, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
 		nil, consistency.ProcessInfo{}, logtest.Quiet())
 	fatal(t, err)
-	t.Cleanup(announcer.Stop)
+	t.Cleanup(heartbeat.Stop)
 	p.lease = consistency.NewLease(nc, follower)
 	t.Cleanup(p.lease.Stop)
 	return p

@@ -64,10 +64,10 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	r.Membership, err = consistency.JoinAsFirst(ctx, nc)
 	check(err)
 	tb.Cleanup(r.Membership.Stop)
-	announcer, err := consistency.StartHeartbeat(ctx, nc, r.Follower, consistency.RoleExecutor, nil,
+	heartbeat, err := consistency.StartHeartbeat(ctx, nc, r.Follower, consistency.RoleExecutor, nil,
 		consistency.ProcessInfo{}, log)
 	check(err)
-	tb.Cleanup(announcer.Stop)
+	tb.Cleanup(heartbeat.Stop)
 	WriteInstallation(tb, js)
 	check(r.Follower.CatchUp(ctx))
 	r.Lease = consistency.NewLease(nc, r.Follower)

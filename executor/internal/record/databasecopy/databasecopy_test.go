@@ -76,10 +76,10 @@ func startWith(
 	membership, err := consistency.JoinAsFirst(ctx, nc)
 	fatal(t, err)
 	t.Cleanup(membership.Stop)
-	announcer, err := consistency.StartHeartbeat(ctx, nc, follower, consistency.RoleExecutor, nil,
+	heartbeat, err := consistency.StartHeartbeat(ctx, nc, follower, consistency.RoleExecutor, nil,
 		consistency.ProcessInfo{}, logtest.Quiet())
 	fatal(t, err)
-	t.Cleanup(announcer.Stop)
+	t.Cleanup(heartbeat.Stop)
 	p.copy = databasecopy.New(databasecopy.Config{
 		JetStream: copying, Store: s, Follower: follower, Log: logtest.Quiet(),
 		Ensure: func(ctx context.Context) error { return edit.EnsureBuckets(ctx, js, 1) },
@@ -172,10 +172,10 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	follower, err := consistency.Follow(t.Context(), js, i, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
+	heartbeat, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
 		nil, consistency.ProcessInfo{Can: consistency.Capabilities()}, logtest.Quiet())
 	fatal(t, err)
-	t.Cleanup(announcer.Stop)
+	t.Cleanup(heartbeat.Stop)
 	i.follower, i.lease = follower, consistency.NewLease(nc, follower)
 	t.Cleanup(i.lease.Stop)
 	return i
