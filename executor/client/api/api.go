@@ -7,6 +7,9 @@
 // accept values that later versions add.
 package api
 
+// PathPrefix is what the path of each request to the operators' API begins with.
+const PathPrefix = "/api/v1"
+
 // List is one page of a list.
 type List[T any] struct {
 	// Items holds the items of the page, in the order of the list. It is never null.

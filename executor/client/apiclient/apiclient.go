@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -595,13 +594,13 @@ func (c *Client) call(
 func (c *Client) send(
 	ctx context.Context, method, path string, query url.Values, body io.Reader,
 ) (*http.Response, error) {
-	target := c.base + "/api/v1" + path
+	target := c.base + api.PathPrefix + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
 	request, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
-		return nil, newConnectionError("the API's address %q: %w", c.base, withoutURL(ctx, err))
+		return nil, newConnectionError("the API's address %q: %w", c.base, causeOf(ctx, err))
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
@@ -622,8 +621,8 @@ func (c *Client) send(
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil,
-			newConnectionError("cannot reach the operators' API at %s: %w", c.base, withoutURL(ctx,
-				err))
+			newConnectionError("cannot reach the operators' API at %s: %w", c.base,
+				causeOf(ctx, err))
 	}
 	if response.StatusCode/100 == 2 {
 		if c.etag != nil {
@@ -635,16 +634,13 @@ func (c *Client) send(
 	return nil, decodeProblem(c.base, response)
 }
 
-// withoutURL returns the cause of an error without the URL, which the caller's message already
-// contains.
-func withoutURL(ctx context.Context, err error) error {
+// causeOf returns why ctx has ended, or else the cause of err without the URL, which the caller's
+// message already contains.
+func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if urlErr, ok := errors.AsType[*url.Error](err); ok {
-		return urlErr.Err
-	}
-	return err
+	return noredirect.WithoutURL(err)
 }
 
 func decodeProblem(base string, response *http.Response) error {

@@ -1,9 +1,13 @@
 // Package noredirect creates the HTTP clients of our programs. They follow no redirects: a request
-// may contain a token or a secret, and must go only to the server that it names.
+// may contain a token or a secret, and must go only to the server that it names. WithoutURL keeps
+// the URL out of their errors for the same reason.
 package noredirect
 
 import (
+	"cmp"
+	"errors"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -18,4 +22,14 @@ func NewClient(transport http.RoundTripper, timeout time.Duration) *http.Client 
 			return http.ErrUseLastResponse
 		},
 	}
+}
+
+// WithoutURL returns the cause of an error of http.Client or http.NewRequest, without the method
+// and the URL that these put in front of it. A URL may contain a token or a password. WithoutURL
+// returns any other error as it is.
+func WithoutURL(err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		return cmp.Or(outer.Err, errors.New("no cause is known"))
+	}
+	return err
 }

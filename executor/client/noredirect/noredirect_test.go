@@ -1,12 +1,34 @@
 package noredirect_test
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/client/noredirect"
 )
+
+func TestWithoutURL(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("a cause")
+	for _, err := range []error{
+		&url.Error{Op: "Post", URL: "http://a/secret", Err: cause},
+		fmt.Errorf("wrapped: %w", &url.Error{Op: "Post", URL: "http://a/secret", Err: cause}),
+		cause,
+	} {
+		if got := noredirect.WithoutURL(err); got != cause {
+			t.Errorf("%v, want only the cause", got)
+		}
+	}
+	_, err := http.NewRequest(http.MethodPost, "http://a:b/secret", nil)
+	if got := noredirect.WithoutURL(err).Error(); strings.Contains(got, "secret") {
+		t.Error(got)
+	}
+}
 
 func TestNewClientFollowsNoRedirect(t *testing.T) {
 	t.Parallel()

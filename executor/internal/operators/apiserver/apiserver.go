@@ -16,9 +16,6 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
 )
 
-// pathPrefix is the path prefix of all calls.
-const pathPrefix = "/api/v1"
-
 type server struct {
 	Config
 }
@@ -92,7 +89,7 @@ func (s *server) router() http.Handler {
 	s.routeBackup(calls)
 	s.routeEvents(fixedCalls)
 	document := sync.OnceValue(func() []byte { return openAPIDocument(config.OpenAPI) })
-	router.GET(pathPrefix+"/openapi.json", func(
+	router.GET(api.PathPrefix+"/openapi.json", func(
 		w http.ResponseWriter, r *http.Request, _ httprouter.Params,
 	) {
 		requestlog.FromContext(r.Context()).Fields["operation"] = "get-openapi"
@@ -112,7 +109,7 @@ func (s *server) router() http.Handler {
 func notFound(w http.ResponseWriter, r *http.Request) {
 	writeProblem(w, r,
 		newProblem(api.CodeNotFound,
-			"The API has no such path. "+pathPrefix+"/openapi.json lists what it has."))
+			"The API has no such path. "+api.PathPrefix+"/openapi.json lists what it has."))
 }
 
 func methodNotAllowed(w http.ResponseWriter, r *http.Request) {

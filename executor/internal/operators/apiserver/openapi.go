@@ -99,7 +99,7 @@ var patternDescriptionRE = regexp.MustCompile(
 
 // operationSpec describes one call of the API.
 type operationSpec struct {
-	method, path string // path without pathPrefix
+	method, path string // path without api.PathPrefix
 	id           string // operationId
 	tag          string
 	summary      string
@@ -189,7 +189,7 @@ func registerOperation[I, O any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {
 	op := huma.Operation{
-		Method: c.method, Path: pathPrefix + c.path, OperationID: c.id, Tags: []string{c.tag},
+		Method: c.method, Path: api.PathPrefix + c.path, OperationID: c.id, Tags: []string{c.tag},
 		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
 		// huma considers a body of exactly the maximum length truncated.
 		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,

@@ -183,7 +183,7 @@ func registerPatch[T, I, O any](
 	schemas := to.OpenAPI().Components.Schemas
 	part := *schemas.SchemaFromRef(schemas.Schema(reflect.TypeFor[T](), true, "").Ref)
 	part.Required = nil
-	to.OpenAPI().Paths[pathPrefix+c.path].Patch.RequestBody = &huma.RequestBody{
+	to.OpenAPI().Paths[api.PathPrefix+c.path].Patch.RequestBody = &huma.RequestBody{
 		Required: true,
 		Content: map[string]*huma.MediaType{
 			patchMediaType: {Schema: &part}, "application/json": {Schema: &part},

@@ -255,7 +255,7 @@ func fieldErrorOf(err error) api.FieldError {
 		location, what = location+"."+name, "is required"
 	}
 	if strings.HasPrefix(location, "query.") && what == "unknown query parameter" {
-		what = "is no parameter of this call; " + pathPrefix + "/openapi.json lists them"
+		what = "is no parameter of this call; " + api.PathPrefix + "/openapi.json lists them"
 	}
 	if strings.HasPrefix(what, "invalid date/time") { // followed by the layout in Go's notation
 		what = "must be a time like 2026-01-31T12:00:00Z; a + in it is %2B in a URL"

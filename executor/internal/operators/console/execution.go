@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -239,7 +240,7 @@ func requestOf(e operate.ExecutionDetail) request {
 }
 
 // executionAPIPath returns the API path of an execution.
-func executionAPIPath(id string) string { return "/api/v1/executions/" + url.PathEscape(id) }
+func executionAPIPath(id string) string { return api.PathPrefix + "/executions/" + url.PathEscape(id) }
 
 func nameValuePairs(values execution.Values) []nameValuePair {
 	var list []nameValuePair

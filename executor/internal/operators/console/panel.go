@@ -211,9 +211,9 @@ func (p executionList) Events() string {
 		"workflowId": cmp.Or(p.WorkflowID, p.Filter.Workflow), "accountId": p.Filter.Account,
 	})
 	if len(query) == 0 {
-		return "/api/v1/executions/stream"
+		return api.PathPrefix + "/executions/stream"
 	}
-	return "/api/v1/executions/stream?" + query.Encode()
+	return api.PathPrefix + "/executions/stream?" + query.Encode()
 }
 
 // SelectedWorkflow returns the ID of the workflow whose executions are listed, or "" for all.

@@ -222,10 +222,7 @@ func textWithoutURL(err error) string {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return fmt.Sprintf("no answer within %s", probeTimeout)
 	}
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		return outer.Err.Error()
-	}
-	return err.Error()
+	return noredirect.WithoutURL(err).Error()
 }
 
 // IsLoopback reports whether a URL is reachable only from its own machine.

@@ -113,13 +113,8 @@ func parseResponse(response *http.Response, text []byte) Response {
 
 // withoutURL returns an error without the URL, which contains the token.
 func withoutURL(err error) error {
-	outer, ok := errors.AsType[*url.Error](err)
-	switch {
-	case !ok:
-		return err
-	case outer.Timeout():
+	if outer, ok := errors.AsType[*url.Error](err); ok && outer.Timeout() {
 		return fmt.Errorf("no answer within %s", Timeout)
-	default:
-		return outer.Err
 	}
+	return noredirect.WithoutURL(err)
 }

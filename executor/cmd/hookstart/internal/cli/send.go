@@ -2,14 +2,11 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -148,7 +145,7 @@ func cutHeader(text string) (name, value string, err error) {
 func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, t.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("the webhook URL cannot be used: %w", withoutURL(err))
+		return nil, fmt.Errorf("the webhook URL cannot be used: %w", noredirect.WithoutURL(err))
 	}
 	request.Header.Set("User-Agent", "hookstart/"+ops.Version)
 	contentType := v.ContentType
@@ -332,14 +329,14 @@ func (v *triggerSend) unreachableError(request *http.Request, err error) error {
 	if strings.Contains(err.Error(), "x509: ") {
 		return &hintError{
 			fmt.Errorf("the webhook endpoint at %s has a certificate that is not trusted here: %w",
-				request.URL.Host, withoutURL(err)),
+				request.URL.Host, noredirect.WithoutURL(err)),
 			"senders may not trust it either; SSL_CERT_FILE=FILE hookstart trigger send … trusts " +
 				"an authority of your own",
 		}
 	}
 	return &hintError{
 		fmt.Errorf("cannot reach the webhook endpoint at %s://%s: %w", request.URL.Scheme,
-			request.URL.Host, withoutURL(err)),
+			request.URL.Host, noredirect.WithoutURL(err)),
 		"is the ingress running there? Its --public-url says where senders reach it; " +
 			retryHint(v.DeliveryID),
 	}
@@ -351,12 +348,4 @@ func retryHint(deliveryID string) string {
 		return "sending it again with the same --delivery-id is safe"
 	}
 	return "with a --delivery-id, sending it again would be safe"
-}
-
-// withoutURL returns an error's cause without the URL, which contains the token.
-func withoutURL(err error) error {
-	if urlErr, ok := errors.AsType[*url.Error](err); ok {
-		return cmp.Or(urlErr.Err, errors.New("no cause is known"))
-	}
-	return err
 }

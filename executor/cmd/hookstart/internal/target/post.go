@@ -70,7 +70,7 @@ func (p *HTTPHandler) Handle(ctx context.Context, e runner.Execution) (any, erro
 	Sign(request.Header, p.Secrets, e.ID, time.Now(), body)
 	response, err := p.Client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("no answer of %s: %w", p.URL.Host, withoutURL(err))
+		return nil, fmt.Errorf("no answer of %s: %w", p.URL.Host, noredirect.WithoutURL(err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	received, err := io.ReadAll(io.LimitReader(response.Body, p.MaxOutput+1))
@@ -112,14 +112,6 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 		after = at.Sub(now)
 	}
 	return min(max(after, 0), maxRetryAfter)
-}
-
-// withoutURL returns an error without the URL, which may contain a password or a token.
-func withoutURL(err error) error {
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		return wrapped.Err
-	}
-	return err
 }
 
 // setHeaders sets the headers that describe the execution.
