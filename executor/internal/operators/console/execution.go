@@ -240,7 +240,9 @@ func requestOf(e operate.ExecutionDetail) request {
 }
 
 // executionAPIPath returns the API path of an execution.
-func executionAPIPath(id string) string { return api.PathPrefix + "/executions/" + url.PathEscape(id) }
+func executionAPIPath(id string) string {
+	return api.PathPrefix + "/executions/" + url.PathEscape(id)
+}
 
 func nameValuePairs(values execution.Values) []nameValuePair {
 	var list []nameValuePair
