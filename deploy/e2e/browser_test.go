@@ -74,7 +74,7 @@ func openBrowser(t *testing.T, base string) *tab {
 	// a single step would be too short.
 	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank")))
 	go func() {
-		_ = chromedp.Listen(ctx, b.hear) // until the browser is closed
+		_ = chromedp.Listen(ctx, b.recordComplaint) // until the browser is closed
 	}()
 	for _, permission := range []string{"clipboard-read", "clipboard-write"} {
 		_, err := chromedp.CallBrowser(ctx, browser.SetPermission, browser.SetPermissionParams{
@@ -106,7 +106,8 @@ func browserFolder(t *testing.T) string {
 	return dir
 }
 
-func (b *tab) hear(event any) {
+// recordComplaint records an error that the browser reports. It ignores all other events.
+func (b *tab) recordComplaint(event any) {
 	var complaint string
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:

@@ -56,7 +56,7 @@ type faultInjector struct {
 	random       *rand.Rand
 	every        time.Duration // average time between two faults
 	only         string        // inject only faults whose kind contains this; "" means all
-	say          func(format string, args ...any)
+	logf         func(format string, args ...any)
 
 	mu        sync.Mutex
 	busy      map[string]bool
@@ -71,7 +71,7 @@ type faultInjector struct {
 
 func newFaultInjector(
 	i *installation, database *pgtest.Server, databaseDisk *disk, seed uint64, every time.Duration,
-	say func(string, ...any),
+	logf func(string, ...any),
 ) *faultInjector {
 	return &faultInjector{
 		installation:   i,
@@ -79,7 +79,7 @@ func newFaultInjector(
 		databaseDisk:   databaseDisk,
 		random:         rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // not a secret
 		every:          every,
-		say:            say,
+		logf:           logf,
 		busy:           map[string]bool{},
 		unreportedAcks: map[string]time.Time{},
 		freed:          make(chan struct{}),
@@ -306,7 +306,7 @@ func (f *faultInjector) inject(ctx context.Context, next fault) {
 	if err == nil && slices.Contains(next.slots, "nodes") {
 		err = f.installation.awaitReplicas(ctx, replicaTimeout)
 	}
-	f.say("%s %v for %s, recovered after %s", next.kind, next.slots,
+	f.logf("%s %v for %s, recovered after %s", next.kind, next.slots,
 		next.lasts.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -162,7 +162,7 @@ func (f *faultInjector) deleteRegistry(ctx context.Context, _ time.Duration) err
 	if err := f.installation.awaitReady(ctx, recoverTimeout); err != nil {
 		return err
 	}
-	f.say("the deleted registry was back after %s", time.Since(began).Round(time.Millisecond))
+	f.logf("the deleted registry was back after %s", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 

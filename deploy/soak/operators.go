@@ -52,7 +52,7 @@ type operators struct {
 	asked     atomic.Int64 // queries after a confirmed change
 	answered  atomic.Int64 // queries whose response contained a state
 
-	say      func(format string, args ...any)
+	logf     func(format string, args ...any)
 	mu       sync.Mutex
 	wrong    []string
 	byChange map[string]int // number of confirmed changes, by name
@@ -82,7 +82,7 @@ type operator struct {
 func newOperators(
 	ctx context.Context, count int, i *installation, s *senders, f *partitioner, seed uint64,
 ) (*operators, error) {
-	all := &operators{say: f.say, byChange: map[string]int{}}
+	all := &operators{logf: f.logf, byChange: map[string]int{}}
 	for n := range count {
 		o := &operator{
 			operators:    all,
@@ -219,7 +219,7 @@ func (o *operator) recordViolation(format string, args ...any) {
 	o.operators.mu.Lock()
 	defer o.operators.mu.Unlock()
 	o.operators.wrong = append(o.operators.wrong, text)
-	o.operators.say("contradiction: %s", text)
+	o.operators.logf("contradiction: %s", text)
 }
 
 func (o *operator) put(ctx context.Context, client *apiclient.Client) error {

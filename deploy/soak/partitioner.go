@@ -35,7 +35,7 @@ type partitioner struct {
 	natsProbes   *natsProbes
 	random       *rand.Rand
 	only         string // apply only partitions whose kind contains this; "" means all
-	say          func(format string, args ...any)
+	logf         func(format string, args ...any)
 
 	mu  sync.Mutex
 	all []partitionRecord
@@ -86,7 +86,7 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 	f.mu.Unlock()
 	within, after := f.probes.acceptedShares(p)
 	natsWithin, natsAfter := f.natsProbes.acceptedShares(p)
-	f.say(
+	f.logf(
 		"%s for %s; available %s, after %s %s; NATS alone %s, after that %s; first 200 after "+
 			"healing %v, replicas %s",
 		kind,

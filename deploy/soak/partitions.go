@@ -95,7 +95,7 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	f := &partitioner{
 		hosts: hosts, installation: i, probes: newProbes(s, i), natsProbes: alone, only: c.Only,
 		random: rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // not a secret
-		say: func(format string, args ...any) {
+		logf: func(format string, args ...any) {
 			if c.Verbose {
 				_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second),
 					fmt.Sprintf(format, args...))

@@ -172,7 +172,7 @@ func (c *Config) runLoadAndFaults(
 ) error {
 	began := time.Now()
 	if c.Verbose {
-		f.say = func(format string, args ...any) {
+		f.logf = func(format string, args ...any) {
 			_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second),
 				fmt.Sprintf(format, args...))
 		}
