@@ -31,7 +31,7 @@ type bodyReservation struct {
 // release frees the body's share of the limits. It may be called at any time and repeatedly.
 func (d *bodyReservation) release() {
 	if d.reserved >= 0 {
-		d.h.shares.release(d.accountID, d.reserved)
+		d.h.limiter.release(d.accountID, d.reserved)
 		d.reserved = -1
 	}
 }
@@ -57,7 +57,7 @@ func (h *handler) readBody(
 		maxLength = h.maxBody
 	}
 	room := min(maxLength, initialBodyBuffer)
-	if !h.shares.reserveSlot(accountID, room) {
+	if !h.limiter.reserveSlot(accountID, room) {
 		return nil, d, overloadedRefusal()
 	}
 	d.reserved = room
@@ -87,7 +87,7 @@ func (h *handler) readBody(
 				}
 				break
 			}
-			if !h.shares.reserveMore(accountID, grown-d.reserved) {
+			if !h.limiter.reserveMore(accountID, grown-d.reserved) {
 				e.unread = true // the response must not wait for the rest
 				return nil, d, overloadedRefusal()
 			}

@@ -6,15 +6,15 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/sharded"
 )
 
-// fairShare limits the requests in flight and the bytes of bodies in memory, and divides both among
-// accounts. An account may hold at most as much as is still free: a single account gets half, two
-// accounts get a third each, and some is always left for the next account. An account's only
+// fairShareLimiter limits the requests in flight and the bytes of bodies in memory, and divides both
+// among accounts. An account may hold at most as much as is still free: a single account gets half,
+// two accounts get a third each, and some is always left for the next account. An account's only
 // request may use everything that is free, because otherwise a body nearly as long as the limit
 // would never be accepted.
 //
-// fairShare is safe for concurrent use. A concurrent request may be counted in one limit and not
-// yet in the other; neither limit is ever exceeded.
-type fairShare struct {
+// fairShareLimiter is safe for concurrent use. A concurrent request may be counted in one limit and
+// not yet in the other; neither limit is ever exceeded.
+type fairShareLimiter struct {
 	maxInFlight, maxBytes int64
 	inFlight, bytes       atomic.Int64
 
@@ -25,8 +25,8 @@ type fairShare struct {
 // accountUsage counts one account's requests in flight and the bytes of their bodies.
 type accountUsage struct{ inFlight, bytes int64 }
 
-func newFairShare(maxInFlight, maxBytes int64) *fairShare {
-	return &fairShare{
+func newFairShareLimiter(maxInFlight, maxBytes int64) *fairShareLimiter {
+	return &fairShareLimiter{
 		maxInFlight: maxInFlight, maxBytes: maxBytes,
 		accounts: sharded.New(func() map[string]accountUsage { return map[string]accountUsage{} }),
 	}
@@ -34,16 +34,16 @@ func newFairShare(maxInFlight, maxBytes int64) *fairShare {
 
 // reserveSlot reserves a slot for a request and bytes for its body. It reserves both or neither,
 // and reports whether it did.
-func (s *fairShare) reserveSlot(accountID string, bytes int64) bool {
+func (s *fairShareLimiter) reserveSlot(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 1, bytes)
 }
 
 // reserveMore reserves further bytes for a request that has a slot, and reports whether it did.
-func (s *fairShare) reserveMore(accountID string, bytes int64) bool {
+func (s *fairShareLimiter) reserveMore(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 0, bytes)
 }
 
-func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
+func (s *fairShareLimiter) acquire(accountID string, requests, bytes int64) bool {
 	inFlight, total := s.inFlight.Add(requests), s.bytes.Add(bytes)
 	if inFlight <= s.maxInFlight && total <= s.maxBytes {
 		shard := s.accounts.ShardFor(accountID)
@@ -67,7 +67,7 @@ func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
 }
 
 // release frees a request's slot and its bytes.
-func (s *fairShare) release(accountID string, bytes int64) {
+func (s *fairShareLimiter) release(accountID string, bytes int64) {
 	shard := s.accounts.ShardFor(accountID)
 	shard.Lock()
 	held := shard.State[accountID]

@@ -4,7 +4,7 @@ import "testing"
 
 func TestShares(t *testing.T) {
 	t.Parallel()
-	s := newFairShare(12, 1200)
+	s := newFairShareLimiter(12, 1200)
 	taken := func(account string, bytes int64) (n int) {
 		for s.reserveSlot(account, bytes) {
 			n++

@@ -92,7 +92,7 @@ func FuzzHeaders(f *testing.F) {
 		const token = "hst_token"
 		h := newHandler(Config{RequestFlags: RequestFlags{
 			DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"},
-		}}, handler{})
+		}}, dependencies{})
 		header := http.Header{}
 		header.Add(name1, value1)
 		header.Add(name2, value2)
@@ -233,7 +233,7 @@ func tryWaiting(
 		RequestFlags: RequestFlags{MaxBodyBytes: 1000},
 		ReadFlags:    ReadFlags{BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100},
 		BufferFlags:  BufferFlags{MaxBufferedBytes: 1 << 20},
-	}, handler{
+	}, dependencies{
 		admission:            admission.New(snapshot, admission.NewLimits()),
 		queuesWithOwnStreams: snapshot.QueuesWithOwnStreams,
 		lease:                l,

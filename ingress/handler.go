@@ -23,6 +23,23 @@ import (
 
 // handler is the HTTP handler of the webhook endpoint.
 type handler struct {
+	dependencies
+
+	publicURL string // without a trailing slash; "" means unknown
+	// firstIDHeaders holds the headers that are searched first for the delivery ID, in canonical
+	// form and in order of precedence.
+	firstIDHeaders  []string
+	otherIDHeaders  []string // headers that are searched after the sender's sources
+	maxBody         int64
+	bodyTimeout     time.Duration
+	minBodyRate     int64 // bytes per second; 0 means no minimum
+	rateGrace       time.Duration
+	responseTimeout time.Duration
+	limiter         *fairShareLimiter
+}
+
+// dependencies holds the parts of the process that a handler uses.
+type dependencies struct {
 	admission  *admission.Admission
 	lease      registryLease
 	publisher  deliveryPublisher
@@ -40,18 +57,6 @@ type handler struct {
 	log                  *logrus.Logger
 	// sealer encrypts, for a trigger node, a secret that the node's provider has sent.
 	sealer func(workflowID, nodeID, secret string) ([]byte, error)
-
-	publicURL string // without a trailing slash; "" means unknown
-	// firstIDHeaders holds the headers that are searched first for the delivery ID, in canonical
-	// form and in order of precedence.
-	firstIDHeaders  []string
-	otherIDHeaders  []string // headers that are searched after the sender's sources
-	maxBody         int64
-	bodyTimeout     time.Duration
-	minBodyRate     int64 // bytes per second; 0 means no minimum
-	rateGrace       time.Duration
-	responseTimeout time.Duration
-	shares          *fairShare
 }
 
 // registryLease reports whether this process's copy of the registry is current. It is implemented
@@ -79,15 +84,20 @@ type senderCounter interface {
 	Count(workflowID, nodeID, preset string, seen report.SenderRequestOutcome) (counted bool)
 }
 
-// newHandler fills in h's settings from c and returns it. h's dependencies must already be set.
-func newHandler(c Config, h handler) *handler {
-	h.publicURL = strings.TrimSuffix(c.PublicURL, "/")
-	h.firstIDHeaders, h.otherIDHeaders = canonicalNames(webhook.PriorityDeliveryIDHeaders()),
-		canonicalNames(c.DeliveryIDHeaders)
-	h.maxBody, h.bodyTimeout, h.minBodyRate = c.MaxBodyBytes, c.BodyTimeout, c.MinBodyRate
-	h.rateGrace, h.responseTimeout = bodyRateGracePeriod, responseTimeout
-	h.shares = newFairShare(c.MaxInFlight, c.MaxBufferedBytes)
-	return &h
+// newHandler returns a handler with the settings of c that uses the dependencies d.
+func newHandler(c Config, d dependencies) *handler {
+	return &handler{
+		dependencies:    d,
+		publicURL:       strings.TrimSuffix(c.PublicURL, "/"),
+		firstIDHeaders:  canonicalNames(webhook.PriorityDeliveryIDHeaders()),
+		otherIDHeaders:  canonicalNames(c.DeliveryIDHeaders),
+		maxBody:         c.MaxBodyBytes,
+		bodyTimeout:     c.BodyTimeout,
+		minBodyRate:     c.MinBodyRate,
+		rateGrace:       bodyRateGracePeriod,
+		responseTimeout: responseTimeout,
+		limiter:         newFairShareLimiter(c.MaxInFlight, c.MaxBufferedBytes),
+	}
 }
 
 func canonicalNames(headers []string) []string {

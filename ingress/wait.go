@@ -80,7 +80,7 @@ func (h *handler) wait(d *delivery, a *registry.SyncResponse, wait *await.Wait, 
 // whether there was enough. Outputs share the limits with bodies.
 func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	account := d.trigger.Workflow.AccountID
-	if !h.shares.reserveSlot(account, int64(bytes)) {
+	if !h.limiter.reserveSlot(account, int64(bytes)) {
 		return false
 	}
 	d.reading = bodyReservation{h: h, accountID: account, reserved: int64(bytes)}
