@@ -45,70 +45,71 @@ func (h *handler) bodyReader(w http.ResponseWriter, r *http.Request) io.Reader {
 	return r.Body
 }
 
-// readBody reads the whole body into the request's buffers. It enforces the limits on requests in
+// readBody reads the whole body into the buffers of d. It enforces the limits on requests in
 // flight and bytes in memory, the account's share of both, and the time allowed for a body.
 func (h *handler) readBody(
-	w http.ResponseWriter, r *http.Request, e *requestEvent, b *buffers, accountID string,
-) (body []byte, d bodyReservation, refusal *admission.Refusal) {
-	d = bodyReservation{h: h, accountID: accountID, reserved: -1}
-	declared := r.ContentLength // at most maxBody, as checked by parse
+	d *delivery,
+) (body []byte, reading bodyReservation, refusal *admission.Refusal) {
+	accountID := d.trigger.Workflow.AccountID
+	reading = bodyReservation{h: h, accountID: accountID, reserved: -1}
+	declared := d.r.ContentLength // at most maxBody, as checked by parse
 	maxLength := declared
 	if declared < 0 {
 		maxLength = h.maxBody
 	}
 	room := min(maxLength, initialBodyBuffer)
 	if !h.limiter.reserveSlot(accountID, room) {
-		return nil, d, overloadedRefusal()
+		return nil, reading, overloadedRefusal()
 	}
-	d.reserved = room
+	reading.reserved = room
 	if declared == 0 {
-		return nil, d, nil
+		return nil, reading, nil
 	}
 
-	e.unread = false
-	control := http.NewResponseController(w)
+	d.unread = false
+	control := http.NewResponseController(d.w)
 	began := time.Now()
 	due := h.bodyDeadline(declared, 0)
 	// The deadline applies to the body only: net/http removes it once the whole body has been read.
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
-		return nil, d, &admission.Refusal{Code: webhook.CodeBodyUnreadable}
+		return nil, reading, &admission.Refusal{Code: webhook.CodeBodyUnreadable}
 	}
-	source := h.bodyReader(w, r)
-	body = b.bodyOfSize(room)
-	for int64(d.read) != declared {
-		if d.read == len(body) {
-			grown := min(maxLength, int64(d.read)*bodyBufferGrowth)
-			if grown == int64(d.read) {
+	source := h.bodyReader(d.w, d.r)
+	body = d.bodyOfSize(room)
+	for int64(reading.read) != declared {
+		if reading.read == len(body) {
+			grown := min(maxLength, int64(reading.read)*bodyBufferGrowth)
+			if grown == int64(reading.read) {
 				// The length is undeclared and the limit is reached. Read one more byte to find out
 				// whether the body ends here.
 				var next [1]byte
 				if _, err := io.ReadFull(source, next[:]); !errors.Is(err, io.EOF) {
-					return nil, d, bodyReadRefusal(err)
+					return nil, reading, bodyReadRefusal(err)
 				}
 				break
 			}
-			if !h.limiter.reserveMore(accountID, grown-d.reserved) {
-				e.unread = true // the response must not wait for the rest
-				return nil, d, overloadedRefusal()
+			if !h.limiter.reserveMore(accountID, grown-reading.reserved) {
+				d.unread = true // the response must not wait for the rest
+				return nil, reading, overloadedRefusal()
 			}
-			d.reserved = grown
-			body = b.grow(grown, d.read)
+			reading.reserved = grown
+			body = d.grow(grown, reading.read)
 		}
-		n, err := source.Read(body[d.read:])
-		d.read += n
-		if err != nil && int64(d.read) != declared {
+		n, err := source.Read(body[reading.read:])
+		reading.read += n
+		if err != nil && int64(reading.read) != declared {
 			if errors.Is(err, io.EOF) && declared < 0 {
 				break
 			}
-			return nil, d, bodyReadRefusal(err)
+			return nil, reading, bodyReadRefusal(err)
 		}
-		later := h.bodyDeadline(declared, d.read)
-		if int64(d.read) != declared && (later >= due+time.Second || later < due) {
+		later := h.bodyDeadline(declared, reading.read)
+		if int64(reading.read) != declared && (later >= due+time.Second || later < due) {
 			due = later
 			_ = control.SetReadDeadline(began.Add(due)) // cannot fail: succeeded above
 		}
 	}
-	return body[:d.read], d, nil
+	return body[:reading.read], reading, nil
 }
 
 // bodyDeadline returns how long after the headers the body must be complete. declared is the

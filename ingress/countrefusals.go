@@ -1,7 +1,6 @@
 package ingress
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/hookstart/hookstart/ingress/internal/redact"
@@ -14,17 +13,18 @@ import (
 // requests fail. It records the time, the declared length and the User-Agent. It takes the
 // workflow's ID from the path, because most refusals come before the workflow is known, such as
 // those of a wrong token.
-func (h *handler) countRefusal(r *http.Request, e *requestEvent) {
+func (h *handler) countRefusal(d *delivery) {
+	e := &d.event
 	if e.code == "" || e.code == webhook.CodeRunFailed || e.probe {
 		return
 	}
 	workflowID := ""
-	if id, ok := strings.CutPrefix(r.URL.Path, webhookPath); ok && execution.ValidName(id) {
+	if id, ok := strings.CutPrefix(d.r.URL.Path, webhookPath); ok && execution.ValidName(id) {
 		workflowID = h.admission.InternedID(id)
 	}
 	h.refused.Count(workflowID, string(e.code), stream.RefusedRequest{
 		At:        e.start,
-		BodyBytes: r.ContentLength,
-		UserAgent: stream.SanitizeUserAgent(redact.UserAgent(r)),
+		BodyBytes: d.r.ContentLength,
+		UserAgent: stream.SanitizeUserAgent(redact.UserAgent(d.r)),
 	})
 }

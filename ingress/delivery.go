@@ -20,8 +20,8 @@ import (
 type delivery struct {
 	w     http.ResponseWriter
 	r     *http.Request
-	e     *requestEvent // always &event
 	event requestEvent
+	spans *spans    // nil means that tracing is off, or that no span has been started yet
 	idOut [1]string // the execution ID as the value of the response header
 	out   [128]byte // space for the response body
 
@@ -36,6 +36,7 @@ type delivery struct {
 	request sender.Request       // input for the node's sender, filter and order key
 
 	buffers
+	unread  bool // the request has a body that was not read
 	reading bodyReservation
 	isRead  bool // readBodyOnce was called
 	// bodyRefusal is the refusal of a body that could not be read. nil means that the body was
@@ -73,7 +74,8 @@ func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	if !ok {
 		panic("the pool holds deliveries only")
 	}
-	d.w, d.r, d.e, d.reading = w, r, &d.event, bodyReservation{reserved: -1}
+	d.w, d.r, d.unread = w, r, r.ContentLength != 0
+	d.reading = bodyReservation{reserved: -1}
 	return d
 }
 

@@ -6,11 +6,11 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/sharded"
 )
 
-// fairShareLimiter limits the requests in flight and the bytes of bodies in memory, and divides both
-// among accounts. An account may hold at most as much as is still free: a single account gets half,
-// two accounts get a third each, and some is always left for the next account. An account's only
-// request may use everything that is free, because otherwise a body nearly as long as the limit
-// would never be accepted.
+// fairShareLimiter limits the requests in flight and the bytes of bodies in memory, and divides
+// both among accounts. An account may hold at most as much as is still free: a single account gets
+// half, two accounts get a third each, and some is always left for the next account. An account's
+// only request may use everything that is free, because otherwise a body nearly as long as the
+// limit would never be accepted.
 //
 // fairShareLimiter is safe for concurrent use. A concurrent request may be counted in one limit and
 // not yet in the other; neither limit is ever exceeded.

@@ -151,8 +151,8 @@ func (h *handler) router() http.Handler {
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
-	h.beginEvent(d.e, r, webhookRoute)
-	defer h.finishEvent(w, r, d.e)
+	h.beginEvent(d, webhookRoute)
+	defer h.finishEvent(d)
 	h.respond(d, h.decide(d, workflowID))
 	d.reading.release() // not later, because finishEvent may have to drain a long body
 }
@@ -162,8 +162,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 func (h *handler) serveOtherMethod(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
-	h.beginEvent(d.e, r, "")
-	defer h.finishEvent(w, r, d.e)
+	h.beginEvent(d, "")
+	defer h.finishEvent(d)
 	h.respond(d, h.decideOtherMethod(d, workflowID))
 	d.reading.release()
 }
@@ -176,7 +176,7 @@ func (h *handler) decideOtherMethod(d *delivery, workflowID string) outcome {
 	// While the copy of the registry is stale, it may lack the workflow that has the handshake.
 	if sender.IsNonPOSTHandshake(&sender.Request{
 		Method: d.r.Method, Header: d.r.Header, Host: d.r.Host, Query: d.r.URL.RawQuery,
-	}) && !h.lease.AwaitValid(d.e.start) {
+	}) && !h.lease.AwaitValid(d.event.start) {
 		return *refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	found, refusal := h.admission.Find(workflowID, d.token, time.Now())

@@ -20,9 +20,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// requestEvent holds the data that one request adds to the log and the metrics. It contains no
-// unvalidated input: no path, no header, no token, and a workflow ID only once the workflow has
-// been found.
+// requestEvent holds the data that one request adds to the log, the metrics and the attributes of
+// its span. It contains no unvalidated input: no path, no header, no token, and a workflow ID only
+// once the workflow has been found.
 type requestEvent struct {
 	start       time.Time
 	route       string // the pattern of the path, or ""
@@ -41,39 +41,38 @@ type requestEvent struct {
 	waited    time.Duration // how long the response waited
 	bodyBytes int
 	probe     bool // the request was an executor's check of the public URL
-	unread    bool // the request has a body that was not read
 	publish   time.Duration
 	err       error
-	spans     *spans // nil means that tracing is off
 }
 
 // noteTrigger records the workflow and the node of a request with a valid token.
-func (h *handler) noteTrigger(r *http.Request, e *requestEvent, t admission.Trigger) {
-	e.workflowID, e.nodeID = t.Workflow.ID, t.NodeID
-	h.startSpans(r, e, true)
+func (h *handler) noteTrigger(d *delivery) {
+	d.event.workflowID, d.event.nodeID = d.trigger.Workflow.ID, d.trigger.NodeID
+	h.startSpans(d, true)
 }
 
 // beginEvent starts a request's event. route is the pattern of the path, or "".
-func (h *handler) beginEvent(e *requestEvent, r *http.Request, route string) {
+func (h *handler) beginEvent(d *delivery, route string) {
 	h.metrics.active.Inc()
-	*e = requestEvent{start: time.Now(), route: route, unread: r.ContentLength != 0}
+	d.event = requestEvent{start: time.Now(), route: route}
 }
 
 // finishEvent records the request's metrics, log line and spans, drains the rest of the body to
 // keep the connection, and recovers from panics.
-func (h *handler) finishEvent(w http.ResponseWriter, r *http.Request, e *requestEvent) {
+func (h *handler) finishEvent(d *delivery) {
+	e := &d.event
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.CodeInternal}, nil)
+		h.refuse(d, &admission.Refusal{Code: webhook.CodeInternal}, nil)
 	}
-	h.startSpans(r, e, false) // no valid token was found for this request
+	h.startSpans(d, false) // no valid token was found for this request
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
-	h.countRefusal(r, e)
+	h.countRefusal(d)
 	h.logEvent(e, took)
-	e.endSpans()
-	if e.unread {
-		h.discardBody(w, r)
+	d.spans.end(e)
+	if d.unread {
+		h.discardBody(d.w, d.r)
 	}
 }
 
@@ -127,10 +126,11 @@ func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 // refuseAll returns a handler that refuses every request with one code.
 func (h *handler) refuseAll(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := &requestEvent{}
-		h.beginEvent(e, r, "")
-		defer h.finishEvent(w, r, e)
-		h.refuse(w, r, e, &admission.Refusal{Code: code}, nil)
+		d := acquireDelivery(w, r)
+		defer d.release()
+		h.beginEvent(d, "")
+		defer h.finishEvent(d) //nolint:contextcheck // d has the request, and so its context
+		h.refuse(d, &admission.Refusal{Code: code}, nil)
 	})
 }
 

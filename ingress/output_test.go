@@ -32,13 +32,12 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Res
 	d := &delivery{
 		w: recorder,
 		r: httptest.NewRequest(http.MethodPost, "/webhooks/wf", nil),
-		e: &requestEvent{},
 	}
 	out := outcome{executionID: "the-id", waited: &waitResult{raw: true, form: form}}
 	out.waited.Output = output
 	h.respondOutput(d, out)
-	if d.e.status != recorder.Code {
-		t.Errorf("the log says %d, the response %d", d.e.status, recorder.Code)
+	if d.event.status != recorder.Code {
+		t.Errorf("the log says %d, the response %d", d.event.status, recorder.Code)
 	}
 	// Write and read the response as it is sent over the network; it must be readable.
 	var wire bytes.Buffer

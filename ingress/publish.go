@@ -121,9 +121,9 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		Queue:      d.trigger.Workflow.Queue,
 		Source:     execution.SourceWebhook,
 		DeliveryID: d.redactor.RedactHeaderValue(d.id.ID),
-		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
+		AcceptedAt: d.event.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
-		Trace:      d.e.startPublishSpan(d.r, spanSubject, d.trigger, id),
+		Trace:      d.spans.startPublish(d.r, spanSubject, d.trigger, id),
 		Headers:    d.redactor.AddHeadersTo(d.headers, d.senderSecretHeaders()),
 		Query:      d.redactor.Query(),
 		TokenID:    d.trigger.TokenID,
@@ -163,14 +163,14 @@ func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission
 		NodeID:       d.trigger.NodeID,
 		AccountID:    d.trigger.Workflow.AccountID,
 		Queue:        d.trigger.Workflow.Queue,
-		At:           d.e.start.UTC().Truncate(time.Microsecond),
+		At:           d.event.start.UTC().Truncate(time.Microsecond),
 		Payload:      d.payload,
 		DeclaredSize: max(d.r.ContentLength, int64(len(d.payload.Body)), 0),
 		Headers:      d.redactor.AddHeadersTo(d.headers, d.senderSecretHeaders()),
 		Query:        d.redactor.Query(),
 		Code:         string(why.Code),
 		TokenID:      d.trigger.TokenID,
-		Trace: d.e.startPublishSpan(d.r, d.layout.RejectedSubject, d.trigger,
+		Trace: d.spans.startPublish(d.r, d.layout.RejectedSubject, d.trigger,
 			why.ExecutionID),
 		Sender:   d.senderPreset(),
 		Verified: d.verified,
@@ -180,7 +180,7 @@ func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission
 		rejection.DeliveryID, rejection.DeliveryDerived = d.redactor.RedactHeaderValue(d.id.ID),
 			d.id.Derived || d.id.Signed
 	}
-	d.e.executionID = rejection.ID
+	d.event.executionID = rejection.ID
 	msg, err := d.layout.RejectedMessage(rejection)
 	if _, refusal := h.publish(d, rejection.ID, msg, err); refusal != nil {
 		if refusal.OutcomeUnknown {
@@ -201,7 +201,7 @@ const retryAfterUnavailable = 2 * time.Second
 func (h *handler) publish(
 	d *delivery, id string, msg *nats.Msg, encodeErr error,
 ) (publish.Ack, *admission.Refusal) {
-	e := d.e
+	e := &d.event
 	if encodeErr != nil {
 		e.err = encodeErr
 		return publish.Ack{}, &admission.Refusal{Code: webhook.CodeInternal}
@@ -209,7 +209,7 @@ func (h *handler) publish(
 	began := time.Now()
 	ack, err := h.publishFairly(d.trigger.Workflow.AccountID, msg, &d.choice)
 	e.publish = time.Since(began)
-	e.endPublishSpan(ack.Duplicate, err)
+	d.spans.endPublish(ack.Duplicate, err)
 	if err == nil {
 		return ack, nil
 	}

@@ -51,15 +51,14 @@ func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 	}
 	d.isRead = true
 	var body []byte
-	body, d.reading, d.bodyRefusal = h.readBody(d.w, d.r, d.e, &d.buffers,
-		d.trigger.Workflow.AccountID)
+	body, d.reading, d.bodyRefusal = h.readBody(d)
 	if d.counted {
 		h.admission.CountBody(d.trigger, d.reading.read, time.Now())
 	}
 	if d.bodyRefusal != nil {
 		return d.bodyRefusal
 	}
-	d.e.bodyBytes, d.request.Body = len(body), body
+	d.event.bodyBytes, d.request.Body = len(body), body
 	payload, err := execution.NewPayload(redact.HeaderToUTF8(d.r.Header.Get("Content-Type")), body)
 	if d.notJSON = err != nil; d.notJSON {
 		payload.Body = body

@@ -149,11 +149,11 @@ type problemBody struct {
 func (h *handler) respond(d *delivery, out outcome) {
 	switch {
 	case out.refusal != nil:
-		h.refuse(d.w, d.r, d.e, out.refusal, d.sender())
+		h.refuse(d, out.refusal, d.sender())
 	case out.waited != nil:
 		h.respondAfterWait(d, out)
 	case out.response != nil:
-		h.respondAsSenderRequires(d.w, d.e, out)
+		h.respondAsSenderRequires(d, out)
 	case out.filtered:
 		h.respondFiltered(d)
 	default:
@@ -162,8 +162,9 @@ func (h *handler) respond(d *delivery, out outcome) {
 }
 
 // respondAsSenderRequires writes the response that the sender requires instead of the default one.
-func (h *handler) respondAsSenderRequires(w http.ResponseWriter, e *requestEvent, out outcome) {
-	a, header := out.response, w.Header()
+func (h *handler) respondAsSenderRequires(d *delivery, out outcome) {
+	w, e, a := d.w, &d.event, out.response
+	header := w.Header()
 	header["Cache-Control"] = noStoreHeader
 	if a.ContentType != "" {
 		header.Set("Content-Type", a.ContentType)
@@ -178,10 +179,10 @@ func (h *handler) respondAsSenderRequires(w http.ResponseWriter, e *requestEvent
 	if a.Status != http.StatusNoContent {
 		header.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
-	if e.unread {
+	if d.unread {
 		h.allowEarlyResponse(w)
 	}
-	h.extendWriteDeadline(w, e)
+	h.extendWriteDeadline(d)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(a.Body)
 	e.status, e.executionID, e.duplicate, e.handshake, e.filtered = a.Status, out.executionID,
@@ -189,10 +190,8 @@ func (h *handler) respondAsSenderRequires(w http.ResponseWriter, e *requestEvent
 }
 
 // refuse writes a refusal as a problem document, adapted to the node's sender. s may be nil.
-func (h *handler) refuse(
-	w http.ResponseWriter, r *http.Request, e *requestEvent, why *admission.Refusal,
-	s *sender.Sender,
-) {
+func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) {
+	w, r, e := d.w, d.r, &d.event
 	p, refusal := adaptRefusal(s, problemsByCode[why.Code], *why)
 	body := problemBody{
 		Type:        webhook.ProblemTypePrefix + string(refusal.Code),
@@ -226,13 +225,13 @@ func (h *handler) refuse(
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscardedBodyBytes
 	if ends {
 		header.Set("Connection", "close")
-		if e.unread {
+		if d.unread {
 			// Before net/http closes the connection, it reads up to 256 KB of the rest of the body,
 			// without a deadline of its own (server.go, finishRequest). If the body has been read
 			// completely, a deadline would cancel the request's context.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout))
 		}
-		e.unread = false
+		d.unread = false
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -241,10 +240,10 @@ func (h *handler) refuse(
 	header.Set("Content-Type", "application/problem+json")
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Set("Cache-Control", "no-store")
-	if e.unread {
+	if d.unread {
 		h.allowEarlyResponse(w)
 	}
-	h.extendWriteDeadline(w, e)
+	h.extendWriteDeadline(d)
 	w.WriteHeader(p.status)
 	_, _ = w.Write(text)
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
@@ -265,7 +264,7 @@ var (
 // respondAccepted writes the 200 response: this request, or an earlier one with the same delivery
 // ID, started the execution.
 func (h *handler) respondAccepted(d *delivery, executionID string, duplicate bool) {
-	w, e := d.w, d.e
+	w, e := d.w, &d.event
 	body := append(d.out[:0], `{"success":true,"executionId":"`...)
 	body = append(body, executionID...)
 	if duplicate {
@@ -278,7 +277,7 @@ func (h *handler) respondAccepted(d *delivery, executionID string, duplicate boo
 	d.idOut[0] = executionID
 	// net/http copies the headers in Write, so d can be reused afterwards.
 	header[webhook.HeaderExecutionID] = d.idOut[:]
-	h.extendWriteDeadline(w, e)
+	h.extendWriteDeadline(d)
 	_, _ = w.Write(body)
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }
@@ -288,17 +287,17 @@ func (h *handler) respondAccepted(d *delivery, executionID string, duplicate boo
 func (h *handler) respondFiltered(d *delivery) {
 	header := d.w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, noStoreHeader
-	h.extendWriteDeadline(d.w, d.e)
+	h.extendWriteDeadline(d)
 	_, _ = d.w.Write(append(d.out[:0], `{"success":true,"filtered":true}`...))
-	d.e.status, d.e.filtered = http.StatusOK, true
+	d.event.status, d.event.filtered = http.StatusOK, true
 }
 
 // extendWriteDeadline extends the write deadline of a slow request. The server sets that deadline
 // when it has read the headers, which is enough time for most requests. Setting it for every
 // request would take too much time.
-func (h *handler) extendWriteDeadline(w http.ResponseWriter, e *requestEvent) {
-	if now := time.Now(); now.Sub(e.start) > h.responseTimeout/2 {
+func (h *handler) extendWriteDeadline(d *delivery) {
+	if now := time.Now(); now.Sub(d.event.start) > h.responseTimeout/2 {
 		// If deadlines are not supported, there is none to extend.
-		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.responseTimeout))
+		_ = http.NewResponseController(d.w).SetWriteDeadline(now.Add(h.responseTimeout))
 	}
 }

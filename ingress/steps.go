@@ -52,7 +52,7 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	d.redactor = redact.New(d.r)
 	token := d.redactor.Token()
 	if token == "" {
-		h.respondToProbe(d.w, d.r, d.e)
+		h.respondToProbe(d)
 		return &admission.Refusal{Code: webhook.CodeTokenMissing}
 	}
 	if d.r.ContentLength > h.maxBody {
@@ -69,7 +69,7 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 	}
 	// While the copy of the registry is stale, accept and refuse nothing: a sender does not retry
 	// after a 404 or 403, and this copy may be missing the workflow.
-	if !h.lease.AwaitValid(d.e.start) {
+	if !h.lease.AwaitValid(d.event.start) {
 		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	found, refusal := h.admission.Find(d.workflowID, d.token, time.Now())
@@ -77,10 +77,10 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 		return &outcome{refusal: refusal}
 	}
 	d.trigger = found
-	h.noteTrigger(d.r, d.e, found)
+	h.noteTrigger(d)
 	if err := found.Node.Unusable; err != nil {
 		// The secrets of the node cannot be decrypted, so no request can be verified.
-		d.e.err = err
+		d.event.err = err
 		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	if s := found.Node.Sender; s != nil || found.Node.Filter != nil || found.Node.OrderKey != nil {
@@ -126,7 +126,7 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 	if made.Secret != "" {
 		sealed, err := h.sealSecret(d.trigger, made.Secret)
 		if err != nil { // there is no key with which to encrypt the secret
-			d.e.err = err
+			d.event.err = err
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 		}
 		seen.Captured = sealed
@@ -220,7 +220,7 @@ func (h *handler) checkFilter(d *delivery) *outcome {
 		return nil
 	}
 	h.filtered.Count(d.trigger.Workflow.ID, d.trigger.NodeID, stream.FilteredRequest{
-		At:         d.e.start,
+		At:         d.event.start,
 		DeliveryID: d.redactor.RedactHeaderValue(d.id.ID),
 		Place:      place,
 	})

@@ -13,7 +13,8 @@ import (
 // webhookRoute replaces the path of every webhook in spans, which never contain the path itself.
 const webhookRoute = "/webhooks/{workflowId}"
 
-// spans holds the spans of one request: the request's, and the publish span as its child.
+// spans holds the spans of one request: the request's, and the publish span as its child. A nil
+// *spans means that nothing is traced; its methods may be called.
 type spans struct {
 	tracer  trace.Tracer
 	request trace.Span
@@ -23,10 +24,11 @@ type spans struct {
 // startSpans starts the request's span. If trusted is true, the span belongs to the sender's trace,
 // and the sender decides whether it is sampled. Otherwise the span starts a new trace with a link
 // to the sender's, because an unauthenticated client must not decide what is traced.
-func (h *handler) startSpans(r *http.Request, e *requestEvent, trusted bool) {
-	if h.tracer == nil || e.spans != nil {
+func (h *handler) startSpans(d *delivery, trusted bool) {
+	if h.tracer == nil || d.spans != nil {
 		return
 	}
+	r, e := d.r, &d.event
 	ctx, options := r.Context(), make([]trace.SpanStartOption, 0, 5)
 	if given := r.Header["Traceparent"]; len(given) == 1 {
 		parent := tracing.WithParent(ctx, given[0])
@@ -61,30 +63,31 @@ func (h *handler) startSpans(r *http.Request, e *requestEvent, trusted bool) {
 		options = append(options, trace.WithAttributes(semconv.HTTPRoute(e.route)))
 	}
 	_, span := h.tracer.Start(ctx, name, options...)
-	e.spans = &spans{tracer: h.tracer, request: span}
+	d.spans = &spans{tracer: h.tracer, request: span}
 }
 
-// startPublishSpan starts the span of a message and returns the message's traceparent.
-func (e *requestEvent) startPublishSpan(
+// startPublish starts the span of a message and returns the message's traceparent. If s is nil, it
+// starts no span.
+func (s *spans) startPublish(
 	r *http.Request, subject func(queue, workflowID, nodeID string) string, t admission.Trigger,
 	executionID string,
 ) (traceparent string) {
-	if e.spans == nil {
+	if s == nil {
 		return newTraceparent(r.Header)
 	}
-	ctx, span := tracing.StartSendSpan(trace.ContextWithSpan(r.Context(), e.spans.request),
-		e.spans.tracer, subject(t.Workflow.Queue, t.Workflow.ID, t.NodeID), executionID)
-	e.spans.publish = span
+	ctx, span := tracing.StartSendSpan(trace.ContextWithSpan(r.Context(), s.request),
+		s.tracer, subject(t.Workflow.Queue, t.Workflow.ID, t.NodeID), executionID)
+	s.publish = span
 	return tracing.Traceparent(ctx)
 }
 
-// endPublishSpan ends the publish span and records the result of the publish.
-func (e *requestEvent) endPublishSpan(duplicate bool, err error) {
-	if e.spans == nil || e.spans.publish == nil {
+// endPublish ends the publish span and records the result of the publish.
+func (s *spans) endPublish(duplicate bool, err error) {
+	if s == nil || s.publish == nil {
 		return
 	}
-	span := e.spans.publish
-	e.spans.publish = nil
+	span := s.publish
+	s.publish = nil
 	if duplicate {
 		span.SetAttributes(tracing.DeduplicatedKey.Bool(true))
 	}
@@ -94,16 +97,16 @@ func (e *requestEvent) endPublishSpan(duplicate bool, err error) {
 	span.End()
 }
 
-// endSpans ends the request's spans that are still open.
-func (e *requestEvent) endSpans() {
-	if e.spans == nil {
+// end ends the spans that are still open, and describes the request by its event.
+func (s *spans) end(e *requestEvent) {
+	if s == nil {
 		return
 	}
-	if e.spans.publish != nil { // the message was not published
-		tracing.Fail(e.spans.publish, "not_sent", "")
-		e.endPublishSpan(false, nil)
+	if s.publish != nil { // the message was not published
+		tracing.Fail(s.publish, "not_sent", "")
+		s.endPublish(false, nil)
 	}
-	span := e.spans.request
+	span := s.request
 	span.SetAttributes(semconv.HTTPResponseStatusCode(e.status))
 	if e.workflowID != "" {
 		span.SetAttributes(tracing.WorkflowIDKey.String(e.workflowID),

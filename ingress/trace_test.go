@@ -14,14 +14,14 @@ import (
 func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	h := &handler{}
 	r := httptest.NewRequest("POST", "/webhooks/wf?token=t", nil)
-	e := &requestEvent{start: time.Now(), status: 200}
+	d := &delivery{r: r, event: requestEvent{start: time.Now(), status: 200}}
 	var trigger admission.Trigger
 	var traceparent string
 	allocations := testing.AllocsPerRun(100, func() {
-		h.startSpans(r, e, true)
-		traceparent = e.startPublishSpan(r, stream.StartSubject, trigger, "id")
-		e.endPublishSpan(false, nil)
-		e.endSpans()
+		h.startSpans(d, true)
+		traceparent = d.spans.startPublish(r, stream.StartSubject, trigger, "id")
+		d.spans.endPublish(false, nil)
+		d.spans.end(&d.event)
 	})
 	alone := testing.AllocsPerRun(100, func() { traceparent = newTraceparent(r.Header) })
 	if allocations != alone || !isValidTraceparent(traceparent) {

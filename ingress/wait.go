@@ -33,7 +33,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 	})
 	if err != nil { // the connection is closed for good: nothing can be stored either
 		d.permit.Release()
-		d.e.err = err
+		d.event.err = err
 		return *refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	defer wait.End()
@@ -55,7 +55,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 		}
 		h.wait(d, a, wait, got)
 	}
-	d.e.waiting = got.Reason
+	d.event.waiting = got.Reason
 	return out
 }
 
@@ -66,14 +66,14 @@ func (h *handler) wait(d *delivery, a *registry.SyncResponse, wait *await.Wait, 
 	d.payload, d.request.Body = execution.Payload{}, nil
 	(&delivery{buffers: d.detach(), reading: bodyReservation{reserved: -1}}).release()
 	began := time.Now()
-	limit := d.e.start.Add(time.Duration(a.WaitSeconds) * time.Second)
+	limit := d.event.start.Add(time.Duration(a.WaitSeconds) * time.Second)
 	// The server's deadline counts from the headers, and HTTP/2 resets a stream when it passes. If
 	// deadlines are not supported, there is none to extend.
 	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.responseTimeout))
 	got.Result = wait.Await(d.r.Context(), limit, func(bytes int) bool {
 		return h.reserveOutput(d, bytes)
 	})
-	d.e.waited = time.Since(began)
+	d.event.waited = time.Since(began)
 }
 
 // reserveOutput reserves memory for an output until the response has been sent, and reports
@@ -93,7 +93,7 @@ func (h *handler) respondAfterWait(d *delivery, out outcome) {
 	case out.response != nil &&
 		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
 		// The response that the sender requires means that the request was accepted.
-		h.respondAsSenderRequires(d.w, d.e, out)
+		h.respondAsSenderRequires(d, out)
 	case !w.Status.Final() || !w.raw:
 		h.respondResult(d, out)
 	case w.Status != execution.Succeeded:
@@ -106,7 +106,7 @@ func (h *handler) respondAfterWait(d *delivery, out outcome) {
 	default:
 		h.respondOutput(d, out)
 	}
-	d.e.duplicate = out.duplicate
+	d.event.duplicate = out.duplicate
 }
 
 // finalStatusPhrases maps a final status to the words that complete a sentence about an execution
@@ -121,7 +121,7 @@ func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == 
 
 // respondRunFailed responds with 502: there is no output to respond with.
 func (h *handler) respondRunFailed(d *delivery, out outcome, detail string) {
-	h.refuse(d.w, d.r, d.e, &admission.Refusal{
+	h.refuse(d, &admission.Refusal{
 		Code:        webhook.CodeRunFailed,
 		ExecutionID: out.executionID,
 		Detail:      detail,
@@ -156,14 +156,14 @@ func (h *handler) respondResult(d *delivery, out outcome) {
 func (h *handler) respondOutput(d *delivery, out outcome) {
 	response, err := responseFromOutput(out.waited.Output, out.waited.form)
 	if err != nil {
-		d.e.err = err
+		d.event.err = err
 		h.respondRunFailed(d, out,
 			"The run has succeeded, but its output cannot be the answer: "+err.Error()+".")
 		return
 	}
 	header := d.w.Header()
 	maps.Copy(header, response.headers)
-	d.e.custom = response.custom
+	d.event.custom = response.custom
 	h.write(d, out, response.status, response.contentType, response.body)
 }
 
@@ -181,10 +181,10 @@ func (h *handler) write(d *delivery, out outcome, status int, contentType []stri
 	if status != http.StatusNoContent && status != http.StatusNotModified {
 		header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	h.extendWriteDeadline(d.w, d.e)
+	h.extendWriteDeadline(d)
 	d.w.WriteHeader(status)
 	_, _ = d.w.Write(body)
-	d.e.status, d.e.executionID = status, out.executionID
+	d.event.status, d.event.executionID = status, out.executionID
 }
 
 var noSniff = []string{"nosniff"}
