@@ -242,11 +242,17 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 	//nolint:contextcheck // it is renewed until the last response is sent
 	lease := consistency.NewLease(e.NATS, e.follower)
 	e.Add(lease.Stop)
-	if e.editor, err = edit.NewEditor(ctx, e.JetStream, e.directory, e.follower, lease,
-		e.membership); err != nil {
+	if e.editor, err = edit.NewEditor(ctx, edit.Config{
+		JetStream:    e.JetStream,
+		Directory:    e.directory,
+		Follower:     e.follower,
+		Lease:        lease,
+		Membership:   e.membership,
+		Keys:         e.keys,
+		DatabaseCopy: e.databaseCopy,
+	}); err != nil {
 		return err
 	}
-	e.editor.WithKeys(e.keys).WithDatabaseCopy(e.databaseCopy)
 	if n, why := e.directory.UnusableSenders(); n > 0 {
 		e.Log.WithError(why).WithField("workflows",
 			n).Error("senders' secrets cannot be opened: their nodes refuse everything until " +

@@ -85,8 +85,11 @@ func (r recreated) editor(
 	directory *edit.Directory, follower *consistency.Follower, before func(step string),
 ) *edit.Editor {
 	r.Helper()
-	e, err := edit.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Lease,
-		r.Membership)
+	e, err := edit.NewEditor(r.Context(), edit.Config{
+		JetStream: steps{r.JetStream, before},
+		Directory: directory, Follower: follower, Lease: r.Lease,
+		Membership: r.Membership,
+	})
 	r.check(err)
 	return e
 }
@@ -239,8 +242,11 @@ func TestSecretsThatAreLeftBehind(t *testing.T) {
 	}
 	_, _, err := r.PutWorkflow(ctx, spec)
 	r.check(err)
-	deleting, err := edit.NewEditor(ctx, deletionsFail{r.JetStream, "wf.node"}, r.Directory,
-		r.Follower, r.Lease, r.Membership)
+	deleting, err := edit.NewEditor(ctx, edit.Config{
+		JetStream: deletionsFail{r.JetStream, "wf.node"},
+		Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		Membership: r.Membership,
+	})
 	r.check(err)
 	if err := deleting.DeleteWorkflow(ctx, "wf"); !errors.Is(err, errDeletion) {
 		t.Fatalf("the deletion: %v", err)
@@ -295,7 +301,10 @@ func TestANewWorkflowThatIsStoredLate(t *testing.T) {
 	js := &storesWithNext{
 		JetStream: r.JetStream, subject: registry.SubjectOf(registry.Bucket, "workflow.late"),
 	}
-	editor, err := edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Membership)
+	editor, err := edit.NewEditor(ctx, edit.Config{
+		JetStream: js, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		Membership: r.Membership,
+	})
 	r.check(err)
 	spec := edit.WorkflowSpec{
 		ID: "late", AccountID: "on-free", Name: "late",

@@ -202,7 +202,10 @@ func TestASwitchWhoseSecondWriteIsLost(t *testing.T) {
 	js := losesOne{
 		r.JetStream, registry.SubjectOf(registry.Bucket, "workflow.wf"), &atomic.Bool{},
 	}
-	editor, err := edit.NewEditor(t.Context(), js, r.Directory, r.Follower, r.Lease, r.Membership)
+	editor, err := edit.NewEditor(t.Context(), edit.Config{
+		JetStream: js, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		Membership: r.Membership,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +247,10 @@ func TestASwitchDuringAnElection(t *testing.T) {
 		r.JetStream, registry.SubjectOf(registry.Bucket, "workflow.wf"),
 		time.Now().Add(6 * time.Second),
 	}
-	editor, err := edit.NewEditor(t.Context(), js, r.Directory, r.Follower, r.Lease, r.Membership)
+	editor, err := edit.NewEditor(t.Context(), edit.Config{
+		JetStream: js, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		Membership: r.Membership,
+	})
 	fatal(t, err)
 	if _, err := editor.Activate(t.Context(), "wf"); err == nil {
 		t.Error("the activation was confirmed")
@@ -290,8 +296,11 @@ func TestASwitchWhoseFirstWriteIsStoredLate(t *testing.T) {
 	r.CreateWorkflow(t, "wf", "free", false)
 	var late sync.WaitGroup
 	defer late.Wait()
-	editor, err := edit.NewEditor(t.Context(), storesLate{r.JetStream, &late}, r.Directory,
-		r.Follower, r.Lease, r.Membership)
+	editor, err := edit.NewEditor(t.Context(), edit.Config{
+		JetStream: storesLate{r.JetStream, &late},
+		Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		Membership: r.Membership,
+	})
 	fatal(t, err)
 	_, err = editor.Activate(t.Context(), "wf")
 	if _, unknown := errors.AsType[*edit.OutcomeUnknownError](err); !unknown {
@@ -543,12 +552,13 @@ func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	awaited := awaitedCopy{}
-	e, err := edit.NewEditor(t.Context(), r.JetStream, r.Directory, r.Follower, r.Lease,
-		r.Membership)
+	e, err := edit.NewEditor(t.Context(), edit.Config{
+		JetStream: r.JetStream, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		Membership: r.Membership, DatabaseCopy: awaited,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e = e.WithDatabaseCopy(awaited)
 	r.CreateWorkflow(t, "other", "free", false)
 	if _, _, err := e.PutWorkflow(t.Context(), edit.WorkflowSpec{
 		ID: "wf", AccountID: "on-free", Name: "wf", Triggers: []edit.TriggerSpec{{NodeID: "node"}},

@@ -21,47 +21,42 @@ import (
 // an error, except for RotateToken, which would add another token, and RevealCapturedSecrets, which
 // returns a secret only once.
 type Editor struct {
-	js         jetstream.JetStream
-	registry   jetstream.KeyValue
-	secrets    jetstream.KeyValue
-	directory  *Directory
-	follower   *consistency.Follower // fills directory
-	lease      *consistency.Lease    // the lease of follower
-	membership *consistency.Membership
-	// keys encrypts secrets. nil means that tokens and sample payloads are stored unencrypted, and
-	// that senders' secrets cannot be stored at all.
-	keys         *seal.Keys
+	js           jetstream.JetStream
+	registry     jetstream.KeyValue
+	secrets      jetstream.KeyValue
+	directory    *Directory
+	follower     *consistency.Follower // fills directory
+	lease        *consistency.Lease    // the lease of follower
+	membership   *consistency.Membership
+	keys         *seal.Keys // nil means that nothing is encrypted; see Config
 	now          func() time.Time
 	databaseCopy DatabaseCopy // optional; nil if the registry is not copied to a database
 }
 
-// WithDatabaseCopy makes the editor confirm a change only once the database copy has stored it.
-// WithDatabaseCopy must be called before all other methods.
-func (e *Editor) WithDatabaseCopy(to DatabaseCopy) *Editor {
-	e.databaseCopy = to
-	return e
+// Config holds what an Editor works with.
+type Config struct {
+	JetStream  jetstream.JetStream
+	Directory  *Directory
+	Follower   *consistency.Follower // must fill Directory
+	Lease      *consistency.Lease    // must be the lease of Follower
+	Membership *consistency.Membership
+	// Keys encrypts secrets. nil means that tokens and sample payloads are stored unencrypted, and
+	// that senders' secrets cannot be stored at all.
+	Keys *seal.Keys
+	// DatabaseCopy must have stored a change before the change is confirmed. nil means that the
+	// registry is not copied to a database.
+	DatabaseCopy DatabaseCopy
 }
 
-// WithKeys makes the editor encrypt secrets with keys. WithKeys must be called before all other
-// methods.
-func (e *Editor) WithKeys(keys *seal.Keys) *Editor {
-	e.keys = keys
-	return e
-}
-
-// NewEditor returns an editor for the buckets, which must exist. follower must fill directory, and
-// lease must belong to follower.
-func NewEditor(
-	ctx context.Context, js jetstream.JetStream, directory *Directory,
-	follower *consistency.Follower, lease *consistency.Lease, membership *consistency.Membership,
-) (*Editor, error) {
+// NewEditor returns an editor for the registry's buckets, which must exist.
+func NewEditor(ctx context.Context, c Config) (*Editor, error) {
 	var records, secrets jetstream.KeyValue
 	for _, bucket := range []struct {
 		name string
 		kv   *jetstream.KeyValue
 	}{{registry.Bucket, &records}, {registry.SecretsBucket, &secrets}} {
 		if err := retry.Do(ctx, func(ctx context.Context) (err error) {
-			*bucket.kv, err = js.KeyValue(ctx, bucket.name)
+			*bucket.kv, err = c.JetStream.KeyValue(ctx, bucket.name)
 			return err
 		}); err != nil {
 			return nil, fmt.Errorf("bucket %s: %w", bucket.name, err)
@@ -69,14 +64,16 @@ func NewEditor(
 	}
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 	return &Editor{
-		js:         js,
-		registry:   records,
-		secrets:    secrets,
-		directory:  directory,
-		follower:   follower,
-		lease:      lease,
-		membership: membership,
-		now:        now,
+		js:           c.JetStream,
+		registry:     records,
+		secrets:      secrets,
+		directory:    c.Directory,
+		follower:     c.Follower,
+		lease:        c.Lease,
+		membership:   c.Membership,
+		keys:         c.Keys,
+		now:          now,
+		databaseCopy: c.DatabaseCopy,
 	}, nil
 }
 

@@ -60,7 +60,10 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	membership, err := consistency.Join(t.Context(), nc)
 	fatal(t, err)
 	t.Cleanup(membership.Stop)
-	editor, err := edit.NewEditor(t.Context(), js, directory, follower, lease, membership)
+	editor, err := edit.NewEditor(t.Context(), edit.Config{
+		JetStream: js, Directory: directory, Follower: follower, Lease: lease,
+		Membership: membership,
+	})
 	fatal(t, err)
 
 	for i := range 3 {

@@ -35,8 +35,10 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	fatal(t, follower.CatchUp(t.Context()))
 	lease := consistency.NewLease(r.JetStream.Conn(), follower)
 	t.Cleanup(lease.Stop)
-	editor, err := edit.NewEditor(t.Context(), r.JetStream, late.Directory, follower, lease,
-		r.Membership)
+	editor, err := edit.NewEditor(t.Context(), edit.Config{
+		JetStream: r.JetStream, Directory: late.Directory, Follower: follower, Lease: lease,
+		Membership: r.Membership,
+	})
 	fatal(t, err)
 
 	late.hold.Lock()
@@ -160,8 +162,11 @@ func TestAChangePausesBetweenItsTries(t *testing.T) {
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	r.CreateWorkflow(t, "wf", "pro", true)
 	var tries atomic.Int32
-	editor, err := edit.NewEditor(t.Context(), alwaysRaced{r.JetStream, &tries}, r.Directory,
-		r.Follower, r.Lease, r.Membership)
+	editor, err := edit.NewEditor(t.Context(), edit.Config{
+		JetStream: alwaysRaced{r.JetStream, &tries},
+		Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		Membership: r.Membership,
+	})
 	fatal(t, err)
 	for name, change := range map[string]func(context.Context) error{
 		"deactivate": func(ctx context.Context) error {

@@ -4,6 +4,8 @@ package registrytest
 import (
 	"cmp"
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -72,13 +74,29 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	check(r.Follower.CatchUp(ctx))
 	r.Lease = consistency.NewLease(nc, r.Follower)
 	tb.Cleanup(r.Lease.Stop)
-	r.Editor, err = edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Membership)
+	r.Editor, err = edit.NewEditor(ctx, edit.Config{
+		JetStream: js, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		Membership: r.Membership, Keys: keys,
+	})
 	check(err)
-	r.WithKeys(keys)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	check(err)
 	check(r.PutPlans(ctx, plans))
 	return r
+}
+
+// NewKeys returns new keys that seal secrets.
+func NewKeys(tb testing.TB) *seal.Keys {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	keys, err := seal.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return keys
 }
 
 // WriteInstallation writes the registry's identity, with a new stamp. An executor does so once it

@@ -32,6 +32,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
@@ -68,9 +69,17 @@ type config struct {
 // start starts a rig. change can modify its config and the server.
 func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	t.Helper()
+	return startWithKeys(t, nil, change...)
+}
+
+// startWithKeys is like start, with keys that encrypt secrets.
+func startWithKeys(
+	t *testing.T, keys *seal.Keys, change ...func(*config, *http.Server),
+) *rig {
+	t.Helper()
 	r := &rig{t: t, nats: natstest.Start(t), log: &logtest.Buffer{}}
 	r.nc = r.nats.Connect(t, nats.ReconnectBufSize(-1))
-	r.Registry = registrytest.Start(t, r.nc)
+	r.Registry = registrytest.StartWithKeys(t, r.nc, keys)
 	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	r.check(err)
 	t.Cleanup(func() { _ = records.Close() })

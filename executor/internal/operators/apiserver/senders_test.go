@@ -9,8 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +27,7 @@ const senderAt = "/workflows/wf/triggers/node/sender"
 // sealed returns a rig with an encryption key, a workflow "wf" and a check for leaked secrets.
 func sealed(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	t.Helper()
-	r := start(t, append(change, func(c *config, _ *http.Server) {
-		c.Editor.WithKeys(newSealKeys(t))
-	})...)
+	r := startWithKeys(t, registrytest.NewKeys(t), change...)
 	r.CreateWorkflow(t, "wf", "free", true)
 	return r
 }
@@ -186,20 +182,6 @@ func TestSendersWithoutAKey(t *testing.T) {
 	r.put(senderAt, `{"preset":"plain","settings":{"deliveryId":"ptr:/id"}}`).is(201)
 }
 
-// newSealKeys returns new keys that seal secrets.
-func newSealKeys(t *testing.T) *seal.Keys {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := seal.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
 // captureSecret stores a secret that the provider has sent to the node of workflow wf.
 func (r *rig) captureSecret(keys *seal.Keys, text string) {
 	r.t.Helper()
@@ -212,11 +194,8 @@ func (r *rig) captureSecret(keys *seal.Keys, text string) {
 // that yet.
 func TestACapturedSecretIsShownThoughAProcessLags(t *testing.T) {
 	t.Parallel()
-	keys := newSealKeys(t)
-	r := start(t, func(c *config, _ *http.Server) {
-		c.Editor.WithKeys(keys)
-		c.ChangeTimeout = time.Second
-	})
+	keys := registrytest.NewKeys(t)
+	r := startWithKeys(t, keys, func(c *config, _ *http.Server) { c.ChangeTimeout = time.Second })
 	r.CreateWorkflow(t, "wf", "free", true)
 	r.put(senderAt, `{"preset":"notion"}`).is(201)
 	r.captureSecret(keys, "secret_from-notion")
@@ -232,8 +211,8 @@ func TestACapturedSecretIsShownThoughAProcessLags(t *testing.T) {
 // Notion's first request contains its secret, which an operator needs to see once.
 func TestACapturedSecretIsShownOnce(t *testing.T) {
 	t.Parallel()
-	keys := newSealKeys(t)
-	r := start(t, func(c *config, _ *http.Server) { c.Editor.WithKeys(keys) })
+	keys := registrytest.NewKeys(t)
+	r := startWithKeys(t, keys)
 	r.CreateWorkflow(t, "wf", "free", true)
 	one, _ := registrytest.StartIngressWithKeys(t, r.nats.Connect(t), keys)
 	r.put(senderAt, `{"preset":"notion"}`).is(201)

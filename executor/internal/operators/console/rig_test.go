@@ -57,7 +57,11 @@ func start(t *testing.T, change ...func(*operate.Config)) *rig {
 func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *rig {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
-	r := &rig{t: t, Registry: registrytest.Start(t, nc), log: &logtest.Buffer{}}
+	r := &rig{
+		t:        t,
+		Registry: registrytest.StartWithKeys(t, nc, registrytest.NewKeys(t)),
+		log:      &logtest.Buffer{},
+	}
 	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	r.check(err)
 	t.Cleanup(func() { _ = records.Close() })

@@ -151,7 +151,6 @@ func TestAnswersToATestWithoutJavaScript(t *testing.T) {
 	t.Cleanup(endpoint.Close)
 	r := startAt(t, endpoint.URL)
 	r.CreateWorkflow(t, "orders", "free", true)
-	r.useKeys()
 	_, _, err := r.PutSender(t.Context(), "orders", "node", edit.SenderSpec{
 		Preset: "github", Secrets: []string{"a-secret-of-github"},
 	})

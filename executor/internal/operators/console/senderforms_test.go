@@ -3,31 +3,17 @@ package console_test
 import (
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
-	"github.com/hookstart/hookstart/shared/registry/seal"
 )
-
-// useKeys gives the registry an encryption key, which secrets of senders need.
-func (r *rig) useKeys() {
-	r.t.Helper()
-	path := filepath.Join(r.t.TempDir(), "keys")
-	r.check(os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600))
-	keys, err := seal.ReadFile(path)
-	r.check(err)
-	r.WithKeys(keys)
-}
 
 // setStripe makes Stripe the sender of a workflow's node, with two secrets. It returns the ID of
 // the older one.
 func (r *rig) setStripe(workflowID string) string {
 	r.t.Helper()
-	r.useKeys()
 	_, _, err := r.PutSender(r.t.Context(), workflowID, "node", edit.SenderSpec{
 		Preset: "stripe", Secrets: []string{"whsec_a-first-secret", "whsec_another-secret"},
 		Settings: map[string]string{"toleranceSeconds": "400"},
@@ -42,7 +28,6 @@ func TestSenderWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.CreateWorkflow(t, "orders", "free", true)
-	r.useKeys()
 	session := r.signIn()
 	const path, form = "/workflows/orders?node=node", "sender-form"
 	sender := func() *registry.Sender { return r.workflow("orders").Trigger("node").Sender }

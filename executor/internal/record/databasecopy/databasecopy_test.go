@@ -92,10 +92,12 @@ func startWith(
 	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 	inForce(t, func(context.Context) (err error) {
-		p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, membership)
+		p.Editor, err = edit.NewEditor(ctx, edit.Config{
+			JetStream: js, Directory: p.directory, Follower: follower, Lease: lease,
+			Membership: membership, DatabaseCopy: p.copy,
+		})
 		return err
 	})
-	p.WithDatabaseCopy(p.copy)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	fatal(t, err)
 	inForce(t, func(ctx context.Context) error { return p.PutPlans(ctx, plans) })
