@@ -223,7 +223,7 @@ const lostStartSearchWait = 12 * time.Second
 // must do so before the first turn. The stream is purged after each turn, so a search during a
 // later turn would consider the purged starts lost, and the executor would end their executions.
 func (s *session) awaitLostStartSearch(ctx context.Context) error {
-	if !slices.ContainsFunc(s.systems, func(one *system) bool { return one.records }) {
+	if !slices.ContainsFunc(s.systems, func(sys *system) bool { return sys.records }) {
 		return nil
 	}
 	s.line.Show("waiting until the executors have looked for lost starts")
@@ -251,20 +251,20 @@ func (s *session) runOpenLoops(
 		return nil, nil
 	}
 	for _, rate := range s.OpenRate {
-		one := openLoopResult{what: fmt.Sprintf("%.0f", rate), rates: map[string]float64{}}
+		loop := openLoopResult{what: fmt.Sprintf("%.0f", rate), rates: map[string]float64{}}
 		for name := range closed {
-			one.rates[name] = rate
+			loop.rates[name] = rate
 		}
-		loops = append(loops, one)
+		loops = append(loops, loop)
 	}
 	if s.OpenShare > 0 {
-		one := openLoopResult{rates: map[string]float64{}}
-		one.what = fmt.Sprintf("%.0f %% of a variant's", s.OpenShare*100)
+		loop := openLoopResult{rates: map[string]float64{}}
+		loop.what = fmt.Sprintf("%.0f %% of a variant's", s.OpenShare*100)
 		for name, turns := range closed {
 			can := quartilesOf(valuesOf(turns, roundResult.requestsPerSecond)).median
-			one.rates[name] = math.Round(s.OpenShare * can)
+			loop.rates[name] = math.Round(s.OpenShare * can)
 		}
-		loops = append(loops, one)
+		loops = append(loops, loop)
 	}
 	for n := range loops {
 		loops[n].since = "from the moment at which each should have begun"

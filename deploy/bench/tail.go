@@ -323,12 +323,12 @@ func writeTail(
 		"%g %% took %.2f ms or more\n", name, rate,
 		milliseconds(requests[len(requests)/2].took()), percent,
 		milliseconds(requests[slow-1].took()))
-	rows := func(title string, names []string, of func(stageBreakdown) activityTimes) {
+	rows := func(title string, names []string, timesOf func(stageBreakdown) activityTimes) {
 		writeTable(out, title,
 			fmt.Sprintf("\tslowest %g %%: ms\tshare\tothers: ms\tshare", percent),
 			func(w io.Writer) {
 				for _, row := range names {
-					s, o := of(slowest)[row], of(others)[row]
+					s, o := timesOf(slowest)[row], timesOf(others)[row]
 					_, _ = fmt.Fprintf(w, "%s\t%.2f\t%.0f %%\t%.3f\t%.0f %%\n", row,
 						milliseconds(s)/float64(slowest.count), percentOf(s, slowest.total),
 						milliseconds(o)/float64(max(1, others.count)),

@@ -85,11 +85,11 @@ func ReadLastReport(
 	if err != nil || event.Progress == nil {
 		return last, nil //nolint:nilerr // a report that cannot be read says nothing else
 	}
-	by := event.Progress.Group
+	reporter := event.Progress.Group
 	ended := event.Progress.EndedGroups
 	if event.Progress.Status.Final() {
-		last.Ended = by == ""
-		ended = append(ended, by)
+		last.Ended = reporter == ""
+		ended = append(ended, reporter)
 	}
 	for _, other := range ended {
 		switch {

@@ -132,15 +132,15 @@ func ProgressMessage(
 // ProgressMessage is like the ProgressMessage function, but for an execution whose start message is
 // stored in the stream that l identifies.
 func (l Layout) ProgressMessage(
-	queue, workflowID, nodeID, trace string, of execution.Progress,
+	queue, workflowID, nodeID, trace string, p execution.Progress,
 ) (*nats.Msg, error) {
-	data, err := encodeProgress(&of)
+	data, err := encodeProgress(&p)
 	if err != nil {
-		return nil, fmt.Errorf("encode progress of %q: %w", of.ID, err)
+		return nil, fmt.Errorf("encode progress of %q: %w", p.ID, err)
 	}
 	return &nats.Msg{
-		Subject: l.ProgressSubject(queue, workflowID, of.ID),
-		Header:  headersOf(of.ID, workflowID, nodeID, trace),
+		Subject: l.ProgressSubject(queue, workflowID, p.ID),
+		Header:  headersOf(p.ID, workflowID, nodeID, trace),
 		Data:    data,
 	}, nil
 }

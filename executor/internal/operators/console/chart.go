@@ -102,9 +102,9 @@ func newChart(
 	for at := range drawn.Bars {
 		bar := bar{X: at, At: first.Add(time.Duration(at) * step)}
 		for _, p := range parts {
-			if of := counts[p.Name]; of != nil && of[at] > 0 {
-				bar.Parts = append(bar.Parts, barPart{chartPart: p, N: of[at]})
-				bar.Total += of[at]
+			if series := counts[p.Name]; series != nil && series[at] > 0 {
+				bar.Parts = append(bar.Parts, barPart{chartPart: p, N: series[at]})
+				bar.Total += series[at]
 			}
 		}
 		drawn.Bars[at], drawn.Max = bar, max(drawn.Max, bar.Total)

@@ -15,11 +15,11 @@ import (
 const removeButtonValue = "take-away"
 
 // nodeForm completes f, the form of one setting of a trigger node, in which the operator fills in
-// one field. of returns what the form's fields contain for the given settings of a node, and set
-// changes the settings to what was posted. saved and gone are the messages after the setting was
-// saved or removed.
+// one field. valuesOf returns what the form's fields contain for the given settings of a node, and
+// set changes the settings to what was posted. saved and gone are the messages after the setting
+// was saved or removed.
 func (c *Console) nodeForm(
-	f form, of func(*api.TriggerSettings) map[string]string,
+	f form, valuesOf func(*api.TriggerSettings) map[string]string,
 	set func(*postedForm, *api.TriggerSettings) error, saved, gone string,
 ) *form {
 	f.operation, f.single, f.whole = "PatchTrigger", true, true
@@ -35,7 +35,7 @@ func (c *Console) nodeForm(
 		}
 		_, err := c.Operate.PatchTrigger(r.Context(), signin.Caller(r.Context()),
 			r.PathValue("id"), r.URL.Query().Get("node"), func(s *api.TriggerSettings) error {
-				if err := p.checkEditConflict(of(s)); err != nil {
+				if err := p.checkEditConflict(valuesOf(s)); err != nil {
 					return err
 				}
 				return set(p, s)

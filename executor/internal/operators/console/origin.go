@@ -13,7 +13,7 @@ func (c *Console) origin(
 	ctx context.Context,
 	workflowID, nodeID string,
 ) (operate.ExecutionOrigin, error) {
-	of, err := c.Operate.Origin(ctx, signin.Caller(ctx), workflowID, nodeID)
-	of.WorkflowName = nameOrID(of.WorkflowName, workflowID)
-	return of, err
+	origin, err := c.Operate.Origin(ctx, signin.Caller(ctx), workflowID, nodeID)
+	origin.WorkflowName = nameOrID(origin.WorkflowName, workflowID)
+	return origin, err
 }

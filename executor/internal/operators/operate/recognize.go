@@ -32,8 +32,8 @@ func (r startRequest) recognizeProvider() (found RecognizedProvider) {
 		return found
 	}
 	sent := r.toSenderRequest()
-	of, known := sender.Recognize(sent)
-	if r.sender == gitHubPreset || r.sender == "" && known && of.ID == gitHubPreset {
+	provider, known := sender.Recognize(sent)
+	if r.sender == gitHubPreset || r.sender == "" && known && provider.ID == gitHubPreset {
 		found.AsForm = r.hasFormPayload()
 	}
 	if r.sender != "" {
@@ -41,7 +41,7 @@ func (r startRequest) recognizeProvider() (found RecognizedProvider) {
 	}
 	found.URLCheck = sender.IsURLVerification(sent)
 	if known {
-		found.Preset, found.Title = of.ID, of.Title
+		found.Preset, found.Title = provider.ID, provider.Title
 	}
 	return found
 }

@@ -516,7 +516,7 @@ func (w *Watcher) enforceSettings(
 	ctx context.Context, settings *registry.Queue, maxInFlight map[string]int64,
 	consumers []*jetstream.ConsumerInfo,
 ) error {
-	of := stream.QueueSettings{
+	enforced := stream.QueueSettings{
 		Paused:      !settings.PausedSince.IsZero(),
 		PausedUntil: settings.PausedUntil,
 		MaxInFlight: maxInFlight,
@@ -530,7 +530,7 @@ func (w *Watcher) enforceSettings(
 			continue
 		}
 		if err := stream.EnforceQueueSettings(ctx, w.config.JetStream, c,
-			groupName(settings.Name, c), of); err != nil &&
+			groupName(settings.Name, c), enforced); err != nil &&
 			!errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return err
 		}
@@ -732,9 +732,9 @@ func (q Queue) setLimits(settings *registry.Queue) {
 		return
 	}
 	for i, g := range q.Groups {
-		for _, of := range settings.Groups {
-			if of.Group == g.Name {
-				q.Groups[i].MaxInFlight = of.MaxInFlight
+		for _, limit := range settings.Groups {
+			if limit.Group == g.Name {
+				q.Groups[i].MaxInFlight = limit.MaxInFlight
 			}
 		}
 	}
@@ -742,15 +742,15 @@ func (q Queue) setLimits(settings *registry.Queue) {
 
 // consumers returns the durable consumers of a stream, except the recorder's, sorted by name.
 func (w *Watcher) consumers(
-	ctx context.Context, of jetstream.Stream,
+	ctx context.Context, s jetstream.Stream,
 ) ([]*jetstream.ConsumerInfo, error) {
 	var found []*jetstream.ConsumerInfo
-	names := of.ConsumerNames(ctx)
+	names := s.ConsumerNames(ctx)
 	for name := range names.Name() {
 		if name == w.config.Recorder {
 			continue
 		}
-		consumer, err := of.Consumer(ctx, name)
+		consumer, err := s.Consumer(ctx, name)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			continue // it was deleted in the meantime
 		}
@@ -762,7 +762,7 @@ func (w *Watcher) consumers(
 		}
 	}
 	if err := names.Err(); err != nil {
-		return nil, fmt.Errorf("consumers of %s: %w", of.CachedInfo().Config.Name, err)
+		return nil, fmt.Errorf("consumers of %s: %w", s.CachedInfo().Config.Name, err)
 	}
 	slices.SortFunc(found, func(a, b *jetstream.ConsumerInfo) int {
 		return strings.Compare(a.Name, b.Name)
@@ -784,13 +784,13 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 		}
 		g := &q.Groups[i]
 		g.Waiting += c.NumPending
-		of := queueLane{at.in, c.Config.FilterSubject, c.Delivered.Stream + 1}
+		lane := queueLane{at.in, c.Config.FilterSubject, c.Delivered.Stream + 1}
 		if g.Members == 0 {
 			g.Waiting += uint64(max(c.NumAckPending, 0))
-			of.oldest = c.AckFloor.Stream + 1
+			lane.oldest = c.AckFloor.Stream + 1
 		}
 		if c.NumPending > 0 || g.Members == 0 && c.NumAckPending > 0 {
-			g.lanes = append(g.lanes, of)
+			g.lanes = append(g.lanes, lane)
 		}
 		if c.NumPending == 0 || c.NumAckPending == 0 {
 			continue
@@ -850,11 +850,11 @@ func consumerMatches(c jetstream.ConsumerConfig, subject string) bool {
 }
 
 func (w *Watcher) group(queue string, c *jetstream.ConsumerInfo, at *streamState) Group {
-	name, of := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
+	name, isGroup := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 	now := time.Now()
 	g := Group{Name: name, Waiting: c.NumPending}
 	g.lanes = []queueLane{{at.in, at.QueueFilterSubject(queue), c.Delivered.Stream + 1}}
-	if of {
+	if isGroup {
 		g.Members, g.LastSeen = w.members.count(stream.RunnerGroup{Queue: queue, Group: name}, now)
 	}
 	if g.Members == 0 && c.NumWaiting > 0 { // a runner that sends no heartbeats
@@ -864,7 +864,7 @@ func (w *Watcher) group(queue string, c *jetstream.ConsumerInfo, at *streamState
 		g.LastSeen = now
 		return g
 	}
-	g.MembersUnknown = of && !w.heardAll
+	g.MembersUnknown = isGroup && !w.heardAll
 	for _, at := range []*time.Time{c.Delivered.Last, c.AckFloor.Last} {
 		if at != nil && at.After(g.LastSeen) {
 			g.LastSeen = *at
@@ -900,8 +900,8 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 	if q.Waiting == 0 {
 		return nil
 	}
-	for _, of := range oldest {
-		at, err := acceptedAt(ctx, of)
+	for _, lane := range oldest {
+		at, err := acceptedAt(ctx, lane)
 		if err != nil {
 			return fmt.Errorf("read the oldest start of queue %s: %w", q.Name, err)
 		}
@@ -918,7 +918,7 @@ func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueL
 	var without []*Group
 	for i := range q.Groups {
 		g := &q.Groups[i]
-		if !slices.ContainsFunc(g.lanes, func(of queueLane) bool { return of.in == at.in }) {
+		if !slices.ContainsFunc(g.lanes, func(lane queueLane) bool { return lane.in == at.in }) {
 			without = append(without, g)
 		}
 	}
@@ -926,8 +926,8 @@ func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueL
 		return nil
 	}
 	var starts uint64
-	for _, of := range all {
-		info, err := at.in.Info(ctx, jetstream.WithSubjectFilter(of.subject))
+	for _, lane := range all {
+		info, err := at.in.Info(ctx, jetstream.WithSubjectFilter(lane.subject))
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", at.StreamName(q.Name), err)
 		}

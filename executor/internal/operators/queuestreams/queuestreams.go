@@ -465,10 +465,10 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 		return err
 	}
 	m.reportStep("close")
-	by := time.Now().Add(registry.MaxGateClosedTime)
-	closing, cancel := context.WithDeadline(ctx, by)
+	deadline := time.Now().Add(registry.MaxGateClosedTime)
+	closing, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	closed, err := m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(closing, by), queue,
+	closed, err := m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(closing, deadline), queue,
 		revision, d.closed)
 	if err == nil {
 		m.reportStep(d.closed.String())
@@ -480,7 +480,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 		return m.abortMove(ctx, queue, closed, d.moving, err)
 	}
 	m.reportStep("open")
-	if _, err = m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(ctx, by), queue, closed,
+	if _, err = m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(ctx, deadline), queue, closed,
 		d.done); err != nil {
 		err = m.abortMove(ctx, queue, closed, d.moving, err)
 		if revision, ended := m.revisionInPhase(ctx, queue, d.done); ended {
@@ -629,8 +629,8 @@ func (m *Mover) MoveWorkflow(
 	}
 	defer ids.stop(ctx)
 	m.reportStep("close workflow")
-	by := time.Now().Add(registry.MaxGateClosedTime)
-	closing, cancel := context.WithDeadline(ctx, by)
+	deadline := time.Now().Add(registry.MaxGateClosedTime)
+	closing, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	closed, err := m.config.Editor.SetWorkflowIntakeClosed(closing, change.WorkflowID, true)
 	if err == nil {
@@ -645,7 +645,7 @@ func (m *Mover) MoveWorkflow(
 		}
 	}
 	if err == nil {
-		err = store(edit.WithStoreDeadline(edit.WithCopiedIDs(ctx, change, closed), by))
+		err = store(edit.WithStoreDeadline(edit.WithCopiedIDs(ctx, change, closed), deadline))
 	}
 	if err != nil {
 		opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)

@@ -86,38 +86,38 @@ func (r *Recorder) maxFetchPerStream() (messages, bytes int) {
 // startBacklog holds, for each stream of start messages, the number of messages waiting in it, as
 // last reported by the server. It is safe for concurrent use.
 type startBacklog struct {
-	mu sync.Mutex
-	of map[string]uint64 // keyed by stream name
+	mu      sync.Mutex
+	waiting map[string]uint64 // keyed by stream name
 }
 
 func (w *startBacklog) Store(starts string, n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.of == nil {
-		w.of = map[string]uint64{}
+	if w.waiting == nil {
+		w.waiting = map[string]uint64{}
 	}
-	w.of[starts] = n
+	w.waiting[starts] = n
 }
 
 func (w *startBacklog) Load(starts string) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.of[starts]
+	return w.waiting[starts]
 }
 
 func (w *startBacklog) Delete(starts string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.of, starts)
+	delete(w.waiting, starts)
 }
 
 // largestOwnBacklog returns the largest number of start messages waiting in any queue's own stream.
 func (w *startBacklog) largestOwnBacklog() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for starts, of := range w.of {
+	for starts, waiting := range w.waiting {
 		if starts != sharedStartReportPair.starts {
-			n = max(n, of)
+			n = max(n, waiting)
 		}
 	}
 	return n

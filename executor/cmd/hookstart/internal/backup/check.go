@@ -29,8 +29,8 @@ func Check(path string) (Manifest, error) {
 // sets Manifest.Keys.
 func (r *reader) verify(path string) error {
 	var err error
-	for _, of := range r.Manifest.Streams {
-		err = errors.Join(err, r.verifyStream(of))
+	for _, saved := range r.Manifest.Streams {
+		err = errors.Join(err, r.verifyStream(saved))
 	}
 	err = errors.Join(err, r.verifyRecords(recordsEntryName, "records", r.Manifest.Records))
 	if r.has(auditEntryName) {
@@ -38,8 +38,8 @@ func (r *reader) verify(path string) error {
 			r.Manifest.Audit))
 	}
 	keys := map[string]bool{}
-	for _, of := range r.Manifest.Buckets {
-		err = errors.Join(err, r.verifyBucket(of, keys))
+	for _, saved := range r.Manifest.Buckets {
+		err = errors.Join(err, r.verifyBucket(saved, keys))
 	}
 	if err != nil {
 		return &UnusableFileError{

@@ -187,21 +187,21 @@ func (i Installation) restore(
 		return "", err
 	}
 	var positions []consumerPosition
-	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(of Stream) bool {
-		return of.Name == stream.ReportsName
+	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(saved Stream) bool {
+		return saved.Name == stream.ReportsName
 	})
-	for _, of := range streams {
-		paused, err := i.pauseConsumers(ctx, of)
+	for _, saved := range streams {
+		paused, err := i.pauseConsumers(ctx, saved)
 		if err != nil {
 			return "", err
 		}
 		positions = append(positions, paused...)
 	}
-	for _, of := range streams {
-		if err := i.restoreStream(ctx, r, of, m.WithMessages); err != nil {
-			return "", fmt.Errorf("stream %s: %w", of.Name, err)
+	for _, saved := range streams {
+		if err := i.restoreStream(ctx, r, saved, m.WithMessages); err != nil {
+			return "", fmt.Errorf("stream %s: %w", saved.Name, err)
 		}
-		i.logf("%s: up to message %d", of.Name, of.Last)
+		i.logf("%s: up to message %d", saved.Name, saved.Last)
 	}
 	if err := i.restoreDatabasePart(ctx, r, recordsEntryName); err != nil {
 		return "", err
@@ -274,8 +274,8 @@ const recorderWaitTimeout = 30 * time.Second
 // replicas as EXECUTIONS.
 func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.QueueStreamLimits{}
-	for _, of := range m.Streams {
-		if queue, ok := stream.QueueOfStream(of.Name); ok {
+	for _, saved := range m.Streams {
+		if queue, ok := stream.QueueOfStream(saved.Name); ok {
 			limits[queue] = stream.QueueStreamLimits{}
 		}
 	}
@@ -298,14 +298,14 @@ func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manif
 	if err != nil {
 		return err
 	}
-	for queue, of := range limits {
-		err := stream.EnsureOwnStreams(ctx, i.JetStream, shared.Settings, queue, of)
+	for queue, limit := range limits {
+		err := stream.EnsureOwnStreams(ctx, i.JetStream, shared.Settings, queue, limit)
 		if errors.Is(err, stream.ErrTooFewServers) ||
 			errors.Is(err, stream.ErrPlacementNeedsCluster) {
 			i.logf("queue %s: its own stream gets the replicas of %s, on any servers: %v", queue,
 				stream.ExecutionsName, err)
-			of.Replicas, of.PlacementTags = 0, nil
-			err = stream.EnsureOwnStreams(ctx, i.JetStream, shared.Settings, queue, of)
+			limit.Replicas, limit.PlacementTags = 0, nil
+			err = stream.EnsureOwnStreams(ctx, i.JetStream, shared.Settings, queue, limit)
 		}
 		if err != nil {
 			return err
@@ -470,15 +470,15 @@ func repeat(ctx context.Context, attempt func(context.Context) error) (err error
 // restoreStream publishes the messages with their original sequences. If withMessages is false, it
 // only advances the stream past them.
 func (i Installation) restoreStream(
-	ctx context.Context, r *reader, of Stream, withMessages bool,
+	ctx context.Context, r *reader, saved Stream, withMessages bool,
 ) error {
-	s, err := i.JetStream.Stream(ctx, of.Name)
+	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
 		return err
 	}
-	next := of.First
+	next := saved.First
 	if !withMessages {
-		next = of.Last + 1
+		next = saved.Last + 1
 	}
 	if next > 1 {
 		if err := s.Purge(ctx, jetstream.WithPurgeSequence(next)); err != nil {
@@ -495,19 +495,19 @@ func (i Installation) restoreStream(
 		dedup: s.CachedInfo().Config.Duplicates,
 		ids:   map[string]bool{},
 	}
-	if of.Dedup > 0 { // the original stream did not recognize later repeats, either
-		to.dedup = min(to.dedup, of.Dedup)
+	if saved.Dedup > 0 { // the original stream did not recognize later repeats, either
+		to.dedup = min(to.dedup, saved.Dedup)
 	}
-	subjects := of.restoredSubjects()
-	if err := r.messages(streamEntryName(of.Name), func(m message) error {
+	subjects := saved.restoredSubjects()
+	if err := r.messages(streamEntryName(saved.Name), func(m message) error {
 		if !matchesAny(subjects, m.Subject) { // already recorded, as verify has checked
 			return nil
 		}
-		return to.publish(ctx, m, of.Name)
+		return to.publish(ctx, m, saved.Name)
 	}); err != nil {
 		return err
 	}
-	if err := to.fillGap(ctx, of.Name, of.Last+1); err != nil {
+	if err := to.fillGap(ctx, saved.Name, saved.Last+1); err != nil {
 		return err
 	}
 	if err := to.awaitAcks(ctx); err != nil {

@@ -373,53 +373,54 @@ func (i Installation) runnerGroupPositions(ctx context.Context,
 // writeStream writes the messages that a stream holds now. From REPORTS it writes only those that
 // have not been applied.
 func (i Installation) writeStream(
-	ctx context.Context, w *writer, of *Stream, withMessages bool,
+	ctx context.Context, w *writer, saved *Stream, withMessages bool,
 ) error {
-	s, err := i.JetStream.Stream(ctx, of.Name)
+	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", of.Name, err)
+		return fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
-	to, err := w.createEntry(streamEntryName(of.Name))
+	to, err := w.createEntry(streamEntryName(saved.Name))
 	if err != nil {
 		return err
 	}
-	of.First, of.Last = max(s.CachedInfo().State.FirstSeq, 1), s.CachedInfo().State.LastSeq
-	of.Subjects, of.Dedup = s.CachedInfo().Config.Subjects, s.CachedInfo().Config.Duplicates
+	saved.First, saved.Last = max(s.CachedInfo().State.FirstSeq, 1), s.CachedInfo().State.LastSeq
+	saved.Subjects, saved.Dedup = s.CachedInfo().Config.Subjects, s.CachedInfo().Config.Duplicates
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
-	if of.Name == stream.ReportsName {
-		of.First = max(of.First, of.Recorded+1)
+	if saved.Name == stream.ReportsName {
+		saved.First = max(saved.First, saved.Recorded+1)
 		config = jetstream.OrderedConsumerConfig{
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-			OptStartSeq:   of.First,
+			OptStartSeq:   saved.First,
 		}
 	}
-	if !withMessages || of.First > of.Last {
+	if !withMessages || saved.First > saved.Last {
 		return nil
 	}
-	return i.messages(ctx, of.Name, config, func(m message, pending uint64) (done bool, err error) {
-		if m.Sequence > of.Last {
+	each := func(m message, pending uint64) (done bool, err error) {
+		if m.Sequence > saved.Last {
 			return true, nil
 		}
-		if done = m.Sequence == of.Last; !done && pending == 0 {
-			if done, err = i.isLast(ctx, of.Name, m.Sequence, of.Last); err != nil {
+		if done = m.Sequence == saved.Last; !done && pending == 0 {
+			if done, err = i.isLast(ctx, saved.Name, m.Sequence, saved.Last); err != nil {
 				return true, err
 			}
 		}
-		if !matchesAny(of.Subjects, m.Subject) {
+		if !matchesAny(saved.Subjects, m.Subject) {
 			// The message was stored by a version that kept all messages in one stream.
-			if m.Sequence > of.Recorded {
+			if m.Sequence > saved.Recorded {
 				return true,
 					fmt.Errorf("message %d has the subject %s, which is another stream's, and "+
 						"was not recorded when the backup began: try again once /readyz of an "+
 						"executor is 200",
 						m.Sequence, m.Subject)
 			}
-			of.Foreign++
+			saved.Foreign++
 			return done, nil
 		}
-		of.Messages++
+		saved.Messages++
 		return done, encodeLine(to, m)
-	})
+	}
+	return i.messages(ctx, saved.Name, config, each)
 }
 
 // writeBucket writes the newest record of each key, adds the IDs of the keys that encrypt the

@@ -113,8 +113,8 @@ func (v *executionRerun) Run(s *session) error {
 func (s *session) rerunOnSample(id string) error {
 	started, err := s.client.RerunExecution(s.ctx, id)
 	if err != nil {
-		if of, unknown := s.client.Execution(s.ctx, id); unknown == nil {
-			err = withSampleHint(err, of.WorkflowID, of.NodeID)
+		if original, unknown := s.client.Execution(s.ctx, id); unknown == nil {
+			err = withSampleHint(err, original.WorkflowID, original.NodeID)
 		}
 	}
 	return s.printResultLine(err, "%s started on the sample payload", started.ExecutionID)

@@ -428,13 +428,13 @@ func (s Site) createRunnerConsumers(
 func (s Site) lastMirroredSequence(
 	ctx context.Context, name string, groups []stream.RunnerGroup,
 ) (end uint64, err error) {
-	of, err := s.JetStream.Stream(ctx, name)
+	mirror, err := s.JetStream.Stream(ctx, name)
 	if err != nil {
 		return 0, fmt.Errorf("stream %s: %w", name, err)
 	}
-	end = of.CachedInfo().State.LastSeq
+	end = mirror.CachedInfo().State.LastSeq
 	for _, g := range groups {
-		consumer, err := of.Consumer(ctx, g.Consumer())
+		consumer, err := mirror.Consumer(ctx, g.Consumer())
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			continue
 		}

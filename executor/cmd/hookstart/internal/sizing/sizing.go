@@ -286,22 +286,22 @@ func (s *Stream) bytesAfter(days float64) float64 {
 // addServerForecasts adds the forecasts for the limits of each NATS server: its memory for delivery
 // IDs and its disk.
 func (r *Report) addServerForecasts(streams []Stream, limits Limits) {
-	of := map[string][]Stream{}
+	byServer := map[string][]Stream{}
 	for _, s := range streams {
 		for _, server := range s.Servers {
-			of[server] = append(of[server], s)
+			byServer[server] = append(byServer[server], s)
 		}
 		if len(s.Servers) == 0 {
-			of[""] = append(of[""], s)
+			byServer[""] = append(byServer[""], s)
 		}
 	}
-	for _, server := range slices.Sorted(maps.Keys(of)) {
+	for _, server := range slices.Sorted(maps.Keys(byServer)) {
 		name := ""
-		if len(of) > 1 {
+		if len(byServer) > 1 {
 			name = " of " + server
 		}
 		ids := func(days float64) (sum float64) {
-			for _, s := range of[server] {
+			for _, s := range byServer[server] {
 				if s.Kind == StreamKindStarts {
 					sum += s.retainedMessages(s.Remembered, s.DedupWindow).
 						AmountAfter(days) *
@@ -318,7 +318,7 @@ func (r *Report) addServerForecasts(streams []Stream, limits Limits) {
 				"stream --dedup-window DURATION); --nats-memory says how much there is.",
 		}.withForecast(ids(0), float64(limits.NATSMemory), ids))
 		bytes := func(days float64) (sum float64) {
-			for _, s := range of[server] {
+			for _, s := range byServer[server] {
 				sum += s.bytesAfter(days)
 			}
 			return sum
