@@ -85,8 +85,8 @@ type result struct {
 // much later than its deadline.
 const deadlineCheckInterval = 50 * time.Millisecond
 
-// New returns a Publisher for a stream. It starts a goroutine that fails messages when their deadline
-// passes or the connection is lost. Only Close ends it, so the caller must call Close.
+// New returns a Publisher for a stream. It starts a goroutine that fails messages when their
+// deadline passes or the connection is lost. Only Close ends it, so the caller must call Close.
 func New(nc *nats.Conn, streamName string) (*Publisher, error) {
 	e := &Publisher{
 		nc: nc, stream: streamName, start: []byte(`{"stream":"` + streamName + `",`),
