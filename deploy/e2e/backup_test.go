@@ -459,10 +459,10 @@ func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []stri
 
 // accepted returns the stream sequences of the given executions, as reported by the API, keyed by
 // execution ID.
-func (i *installation) accepted(t *testing.T, of []sent) map[string]uint64 {
+func (i *installation) accepted(t *testing.T, deliveries []sent) map[string]uint64 {
 	t.Helper()
 	wanted := map[string]bool{}
-	for _, s := range of {
+	for _, s := range deliveries {
 		wanted[s.id] = true
 	}
 	found := map[string]uint64{}

@@ -74,9 +74,9 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 	if len(times) != letters {
 		t.Errorf("%d of %d were requeued", len(times), letters)
 	}
-	for of, n := range times {
+	for id, n := range times {
 		if n != 1 {
-			t.Errorf("%s was requeued %d times", of, n)
+			t.Errorf("%s was requeued %d times", id, n)
 		}
 	}
 	t.Logf("%d were requeued before the kill, and %d after", letters-requeued, requeued)

@@ -37,14 +37,14 @@ var programs struct {
 
 // buildProgram builds a program, with the race detector if this test has it, and returns its path.
 // Each program is built only once for all tests.
-func buildProgram(t *testing.T, of string) (path string) {
+func buildProgram(t *testing.T, pkg string) (path string) {
 	t.Helper()
 	programs.Lock()
 	defer programs.Unlock()
-	if path, ok := programs.path[of]; ok {
+	if path, ok := programs.path[pkg]; ok {
 		return path
 	}
-	path = filepath.Join(programs.dir, filepath.Base(of))
+	path = filepath.Join(programs.dir, filepath.Base(pkg))
 	args := []string{"build", "-buildvcs=false", "-ldflags=-w", "-o", path}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
@@ -53,11 +53,11 @@ func buildProgram(t *testing.T, of string) (path string) {
 			}
 		}
 	}
-	build := exec.CommandContext(t.Context(), "go", append(args, of)...)
+	build := exec.CommandContext(t.Context(), "go", append(args, pkg)...)
 	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", of, err, output)
+		t.Fatalf("build %s: %v\n%s", pkg, err, output)
 	}
-	programs.path[of] = path
+	programs.path[pkg] = path
 	return path
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // children returns the states of the child processes of a process, keyed by process ID.
-func children(of int) map[int]string {
+func children(parent int) map[int]string {
 	found := map[int]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
@@ -24,7 +24,7 @@ func children(of int) map[int]string {
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(of) {
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
 			found[pid] = fields[0]
 		}
 	}

@@ -310,9 +310,9 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 			runs[id] = append(runs[id], run)
 		}
 	}
-	for id, of := range runs {
-		slices.SortFunc(of, func(a, b *testRun) int { return cmp.Compare(a.began, b.began) })
-		for _, before := range of[:len(of)-1] {
+	for id, repeated := range runs {
+		slices.SortFunc(repeated, func(a, b *testRun) int { return cmp.Compare(a.began, b.began) })
+		for _, before := range repeated[:len(repeated)-1] {
 			repeats++
 			if before.after >= 0 {
 				unacknowledged++

@@ -56,7 +56,7 @@ var nextInserts = map[string][2]string{ // keyed by file
 }
 
 // buildNext builds a program of the next version and returns its path.
-func buildNext(t *testing.T, of string) (path string) {
+func buildNext(t *testing.T, pkg string) (path string) {
 	t.Helper()
 	stores, err := filepath.Abs("../../executor/internal/store")
 	if err != nil {
@@ -92,11 +92,11 @@ func buildNext(t *testing.T, of string) (path string) {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	path = filepath.Join(dir, "next-"+filepath.Base(of))
+	path = filepath.Join(dir, "next-"+filepath.Base(pkg))
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", list,
-		"-ldflags=-w -X github.com/hookstart/hookstart/shared/ops.Version=next", "-o", path, of)
+		"-ldflags=-w -X github.com/hookstart/hookstart/shared/ops.Version=next", "-o", path, pkg)
 	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", of, err, output)
+		t.Fatalf("build %s: %v\n%s", pkg, err, output)
 	}
 	return path
 }

@@ -106,27 +106,27 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 
 // request sends one request as a load balancer would: if an ingress refuses the connection, the
 // next one gets the request.
-func (p *posting) request(ctx context.Context, one posted, turn int) posted {
-	one.began = time.Now()
+func (p *posting) request(ctx context.Context, sent posted, turn int) posted {
+	sent.began = time.Now()
 	path := p.senders.paths[turn%len(p.senders.paths)]
 	for n := range p.senders.urls {
 		url := p.senders.urls[(turn+n)%len(p.senders.urls)]
-		one.answer, one.err = p.senders.sendRequest(ctx, &delivery{
-			marker: one.marker,
-			hasID:  one.hasID,
+		sent.answer, sent.err = p.senders.sendRequest(ctx, &delivery{
+			marker: sent.marker,
+			hasID:  sent.hasID,
 		}, url+path)
-		if one.err == nil {
+		if sent.err == nil {
 			break
 		}
-		if _, neverMade := classifyRequestError(one.err); !neverMade {
+		if _, neverMade := classifyRequestError(sent.err); !neverMade {
 			break
 		}
 	}
-	one.took = time.Since(one.began)
+	sent.took = time.Since(sent.began)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all = append(p.all, one)
-	return one
+	p.all = append(p.all, sent)
+	return sent
 }
 
 // end stops posting, waits for every response, and returns all requests with their results.

@@ -306,21 +306,21 @@ func meets(condition, v any, there bool) bool {
 		}
 		return false
 	case map[string]any:
-		for operator, of := range c {
+		for operator, operand := range c {
 			ok := false
-			n, bound := rational(v), rational(of)
+			n, bound := rational(v), rational(operand)
 			switch operator {
 			case "$not":
-				ok = !meets(of, v, there)
+				ok = !meets(operand, v, there)
 			case "$exists":
-				ok = there == of
+				ok = there == operand
 			case "$prefix":
 				text, isText := v.(string)
 				if l, isLoose := v.(loose); isLoose {
 					text, isText = string(l), true
 				}
 				//nolint:forcetypeassert,errcheck // it was parsed
-				ok = isText && strings.HasPrefix(text, of.(string))
+				ok = isText && strings.HasPrefix(text, operand.(string))
 			case "$gt":
 				ok = n != nil && n.Cmp(bound) > 0
 			case "$gte":
@@ -341,7 +341,7 @@ func meets(condition, v any, there bool) bool {
 
 var names = []string{"a", "b", "c", "0", "1", "a/b", "~", "ü", "e\"f", ""}
 
-func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
+func pick[T any](r *rand.Rand, choices []T) T { return choices[r.IntN(len(choices))] }
 
 func randomScalar(r *rand.Rand) any {
 	return pick(r, []any{

@@ -187,12 +187,12 @@ func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 // Every field of a record either has a name for the audit log, or is explicitly excluded from it.
 func TestEveryFieldOfARecordHasItsPlaceInTheAudit(t *testing.T) {
 	t.Parallel()
-	var check func(of reflect.Type)
-	check = func(of reflect.Type) {
-		for field := range of.Fields() {
+	var check func(record reflect.Type)
+	check = func(record reflect.Type) {
+		for field := range record.Fields() {
 			tag, tagged := field.Tag.Lookup("audit")
 			if !tagged || tag == "" {
-				t.Errorf("%s.%s has no tag audit", of.Name(), field.Name)
+				t.Errorf("%s.%s has no tag audit", record.Name(), field.Name)
 			}
 			inner := field.Type
 			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {

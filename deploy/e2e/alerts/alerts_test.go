@@ -29,10 +29,10 @@ func TestQueueStuck(t *testing.T) {
 	makeWorkflow(t, l.client, "stuck")
 	p := newPrometheus(t, target{"executor", l.metrics}, target{"ingress", l.metrics})
 	console := signIn(t, l)
-	taken := func(by int) func() bool {
+	taken := func(want int) func() bool {
 		return func() bool {
 			q, members := l.queue(t, "stuck")
-			return members == by && q.Waiting == 0 && q.OldestAcceptedAt.IsZero() &&
+			return members == want && q.Waiting == 0 && q.OldestAcceptedAt.IsZero() &&
 				!strings.Contains(console("/queues"), "Nobody takes it")
 		}
 	}

@@ -221,12 +221,12 @@ func admits(
 	port corev1.ContainerPort,
 ) bool {
 	t.Helper()
-	matches := func(selector *metav1.LabelSelector, of map[string]string) bool {
+	matches := func(selector *metav1.LabelSelector, set map[string]string) bool {
 		s, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.Matches(labels.Set(of))
+		return s.Matches(labels.Set(set))
 	}
 	namespace := map[string]string{"kubernetes.io/metadata.name": "hookstart"}
 	isPeer := func(p networkingv1.NetworkPolicyPeer) bool {

@@ -189,7 +189,7 @@ var (
 	shifts = []time.Duration{0, 0, 0, 0, 200, -200, 500, -500, 100_000, -1_000_000}
 )
 
-func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
+func pick[T any](r *rand.Rand, choices []T) T { return choices[r.IntN(len(choices))] }
 
 // make returns a request that was signed and then changed in up to three ways.
 func (p *provider) make(r *rand.Rand, now time.Time) *request {

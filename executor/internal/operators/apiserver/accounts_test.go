@@ -143,7 +143,7 @@ func (r *rig) wantInvalid(a answer, field, problem string) {
 
 // wantPages reads a list page by page. A wrong cursor would result in a missing or repeated item.
 func (r *rig) wantPages(
-	path string, want []string, limit int, of func(*rig, string) ([]string, string),
+	path string, want []string, limit int, page func(*rig, string) ([]string, string),
 ) {
 	r.t.Helper()
 	var got []string
@@ -158,7 +158,7 @@ func (r *rig) wantPages(
 			at += separator + "cursor=" + next
 		}
 		var items []string
-		items, next = of(r, at)
+		items, next = page(r, at)
 		if len(items) > limit {
 			r.t.Errorf("%s: %d items", at, len(items))
 		}

@@ -65,8 +65,8 @@ func TestDeedsAreAudited(t *testing.T) {
 
 	type auditAction struct{ actor, action, node, of string } // of is the object of the action
 	var want []auditAction
-	did := func(key api.NewKey, action, of string) {
-		want = append(want, auditAction{key.ID, action, "node", of})
+	did := func(key api.NewKey, action, object string) {
+		want = append(want, auditAction{key.ID, action, "node", object})
 	}
 	as(editor, "POST", "/workflows/wf/triggers/node/rerun", "").is(200)
 	did(editor, "execution.rerun", "")

@@ -18,9 +18,9 @@ import (
 func TestEventStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	var c *config
-	r := start(t, func(of *config, _ *http.Server) { c = of })
+	r := start(t, func(set *config, _ *http.Server) { c = set })
 	key, other := r.key("viewer", ""), r.key("viewer", "")
-	by := operate.Caller{
+	caller := operate.Caller{
 		Kind: operate.CallerKindKey,
 		ID:   key.ID,
 		Name: key.Name,
@@ -28,11 +28,11 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 	var open []operate.Subscription
 	for range operate.MaxEventStreams {
-		watching, err := c.Operate.Watch(t.Context(), by, time.Time{})
+		watching, err := c.Operate.Watch(t.Context(), caller, time.Time{})
 		r.check(err)
 		open = append(open, watching)
 	}
-	if watching, err := c.Operate.Watch(t.Context(), by, time.Time{}); err == nil {
+	if watching, err := c.Operate.Watch(t.Context(), caller, time.Time{}); err == nil {
 		watching.Cancel()
 		t.Fatal("there is no bound")
 	}
@@ -51,7 +51,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	})
 	mayWatch(operate.AdminCaller())
 	open[0].Cancel()
-	mayWatch(by)
+	mayWatch(caller)
 	for _, one := range open[1:] {
 		one.Cancel()
 	}
@@ -61,16 +61,16 @@ func TestEventStreamsAreBounded(t *testing.T) {
 func TestRevocationEndsABackup(t *testing.T) {
 	t.Parallel()
 	var c *config
-	r := start(t, func(of *config, _ *http.Server) { c = of })
+	r := start(t, func(set *config, _ *http.Server) { c = set })
 	key := r.key("admin", "")
-	by := operate.Caller{
+	caller := operate.Caller{
 		Kind: operate.CallerKindKey,
 		ID:   key.ID,
 		Name: key.Name,
 		Role: operate.RoleAdmin,
 	}
 	parts := func(each func()) (n int, err error) {
-		err = c.Operate.BackUpRecords(t.Context(), by, func(part []byte) error {
+		err = c.Operate.BackUpRecords(t.Context(), caller, func(part []byte) error {
 			if n++; !json.Valid(part) {
 				t.Errorf("part %d is no JSON", n)
 			}

@@ -41,7 +41,7 @@ func TestExecutionsAreListed(t *testing.T) {
 		})
 	}
 	r.records(store.Batch{New: records})
-	of := func(pick func(int) bool) (ids []string) {
+	idsWhere := func(pick func(int) bool) (ids []string) {
 		for i := n - 1; i >= 0; i-- {
 			if pick(i) {
 				ids = append(ids, id(i))
@@ -77,7 +77,7 @@ func TestExecutionsAreListed(t *testing.T) {
 		},
 	} {
 		for _, limit := range []int{1, 2, 5, 200} {
-			r.wantPages(fmt.Sprintf("/executions?%s&limit=%d", query, limit), of(pick), limit,
+			r.wantPages(fmt.Sprintf("/executions?%s&limit=%d", query, limit), idsWhere(pick), limit,
 				executionIDs)
 		}
 	}
@@ -355,13 +355,13 @@ func TestReruns(t *testing.T) {
 		`{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":{ "s" :1}},{"nodeId":"bare"}]}`,
 	).is(201)
 
-	check := func(a answer, of string) string {
+	check := func(a answer, rerunOf string) string {
 		t.Helper()
 		started := decode[api.Started](a.is(200))
 		begun, sequence := r.lastStart()
 		if begun.ID != started.ExecutionID || begun.WorkflowID != "wf" || begun.NodeID != "node" ||
 			begun.AccountID != "acme" || begun.Queue != "mine" ||
-			begun.Source != execution.SourceRerun || begun.RerunOf != of ||
+			begun.Source != execution.SourceRerun || begun.RerunOf != rerunOf ||
 			begun.DeliveryID != "" ||
 			begun.TokenID != "" ||
 			begun.Payload.Kind != execution.BodyJSON ||

@@ -125,7 +125,7 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	r.workflow("wf", "acme", "node")
 	r.ownStreams()
 	group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "g"}
-	of := func(at stream.Layout) *jetstream.ConsumerInfo {
+	infoIn := func(at stream.Layout) *jetstream.ConsumerInfo {
 		t.Helper()
 		consumer, err := r.JetStream.Consumer(t.Context(), at.StreamName(execution.DefaultQueue),
 			group.Consumer())
@@ -165,17 +165,18 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	r.post("/queues/default/pause", "").is(200)
 	r.put("/queues/default/groups/g", `{"maxInFlight":7}`).is(200)
 	for _, at := range []stream.Layout{{}, own} {
-		if !of(at).Paused {
+		if !infoIn(at).Paused {
 			t.Errorf("%s is not paused", at.StreamName("default"))
 		}
 	}
 	// The limit is divided because start messages are waiting in both streams.
 	eventually(t, func() bool {
-		return of(stream.Layout{}).Config.MaxAckPending == 4 && of(own).Config.MaxAckPending == 3
+		return infoIn(stream.Layout{}).Config.MaxAckPending == 4 &&
+			infoIn(own).Config.MaxAckPending == 3
 	})
 	r.post("/queues/default/resume", "").is(200)
 	for _, at := range []stream.Layout{{}, own} {
-		if of(at).Paused {
+		if infoIn(at).Paused {
 			t.Errorf("%s is still paused", at.StreamName("default"))
 		}
 	}

@@ -423,8 +423,8 @@ func TestAPausedQueueThatNoWorkflowUses(t *testing.T) {
 	if got := listed(); got != "another 0 false, default 1 true" {
 		t.Errorf("listed: %s", got)
 	}
-	of := r.key("editor", "acme").Secret
-	if got := listed(with(of)); got != "another 0 false" {
+	secret := r.key("editor", "acme").Secret
+	if got := listed(with(secret)); got != "another 0 false" {
 		t.Errorf("listed for one account: %s", got)
 	}
 	if q := decode[api.Queue](r.post("/queues/default/resume", "").is(200)); q.Paused != nil {

@@ -180,14 +180,14 @@ func TestReplayOnce(t *testing.T) {
 	r.workflow("wf", "acme", "node")
 	r.failed(1, nil)
 	r.failed(2, nil)
-	sixteen := func(of int, change ...func(*http.Request)) map[string]int {
+	sixteen := func(number int, change ...func(*http.Request)) map[string]int {
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		answers := map[string]int{}
 		for range 16 {
 			all.Go(func() {
-				as := decode[api.Started](r.call(http.MethodPost, "/executions/"+id(of)+"/replay",
-					"", change...).is(200)).ExecutionID
+				as := decode[api.Started](r.call(http.MethodPost,
+					"/executions/"+id(number)+"/replay", "", change...).is(200)).ExecutionID
 				mu.Lock()
 				defer mu.Unlock()
 				answers[as]++

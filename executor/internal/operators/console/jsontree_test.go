@@ -10,9 +10,9 @@ func TestJSONTree(t *testing.T) {
 	tree := parseJSONTree([]byte(`{"n":12345678901234567890,"n":1E-2,"s":"é\u0000<","unseen":"a\u202eb\u200bc\ud83d\udc69\u200d\ud83d\udc69\udb40\udc01","list":[true,null,[],{}]}`))
 	var said []string
 	var walk func(*jsonTree)
-	walk = func(of *jsonTree) {
-		said = append(said, of.Key+"|"+of.Text+"|"+of.Kind)
-		for _, child := range of.Children {
+	walk = func(node *jsonTree) {
+		said = append(said, node.Key+"|"+node.Text+"|"+node.Kind)
+		for _, child := range node.Children {
 			walk(child)
 		}
 	}

@@ -176,21 +176,21 @@ func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 // signed in, or the error.
 func answered(
 	s *SignIn, query string, cookies ...*http.Cookie,
-) (by operate.Caller, set []*http.Cookie, err error) {
+) (caller operate.Caller, set []*http.Cookie, err error) {
 	r := httptest.NewRequest(http.MethodGet, "http://console.example"+CallbackPath+"?"+query, nil)
 	for _, cookie := range cookies {
 		r.AddCookie(cookie)
 	}
 	w := httptest.NewRecorder()
 	if _, err = s.FinishOIDC(w, r); err != nil {
-		return by, w.Result().Cookies(), err
+		return caller, w.Result().Cookies(), err
 	}
 	visit := httptest.NewRequest(http.MethodGet, "http://console.example/", nil)
 	for _, cookie := range w.Result().Cookies() {
 		visit.AddCookie(cookie)
 	}
-	by, err = s.SessionCaller(visit)
-	return by, w.Result().Cookies(), err
+	caller, err = s.SessionCaller(visit)
+	return caller, w.Result().Cookies(), err
 }
 
 func TestSignInThroughOIDC(t *testing.T) {
@@ -216,21 +216,21 @@ func TestSignInThroughOIDC(t *testing.T) {
 			t.Errorf("%s %q, want %q", name, got, want)
 		}
 	}
-	by, set, err := answered(s, "code=code&state="+state, cookie)
+	caller, set, err := answered(s, "code=code&state="+state, cookie)
 	if want := (operate.Caller{
 		Kind:      operate.CallerKindUser,
 		ID:        "u1",
 		Name:      "Eve",
 		Role:      operate.RoleEditor,
 		AccountID: "acme",
-	}); err != nil || by != want {
-		t.Errorf("%+v, %v", by, err)
+	}); err != nil || caller != want {
+		t.Errorf("%+v, %v", caller, err)
 	}
 	// Replaying the callback fails: the browser no longer has the cookie, and even with a copy of
 	// the cookie, the code has already been used.
 	for _, cookies := range [][]*http.Cookie{set, {cookie}} {
-		if by, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
-			t.Errorf("a replayed answer signs %+v in", by)
+		if caller, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
+			t.Errorf("a replayed answer signs %+v in", caller)
 		}
 	}
 	if want := []string{"u1false", "true", "true"}; !slices.Equal(noted, want) {
@@ -250,12 +250,12 @@ func TestSignInThroughOIDC(t *testing.T) {
 		"other rules": p.signIn("groups=staff:viewer"),
 		"no provider": New(Config{AdminToken: "admin-token"}),
 	} {
-		if by, err := other.SessionCaller(visit); !errors.Is(err, ErrUnauthenticated) {
-			t.Errorf("%s: %+v, %v", what, by, err)
+		if caller, err := other.SessionCaller(visit); !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("%s: %+v, %v", what, caller, err)
 		}
 	}
-	if by, err := s.SessionCaller(visit); err != nil || by.Role != operate.RoleEditor {
-		t.Errorf("%+v, %v", by, err)
+	if caller, err := s.SessionCaller(visit); err != nil || caller.Role != operate.RoleEditor {
+		t.Errorf("%+v, %v", caller, err)
 	}
 }
 
@@ -276,9 +276,9 @@ func TestWhoLeavesAGroup(t *testing.T) {
 		return r
 	}
 	cookie, state := p.begin(s)
-	by, set, err := answered(s, "code=code&state="+state, cookie)
-	if err != nil || by.Role != operate.RoleEditor {
-		t.Fatalf("%+v, %v", by, err)
+	caller, set, err := answered(s, "code=code&state="+state, cookie)
+	if err != nil || caller.Role != operate.RoleEditor {
+		t.Fatalf("%+v, %v", caller, err)
 	}
 	session := set[len(set)-1]
 	if ends := s.SessionExpiresAt(with(session)); ends.Sub(now) > DefaultSessionLifetime ||
@@ -323,9 +323,9 @@ func TestWhoLeavesAGroup(t *testing.T) {
 			return p.sign(claims)
 		}
 		cookie, state := p.begin(s)
-		if by, _, err := answered(s, "code=code&state="+state, cookie, session); by.Role != want ||
-			(err == nil) != (want != "") {
-			t.Errorf("in the group %s: %+v, %v", groups, by, err)
+		caller, _, err := answered(s, "code=code&state="+state, cookie, session)
+		if caller.Role != want || (err == nil) != (want != "") {
+			t.Errorf("in the group %s: %+v, %v", groups, caller, err)
 		}
 	}
 }
@@ -396,9 +396,9 @@ func TestHostileProvider(t *testing.T) {
 	} {
 		p.issue = issue
 		cookie, state := p.begin(s)
-		by, set, err := answered(s, "code=code&state="+state, cookie)
+		caller, set, err := answered(s, "code=code&state="+state, cookie)
 		if _, refused := errors.AsType[*RefusedError](err); !refused {
-			t.Errorf("%s: %+v, %v", what, by, err)
+			t.Errorf("%s: %+v, %v", what, caller, err)
 		}
 		for _, c := range set {
 			if c.Value != "" {
@@ -407,11 +407,11 @@ func TestHostileProvider(t *testing.T) {
 		}
 	}
 	p.issue = nil
-	if by, _, err := func() (operate.Caller, []*http.Cookie, error) {
+	if caller, _, err := func() (operate.Caller, []*http.Cookie, error) {
 		cookie, state := p.begin(s)
 		return answered(s, "code=code&state="+state, cookie)
 	}(); err != nil {
-		t.Errorf("a good answer after them: %+v, %v", by, err)
+		t.Errorf("a good answer after them: %+v, %v", caller, err)
 	}
 }
 
@@ -450,8 +450,8 @@ func TestForeignAnswers(t *testing.T) {
 		"what the provider refused": {"error=access_denied&state=" + state, []*http.Cookie{cookie}},
 	} {
 		p.exchanges = 0
-		if by, _, err := answered(s, c.query, c.cookies...); err == nil {
-			t.Errorf("%s: signs %+v in", what, by)
+		if caller, _, err := answered(s, c.query, c.cookies...); err == nil {
+			t.Errorf("%s: signs %+v in", what, caller)
 		} else if _, refused := errors.AsType[*RefusedError](err); !refused {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -459,14 +459,14 @@ func TestForeignAnswers(t *testing.T) {
 	// A value signed for the redirect to the provider is not accepted as a session, either.
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value})
-	if by, err := s.SessionCaller(visit); !errors.Is(err, ErrUnauthenticated) {
-		t.Errorf("%+v, %v", by, err)
+	if caller, err := s.SessionCaller(visit); !errors.Is(err, ErrUnauthenticated) {
+		t.Errorf("%+v, %v", caller, err)
 	}
 	later := time.Now().Add(oidcSignInTimeout)
 	s.sessions.now = func() time.Time { return later }
 	p.exchanges = 0
-	if by, _, err := answered(s, "code=code&state="+state, cookie); err == nil {
-		t.Errorf("too late: signs %+v in", by)
+	if caller, _, err := answered(s, "code=code&state="+state, cookie); err == nil {
+		t.Errorf("too late: signs %+v in", caller)
 	}
 }
 
@@ -482,8 +482,8 @@ func TestGroupsOfUserInfo(t *testing.T) {
 	for subject, want := range map[string]bool{"u1": true, "u2": false} {
 		p.userInfo = map[string]any{"sub": subject, "groups": []string{"team-a"}}
 		cookie, state := p.begin(s)
-		if by, _, err := answered(s, "code=code&state="+state, cookie); (err == nil) != want {
-			t.Errorf("%s: %+v, %v", subject, by, err)
+		if caller, _, err := answered(s, "code=code&state="+state, cookie); (err == nil) != want {
+			t.Errorf("%s: %+v, %v", subject, caller, err)
 		}
 	}
 }
@@ -518,10 +518,10 @@ func TestFirstRuleOfUserInfo(t *testing.T) {
 		}
 		p.userInfo = test.info
 		cookie, state := p.begin(s)
-		by, _, err := answered(s, "code=code&state="+state, cookie)
-		if by.Role != test.role || by.AccountID != test.accountID ||
+		caller, _, err := answered(s, "code=code&state="+state, cookie)
+		if caller.Role != test.role || caller.AccountID != test.accountID ||
 			(err == nil) != (test.role != "") {
-			t.Errorf("%s: %+v, %v", name, by, err)
+			t.Errorf("%s: %+v, %v", name, caller, err)
 		}
 	}
 }
@@ -571,8 +571,9 @@ func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 		p.userInfo = map[string]any{"sub": "u1"}
 		maps.Copy(p.userInfo, test.info)
 		cookie, state := p.begin(s)
-		if by, _, err := answered(s, "code=code&state="+state, cookie); (err == nil) != test.admin {
-			t.Errorf("%s: %+v, %v", name, by, err)
+		caller, _, err := answered(s, "code=code&state="+state, cookie)
+		if (err == nil) != test.admin {
+			t.Errorf("%s: %+v, %v", name, caller, err)
 		}
 	}
 }

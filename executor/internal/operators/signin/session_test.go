@@ -125,8 +125,8 @@ func TestSignInOnceEnds(t *testing.T) {
 }
 
 func (s sessionSigner) accepts(value string) bool {
-	of, valid := s.parseCookieValue(value)
-	return valid && of.Kind == operate.CallerKindAdminToken
+	session, valid := s.parseCookieValue(value)
+	return valid && session.Kind == operate.CallerKindAdminToken
 }
 
 // A notice is shown once, within a short time, and only in the session in which it was set.
@@ -153,9 +153,9 @@ func TestNotice(t *testing.T) {
 	set := httptest.NewRecorder()
 	s.SetNotice(set, request(mine), "It is done.")
 	notice := set.Result().Cookies()[0]
-	take := func(of *http.Cookie) string {
+	take := func(cookie *http.Cookie) string {
 		taken := httptest.NewRecorder()
-		text := s.TakeNotice(taken, request(of, notice))
+		text := s.TakeNotice(taken, request(cookie, notice))
 		if cookies := taken.Result().Cookies(); len(cookies) != 1 || cookies[0].MaxAge >= 0 {
 			t.Errorf("the notice is not removed: %v", cookies)
 		}
