@@ -10,34 +10,35 @@ import (
 )
 
 // openForBenchmark starts a separate server that syncs its commits, as a production server does.
-func openForBenchmark(b *testing.B) *Store {
+func openForBenchmark(b *testing.B) (*Store, *pgtest.Server) {
 	b.Helper()
-	s, err := Open(b.Context(),
-		pgtest.StartServer(b, "fsync=on", "full_page_writes=on", "max_wal_size=4GB").URL())
+	server := pgtest.StartServer(b, "fsync=on", "full_page_writes=on", "max_wal_size=4GB")
+	s, err := Open(b.Context(), server.URL())
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
-	return s
+	return s, server
 }
 
 func BenchmarkListNewest(b *testing.B) {
 	storetest.BenchmarkListNewest(b, func(b *testing.B) store.Store {
 		b.Helper()
-		return openForBenchmark(b)
+		s, _ := openForBenchmark(b)
+		return s
 	})
 }
 
 func BenchmarkApply(b *testing.B) {
 	storetest.BenchmarkApply(b,
-		func(b *testing.B) (store.Store, func(context.Context, []store.Record) error) {
+		func(b *testing.B) storetest.ApplyTarget {
 			b.Helper()
-			s := openForBenchmark(b)
+			s, server := openForBenchmark(b)
 			if _, err := s.pool.Exec(b.Context(),
 				`CREATE TABLE bare AS SELECT `+shortFormColumns+` FROM executions`); err != nil {
 				b.Fatal(err)
 			}
-			return s, func(ctx context.Context, records []store.Record) error {
+			bare := func(ctx context.Context, records []store.Record) error {
 				numbers, err := originRowIDsOf(ctx, s.pool, s.Origins, records)
 				if err != nil {
 					return err
@@ -46,5 +47,6 @@ func BenchmarkApply(b *testing.B) {
 				_, err = s.pool.Exec(ctx, `INSERT INTO bare `+selectShort, arrays...)
 				return err
 			}
+			return storetest.ApplyTarget{Store: s, Bare: bare, ServerCPU: server.CPU}
 		})
 }

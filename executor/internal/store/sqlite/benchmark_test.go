@@ -31,7 +31,7 @@ func BenchmarkListNewest(b *testing.B) {
 
 func BenchmarkApply(b *testing.B) {
 	storetest.BenchmarkApply(b,
-		func(b *testing.B) (store.Store, func(context.Context, []store.Record) error) {
+		func(b *testing.B) storetest.ApplyTarget {
 			b.Helper()
 			s := openForBenchmark(b)
 			// The bare table is in a separate file, so that it does not share a WAL with the store.
@@ -40,7 +40,9 @@ func BenchmarkApply(b *testing.B) {
 				`CREATE TABLE bare (`+fullFormColumns+`)`); err != nil {
 				b.Fatal(err)
 			}
-			return s, func(ctx context.Context, records []store.Record) error {
+			return storetest.ApplyTarget{Store: s, Bare: func(
+				ctx context.Context, records []store.Record,
+			) error {
 				return transact(ctx, bare, func(tx *sql.Tx) error {
 					return execEach(ctx, tx,
 						`INSERT INTO bare VALUES (`+strings.Repeat("?, ", longColumnCount-1)+`?)`,
@@ -52,6 +54,6 @@ func BenchmarkApply(b *testing.B) {
 								true)
 						})
 				})
-			}
+			}}
 		})
 }

@@ -148,30 +148,74 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 	}
 }
 
+// ApplyTarget is the store that BenchmarkApply measures.
+type ApplyTarget struct {
+	Store store.Store
+	// Bare inserts records into a table without keys and indexes.
+	Bare func(ctx context.Context, records []store.Record) error
+	// ServerCPU returns the CPU time that the database server has used. nil means that the database
+	// is part of this process.
+	ServerCPU func() time.Duration
+}
+
+// cpuMeter adds up the CPU time between start and stop. The zero value is ready for use.
+type cpuMeter struct {
+	process, server time.Duration
+}
+
+func (m *cpuMeter) start(t ApplyTarget) {
+	process, server := t.cpuTimes()
+	m.process -= process
+	m.server -= server
+}
+
+func (m *cpuMeter) stop(t ApplyTarget) {
+	process, server := t.cpuTimes()
+	m.process += process
+	m.server += server
+}
+
+// cpuTimes returns the CPU time that this process and the database server have used.
+func (t ApplyTarget) cpuTimes() (process, server time.Duration) {
+	if t.ServerCPU != nil {
+		server = t.ServerCPU()
+	}
+	return processCPU(), server
+}
+
+// report reports the CPU time for each of n units.
+func (m *cpuMeter) report(b *testing.B, unit string, n int) {
+	b.Helper()
+	b.ReportMetric(m.process.Seconds()*1e6/float64(n), "cpu-µs/"+unit)
+	if m.server > 0 {
+		b.ReportMetric(m.server.Seconds()*1e6/float64(n), "server-cpu-µs/"+unit)
+	}
+}
+
 // BenchmarkApply records batches of 500. bare inserts the same records, in one transaction, into a
 // table with the same columns but without keys or indexes. The metric x-bare is the time of Apply
-// divided by the time of bare.
-func BenchmarkApply(
-	b *testing.B,
-	open func(b *testing.B) (s store.Store,
-		bare func(ctx context.Context, records []store.Record) error),
-) {
+// divided by the time of bare. The other metrics are the CPU time of Apply in this process and in
+// the database server.
+func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 	b.Helper()
 	b.Run("starts", func(b *testing.B) {
-		s, bare := open(b)
+		target := open(b)
 		var applying, inserting time.Duration
+		var used cpuMeter
 		batches := 0
 		for b.Loop() {
 			records := batchWithScatteredIDs(batches)
 			batches++
 			start := time.Now()
-			if _, err := s.Apply(b.Context(), store.Batch{New: records}); err != nil {
+			used.start(target)
+			if _, err := target.Store.Apply(b.Context(), store.Batch{New: records}); err != nil {
 				b.Fatal(err)
 			}
 			applying += time.Since(start)
 			b.StopTimer()
+			used.stop(target)
 			start = time.Now()
-			if err := bare(b.Context(), records); err != nil {
+			if err := target.Bare(b.Context(), records); err != nil {
 				b.Fatal(err)
 			}
 			inserting += time.Since(start)
@@ -179,10 +223,12 @@ func BenchmarkApply(
 		}
 		b.ReportMetric(float64(batches*batchSize)/applying.Seconds(), "starts/s")
 		b.ReportMetric(float64(applying)/float64(inserting), "x-bare")
+		used.report(b, "start", batches*batchSize)
 	})
 	b.Run("lives", func(b *testing.B) {
 		// Each execution is first recorded, then running, then succeeded, in separate batches.
-		s, _ := open(b)
+		target := open(b)
+		var used cpuMeter
 		batches := 0
 		for b.Loop() {
 			records := batchWithScatteredIDs(batches)
@@ -202,12 +248,15 @@ func BenchmarkApply(
 					Output: []byte(`{"ok":true}`),
 				}))
 			}
+			used.start(target)
 			for _, batch := range []store.Batch{{New: records}, begin, end} {
-				if _, err := s.Apply(b.Context(), batch); err != nil {
+				if _, err := target.Store.Apply(b.Context(), batch); err != nil {
 					b.Fatal(err)
 				}
 			}
+			used.stop(target)
 		}
+		used.report(b, "life", batches*batchSize)
 		b.ReportMetric(float64(batches*batchSize)/b.Elapsed().Seconds(), "lives/s")
 	})
 }
