@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// StateUpdate is the change to one record that results from a batch's progress. Zero fields change
-// nothing. If the record already has a StartedAt, StartedAt is ignored.
+// StateUpdate is the change to one record that results from a batch's progress. A zero field leaves
+// the record's value unchanged. StartedAt is ignored if the record already has one.
 type StateUpdate struct {
 	ID         string
 	Status     execution.Status
@@ -43,9 +43,10 @@ type CurrentState struct {
 
 // ApplyProgress applies progress steps, in order, to the current states of their records, following
 // the rules of Batch.Progress. current is keyed by ID. ApplyProgress returns one update for each
-// record that changes, the IDs that are not recorded, and the IDs of records whose queue or
-// workflow differs from that of a step. It returns each ID once. Every driver calls it inside its
-// transaction, with the records locked, instead of implementing the rules itself.
+// record that changes. unknown holds the IDs that are not recorded, and foreign the IDs of records
+// whose queue or workflow differs from that of a step; each ID occurs once. Every driver calls
+// ApplyProgress inside its transaction, with the records locked, instead of implementing the rules
+// itself.
 func ApplyProgress(
 	current map[string]CurrentState, steps []execution.Progress,
 ) (updates []StateUpdate, unknown, foreign []string) {
@@ -119,8 +120,8 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	}
 }
 
-// setStartedAt sets StartedAt to the StartedAt of a final progress step, if no earlier step has set
-// it.
+// setStartedAt sets StartedAt to the start time that a final progress step reports, unless an
+// earlier step has already set StartedAt.
 func (m *StateUpdate) setStartedAt(step execution.Progress) {
 	if m.StartedAt.IsZero() {
 		m.StartedAt = step.StartedAt

@@ -6,15 +6,17 @@ import (
 	"time"
 )
 
-// AsideMessages reads the messages put aside. Recording puts them aside and removes those that were
-// recovered; DeadLetters dismisses them. The recorder looks messages up, and operate lists them
-// among the dead letters.
+// AsideMessages reads the stream messages that were put aside. The recorder looks them up, and
+// operate lists them among the dead letters. Other interfaces change them: Recording puts messages
+// aside and removes those that were recovered, and DeadLetters dismisses them.
 type AsideMessages interface {
-	// GetAside returns a message put aside, dismissed or not, or ErrNotFound.
+	// GetAside returns a message that was put aside, even if it was dismissed. It returns
+	// ErrNotFound if there is no such message.
 	GetAside(ctx context.Context, key MessageKey) (AsideMessage, error)
 
-	// ListAside returns at most limit messages put aside after a position, newest first: by At,
-	// then by stream sequence, both descending. It omits dismissed ones.
+	// ListAside lists messages that were put aside and not dismissed, newest first: by At, then by
+	// stream sequence, both descending. It starts after a position in this list, and returns at
+	// most limit messages.
 	ListAside(
 		ctx context.Context, filter AsideFilter, after AsidePosition, limit int,
 	) ([]AsideMessage, error)
@@ -43,12 +45,12 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStartPrefix stands for the prefix in keys of messages in the shared stream of start
-// messages, because the subjects in that stream have no common prefix of their own.
+// sharedStartPrefix takes the place of the subject prefix for messages in the shared stream of
+// start messages, because the subjects in that stream have no common prefix of their own.
 const sharedStartPrefix = "-"
 
-// SubjectPrefix returns the prefix of the subjects in the message's stream. SQL conditions compare
-// it.
+// SubjectPrefix returns the prefix that the subjects in the message's stream have in common. SQL
+// conditions compare it.
 func (k MessageKey) SubjectPrefix() string {
 	switch {
 	case k.Queue == "" && k.Progress:
@@ -62,8 +64,8 @@ func (k MessageKey) SubjectPrefix() string {
 	}
 }
 
-// MessageKeyFromPrefix returns the key with the given sequence whose SubjectPrefix method returns
-// prefix.
+// MessageKeyFromPrefix is the inverse of SubjectPrefix: it returns the key of the message with the
+// given sequence in the stream with the given subject prefix.
 func MessageKeyFromPrefix(sequence uint64, prefix string) MessageKey {
 	key := MessageKey{StreamSequence: sequence, Progress: prefix == "executions.progress."}
 	for _, own := range []string{"executions.reports.", "executions.queue."} {

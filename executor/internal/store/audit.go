@@ -7,14 +7,14 @@ import (
 
 // AuditLog keeps audit entries. The auditor copies entries into it from the registry's history, and
 // operate reads them and adds its own. Apply, RequestCancel, Dismiss and SaveRegistryCopy also add
-// entries, in the transaction of the change. PruneAudit deletes old ones.
+// entries, each in the transaction that makes the audited change. PruneAudit deletes old entries.
 type AuditLog interface {
-	// AddAudit adds audit entries in one transaction. An entry whose ID exists already does not
-	// change.
+	// AddAudit adds audit entries in one transaction. If an entry's ID already exists, the stored
+	// entry is kept.
 	AddAudit(ctx context.Context, entries []AuditEntry) error
 
-	// ListAudit returns at most limit entries after a position, newest first: by At, then by ID,
-	// both descending.
+	// ListAudit lists entries, newest first: by At, then by ID, both descending. It starts after a
+	// position in this list, and returns at most limit entries.
 	ListAudit(ctx context.Context, filter AuditFilter, after AuditPosition,
 		limit int) ([]AuditEntry, error)
 }

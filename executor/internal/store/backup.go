@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Backups writes and restores backups. operate uses it. A backup holds what BackupPart has fields
-// for; it lacks what Events, Sessions, RegistryCopy and HandledMessages keep.
+// Backups writes and restores backups. operate uses it. The fields of BackupPart show what a backup
+// contains. It does not contain what Events, Sessions, RegistryCopy and HandledMessages keep.
 type Backups interface {
 	// Backup passes a consistent snapshot of the whole content to write, in parts of at most a few
-	// hundred rows, oldest records first. It returns an error from write unchanged. It holds no
-	// locks while write runs, so other callers can write in the meantime.
+	// hundred rows, oldest records first. If write returns an error, Backup stops and returns that
+	// error unchanged. Backup holds no locks while write runs, so other callers can write to the
+	// store in the meantime.
 	Backup(ctx context.Context, write func(BackupPart) error) error
 
 	// Restore writes a part of a backup in one transaction. Records, reports and messages that
@@ -83,8 +84,8 @@ func NewBackupWriter(
 	return &BackupWriter{write: write}
 }
 
-// Add applies change to the current part. change adds one row of about the given size. When the
-// part is full, Add flushes it.
+// Add calls change, which adds one row of about the given size, in bytes, to the current part. Add
+// flushes the part if it is then full.
 func (p *BackupWriter) Add(bytes int, change func(*BackupPart)) error {
 	change(&p.part)
 	p.rows++

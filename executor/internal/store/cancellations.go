@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// Cancellations changes the records of executions that operators cancel. operate uses it. When a
-// runner has begun an execution, its report ends the execution, through Recording.
+// Cancellations changes the records of executions that operators cancel. operate uses it. Cancel
+// ends only queued executions. An execution that a runner has begun ends when the runner reports
+// its end, which Recording stores.
 type Cancellations interface {
-	// RequestCancel sets CancelRequestedAt on records that have not ended and do not have it yet,
-	// and returns their IDs. In the same transaction, it stores an audit entry for each of them,
-	// unless audit is nil.
+	// RequestCancel sets CancelRequestedAt on records that have not ended and whose
+	// CancelRequestedAt is zero, and returns their IDs. In the same transaction, it stores an audit
+	// entry for each of these records, unless audit is nil.
 	RequestCancel(
 		ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry,
 	) (requested []string, err error)
 
-	// Cancel changes the status of records that are still queued to canceled, and returns their
-	// IDs. It does not change any other record. It does not check that cancellation was requested:
-	// call RequestCancel first.
+	// Cancel changes the status of queued records to canceled, and returns their IDs. It does not
+	// change any other record. It does not check that cancellation was requested, so call
+	// RequestCancel first.
 	Cancel(ctx context.Context, ids []string, at time.Time) (canceled []string, err error)
 }

@@ -9,26 +9,27 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequestCounts reads the numbers of accepted and other requests, which Recording and Reports add
-// up while they write. operate uses it. The numbers have rows of their own, which PruneCounts
-// deletes.
+// RequestCounts reads the numbers of accepted, deduplicated, filtered and refused requests. operate
+// uses it. Recording and Reports add up these numbers when they write. The numbers have rows of
+// their own, separate from the records, which PruneCounts deletes.
 type RequestCounts interface {
-	// Refusals returns the sums of one workflow's refusals by code, starting with the minute of
-	// since, most recently refused first. A workflowID of "" selects the refusals without a
-	// workflow.
+	// Refusals returns the sums of one workflow's refusals by code, most recently refused first. It
+	// counts from the beginning of the minute that contains since. A workflowID of "" selects the
+	// refusals without a workflow.
 	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
 
-	// AllRefusals returns the sums of refusals by workflow ("" for none) and code, starting with
-	// the minute of since. It returns at most limit sums after a position, ordered by Last.At,
-	// workflow and code, all descending. It reads every row from since on, regardless of limit.
+	// AllRefusals returns the sums of refusals by workflow ("" for none) and code. It counts from
+	// the beginning of the minute that contains since. It returns at most limit sums after a
+	// position, ordered by Last.At, workflow and code, all descending. It reads every row from
+	// since on, regardless of limit.
 	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition,
 		limit int) ([]WorkflowRefusalSum, error)
 
-	// MinuteCounts returns the counts of all requests, starting with the minute of since, oldest
-	// first. Accepted requests are the records inserted by Apply. Deduplicated and filtered
-	// requests come from the reports passed to AddDuplicates and AddFilteredRequests. Refused
-	// requests are counted by code. MinuteCounts reads a few rows for each minute, regardless of
-	// the number of requests.
+	// MinuteCounts returns the counts of all requests by minute and outcome, oldest first,
+	// beginning with the minute that contains since. Accepted requests are the records inserted by
+	// Apply. Deduplicated and filtered requests come from the reports passed to AddDuplicates and
+	// AddFilteredRequests. Refused requests are counted by code. MinuteCounts reads only a few rows
+	// for each minute, regardless of the number of requests.
 	MinuteCounts(ctx context.Context, since time.Time) ([]MinuteCount, error)
 }
 
@@ -89,11 +90,13 @@ const (
 	KindRefused = "refused:"
 )
 
-// MaxRefusalRows is the approximate maximum number of refusal rows that are kept. There is a limit
-// because anyone can cause one row per workflow ID, code and minute, without authentication.
+// MaxRefusalRows is the approximate maximum number of refusal rows that are kept. The limit exists
+// because anyone can cause one row per workflow ID, code and minute by sending requests without
+// authentication.
 const MaxRefusalRows = 200_000
 
-// AcceptedMinuteCounts counts the records that webhook requests started, by minute, oldest first.
+// AcceptedMinuteCounts returns how many of the inserted records were started by webhook requests,
+// by minute, oldest first.
 func AcceptedMinuteCounts(inserted []Record) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range inserted {

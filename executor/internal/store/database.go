@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Database describes the database itself. The executor asks it whether it is ready and announces
-// the schema; operate shows size and schema.
+// Database describes the database itself. The executor checks with it whether the database is
+// ready, and announces the schema version; operate shows the size and the schema version.
 type Database interface {
-	// Ping returns nil if the database responds and accepts writes; a standby is an error.
+	// Ping returns nil if the database responds and accepts writes. It returns an error for a
+	// standby, which accepts no writes.
 	Ping(ctx context.Context) error
 
 	// Size returns the size of the database. It reads few rows, even in a large database.

@@ -6,22 +6,25 @@ import (
 	"time"
 )
 
-// DeadLetters counts the dead letters, and keeps what operators decide about them. The list of dead
-// letters combines Records and AsideMessages: see ListDeadLetters. operate uses DeadLetters, and
-// the executor counts them for a metric.
+// DeadLetters counts the dead letters, and stores that operators have requeued or dismissed them.
+// ListDeadLetters lists the dead letters, which it reads from Records and AsideMessages. operate
+// uses DeadLetters, and the executor counts the dead letters for a metric.
 type DeadLetters interface {
-	// CountDeadLetters counts the dead letters, stopping at limit.
+	// CountDeadLetters returns the number of dead letters, but at most limit: it stops counting
+	// there.
 	CountDeadLetters(ctx context.Context, limit int) (int, error)
 
-	// MarkRequeued sets RequeuedAs on failed or canceled records, and returns the IDs of the
-	// records that it changed. RequeuedAs is set only once: of several concurrent callers, only one
-	// gets the ID back. Records in other states do not change; dismissed records may be marked.
+	// MarkRequeued sets RequeuedAs on failed or canceled records, dismissed or not, and returns the
+	// IDs of the records that it changed. It does not change records in other states, or records
+	// that have a RequeuedAs. If several callers mark the same record concurrently, only one of
+	// them gets its ID back.
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
-	// Dismiss removes failed records and messages put aside from the dead letters, and returns the
-	// IDs and keys of those that it removed. It ignores anything that is not a dead letter, and
-	// keeps the contents of records and messages. In the same transaction it adds an audit entry
-	// for each removed dead letter, which audit creates from the record's ID or the message's key.
+	// Dismiss removes failed records and messages put aside from the dead letters, but keeps their
+	// contents. It returns the IDs and the message keys of the dead letters that it removed, and
+	// ignores anything that is not a dead letter. For each removed dead letter, it adds an audit
+	// entry in the same transaction. audit creates this entry from the record's ID or the message's
+	// key.
 	Dismiss(
 		ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(
 			id string, message MessageKey,
@@ -43,7 +46,8 @@ type DeadLetter struct {
 
 // DeadLetterFilter selects dead letters. Zero fields do not filter.
 type DeadLetterFilter struct {
-	// AccountID also excludes all messages, because a message's account is not reliably known.
+	// A non-empty AccountID excludes all messages, because the account of a message is not reliably
+	// known.
 	AccountID  string
 	WorkflowID string
 	Reason     string    // substring of the reason, case-sensitive
@@ -51,8 +55,8 @@ type DeadLetterFilter struct {
 	Until      time.Time // exclusive upper bound of At
 }
 
-// RecordFilter returns the filter for the selected dead letters that are execution records, not
-// messages.
+// RecordFilter returns the filter for those of the selected dead letters that are execution
+// records.
 func (f DeadLetterFilter) RecordFilter() RecordFilter {
 	return RecordFilter{
 		AccountID:  f.AccountID,
@@ -72,9 +76,10 @@ func (d DeadLetter) SortTime() time.Time {
 	return d.Message.At
 }
 
-// ListDeadLetters returns at most limit dead letters after last, newest first by SortTime. At equal
-// times, records come before messages. It uses only the fields of last that determine the order.
-// The zero DeadLetter returns the first page.
+// ListDeadLetters returns at most limit dead letters, newest first by SortTime. At equal times,
+// records come before messages. The list starts after last, which is the last dead letter of the
+// previous page; only the fields that determine its position need to be set. If last is the zero
+// DeadLetter, ListDeadLetters returns the first page.
 func ListDeadLetters(
 	ctx context.Context, s interface {
 		Records

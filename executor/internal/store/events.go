@@ -7,22 +7,23 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Events keeps operator events, from their causes until they have been published, and the ongoing
-// conditions. Package events uses it; operate shows the conditions. Recording stores the causes for
-// executions that end as failed, as SetFailureCause asks.
+// Events keeps operator events and their causes until the events have been published, and the
+// conditions that are ongoing. Package events uses it; operate shows the conditions. When an
+// execution fails, Recording stores an event cause for it: see SetFailureCause.
 type Events interface {
 	// SetFailureCause sets the function that returns the event cause for an execution that Apply or
-	// EndLostExecutions ends as failed, or nil if no event is wanted. The transaction that ends the
-	// execution stores the cause; if a cause with the ID exists, it stays unchanged. Call
-	// SetFailureCause before Apply and EndLostExecutions, or not at all.
+	// EndLostExecutions ends as failed. The function returns nil if no event is wanted. The
+	// transaction that ends the execution stores the cause, unless a cause with the same ID exists.
+	// Call SetFailureCause before Apply and EndLostExecutions, or not at all.
 	SetFailureCause(cause func(ExecutionFailure) *EventCause)
 
 	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
-	// causes that are in no group of except, at most MaxCausesPerDecision, and with the events
-	// decided since a time, oldest first and without their inputs. decide returns the events to
-	// store, and the IDs of the causes that these events report or that no event will report. If an
-	// event's ID already exists, the stored event is kept. No two callers receive the same causes.
-	// DecideEvents also deletes published events that are older than EventRetention.
+	// causes, at most MaxCausesPerDecision, leaving out the groups in except. It also passes the
+	// events decided since a time, oldest first and without their inputs. decide returns the events
+	// to store, and the IDs of the causes that it has dealt with: those that the events report, and
+	// those that no event will report. If an event's ID already exists, the stored event is kept.
+	// Concurrent callers never receive the same causes. DecideEvents also deletes published events
+	// that are older than EventRetention.
 	DecideEvents(
 		ctx context.Context, now, since time.Time, except []CauseGroup, decide func(
 			causes []EventCause, decided []Event,
@@ -32,28 +33,29 @@ type Events interface {
 	// HasEventCauses reports whether there are undecided causes.
 	HasEventCauses(ctx context.Context) (bool, error)
 
-	// UnpublishedEvents returns at most limit unpublished events, oldest first. It leaves out those
-	// that start a workflow in exceptWorkflows.
+	// UnpublishedEvents returns at most limit unpublished events, oldest first. It leaves out
+	// events that start a workflow in exceptWorkflows.
 	UnpublishedEvents(ctx context.Context, exceptWorkflows []string, limit int) ([]Event, error)
 
 	// MarkEventsPublished marks events as published.
 	MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error
 
-	// EventConditions returns all conditions.
+	// EventConditions returns all ongoing conditions.
 	EventConditions(ctx context.Context) ([]OngoingCondition, error)
 
-	// ChangeEventConditions stores the beginning and end of conditions, in one transaction. If two
-	// callers make the same change, its cause is stored once.
+	// ChangeEventConditions stores the beginning or end of conditions, in one transaction. If two
+	// callers make the same change, the event cause of the change is stored only once.
 	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
 
-	// AcquireEventLease acquires or renews a lease for detecting conditions, and reports whether
-	// the caller holds it. Only one caller holds the lease at a time. The lease expires at the time
-	// until of that caller's last successful call.
+	// AcquireEventLease acquires or renews the lease for detecting conditions, and reports whether
+	// the caller holds it. Only one caller holds the lease at a time. The lease expires at until,
+	// which each successful call by its holder moves.
 	AcquireEventLease(ctx context.Context, caller string, now, until time.Time) (bool, error)
 }
 
 // EventCause is one occurrence that an operator event may report to an account's operators. The
-// store keeps it until an event reports it, or until it is decided that no event will.
+// store keeps it until DecideEvents has stored an event that reports it, or until decide has
+// returned its ID without such an event.
 type EventCause struct {
 	ID          string // unique; names the occurrence, its subject and, if it can recur, its time
 	AccountID   string
@@ -65,12 +67,13 @@ type EventCause struct {
 	Text        string    // description for people
 }
 
-// CauseGroup are the causes of one account and kind, which share the limits of events.
+// CauseGroup identifies the causes of one account and kind. The limits on the number of events
+// apply to each group separately.
 type CauseGroup struct{ AccountID, Kind string }
 
-// Event is an operator event that starts, or has started, an execution. The store holds everything
-// needed for the start message before it is published. After a crash, another process therefore
-// publishes the same message.
+// Event is an operator event that starts, or has started, an execution. Before the event's start
+// message is published, the store already holds everything that the message contains. If the
+// process crashes, another process therefore publishes the same message.
 type Event struct {
 	ID          string // the delivery ID of the execution that the event starts
 	AccountID   string
@@ -93,8 +96,9 @@ type OngoingCondition struct {
 // OngoingConditionChange is the beginning or the end of a condition.
 type OngoingConditionChange struct {
 	OngoingCondition
-	// Cause is the event cause of the change; nil means that no event reports it. The store keeps
-	// it only if the change takes effect: a new condition begins, or an existing one ends.
+	// Cause is the event cause of the change; nil means that no event reports the change. The store
+	// keeps the cause only if the change takes effect: a new condition begins, or an existing one
+	// ends.
 	Cause *EventCause
 	Ended bool // whether the condition has ended; if so, Since is ignored
 }
@@ -107,8 +111,8 @@ const (
 	EventRetention = time.Hour
 )
 
-// ExecutionFailure is an execution that has failed, because of a report in a batch or because its
-// start message was lost.
+// ExecutionFailure is an execution that has failed, either because a runner's report says so or
+// because its start message was lost.
 type ExecutionFailure struct {
 	ExecutionID, AccountID, WorkflowID, Queue string
 
@@ -129,8 +133,8 @@ func FailuresFromUpdates(current map[string]CurrentState,
 	return failures
 }
 
-// LostExecutionFailures returns a failure with the given reason for each lost execution that was
-// ended.
+// LostExecutionFailures returns one failure, with the given time and reason, for each of the lost
+// executions that were ended. current holds the states of these executions, by ID.
 func LostExecutionFailures(
 	current map[string]CurrentState, ended []string, at time.Time, reason string,
 ) (failures []ExecutionFailure) {

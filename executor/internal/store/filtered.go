@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// MaxFilteredRequests is the maximum number of requests kept for a node that did not match its
-// filter.
+// MaxFilteredRequests is the maximum number of non-matching requests that are kept for a trigger
+// node with a filter.
 const MaxFilteredRequests = 20
 
 // FilteredRequests describes the requests that did not match the filter of one trigger node. Its
@@ -18,15 +18,15 @@ type FilteredRequests struct {
 	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
-// FilteredRequest holds the stored part of a request that did not match a filter.
+// FilteredRequest holds the part that is stored of a request that did not match a filter.
 type FilteredRequest struct {
 	At         time.Time
 	DeliveryID string `json:",omitempty"` // "" if it had none
 	Place      string // location, in the filter, of the condition that did not hold
 }
 
-// StorableFiltered returns a report in stored form: one entry per node, sorted by node. The order
-// keeps two concurrent writers from deadlocking.
+// StorableFiltered returns the requests in stored form: one entry per node, sorted by node. Because
+// every writer locks the rows in this order, concurrent writers cannot deadlock.
 func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]FilteredRequests{}
@@ -55,8 +55,8 @@ func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 	return all
 }
 
-// MergeLatestFiltered returns the newest requests of two lists, newest first, at most
-// MaxFilteredRequests. If requests have equal times, those of left come first.
+// MergeLatestFiltered merges two lists and returns the newest requests, newest first, at most
+// MaxFilteredRequests. Among requests with equal times, those of left come first.
 func MergeLatestFiltered(left, right []FilteredRequest) []FilteredRequest {
 	all := slices.Concat(left, right)
 	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })

@@ -6,24 +6,25 @@ import (
 	"slices"
 )
 
-// HandledMessages keeps which stream messages are recorded or put aside; Recording adds them. With
-// it the recorder detects that the database has lost transactions, for example because an older
-// backup or a lagging standby has replaced it.
+// HandledMessages keeps track of the stream messages that have been recorded or put aside;
+// Recording adds them. If the database has lost transactions, for example because an older backup
+// or a lagging standby has replaced it, the recorder notices that messages are missing here.
 type HandledMessages interface {
-	// HandledRanges returns which messages of a stream have been recorded or put aside: the
-	// ranges of all batches committed to this database, merged and in order. A database that has
-	// lost transactions has also lost their ranges. created identifies the stream; ranges with
-	// another identity are deleted.
+	// HandledRanges returns which messages of a stream have been recorded or put aside: the ranges
+	// of all batches committed to this database, merged and in order. A database that has lost
+	// transactions has also lost their ranges. created distinguishes the stream from earlier
+	// streams with the same name, whose ranges are deleted.
 	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
 
-	// ForgetHandled removes the messages at and after a sequence from the ranges that HandledRanges
-	// returns for a stream.
+	// ForgetHandled removes the messages from a sequence on (inclusive) from the ranges of a stream
+	// that HandledRanges returns.
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
-	// Reconnected returns a channel that receives a value when the store has opened its first
-	// connection, or one that leads to a different server or database than the previous one, or to
-	// a server that was started again. Several connections may cause a single value. A nil channel
-	// means that this cannot happen.
+	// Reconnected returns a channel that receives a value when the store has connected to what may
+	// be another copy of the data. That is the case for its first connection, and for a connection
+	// that leads to a different server or database than the previous one, or to a server that was
+	// restarted. Several such connections may cause a single value. The channel is nil if the store
+	// never reconnects.
 	Reconnected() <-chan struct{}
 }
 
@@ -31,14 +32,14 @@ type HandledMessages interface {
 // put aside.
 type HandledRange struct {
 	Stream string // the name of the stream
-	// Created identifies the stream. A stream that is deleted and created again keeps its name, but
-	// its sequences start over.
+	// Created distinguishes the stream from others of the same name. A stream that is deleted and
+	// created again keeps its name, but its sequences start over.
 	Created     string
 	First, Last uint64 // sequences, both inclusive
 }
 
-// AppendRanges appends a stream's sequences to ranges, and joins adjacent ones. It sorts sequences
-// in place.
+// AppendRanges appends ranges that cover a stream's sequences, and joins adjacent sequences into
+// one range. It sorts sequences in place.
 func AppendRanges(
 	ranges []HandledRange,
 	stream, created string,
@@ -60,8 +61,8 @@ func AppendRanges(
 	return ranges
 }
 
-// MergeRanges sorts ranges of one stream and joins those that overlap or are adjacent. It reuses
-// the slice.
+// MergeRanges sorts ranges of one stream and joins those that overlap or are adjacent. It
+// overwrites the slice and returns it, shortened.
 func MergeRanges(ranges []HandledRange) []HandledRange {
 	slices.SortFunc(ranges, func(a, b HandledRange) int { return cmp.Compare(a.First, b.First) })
 	merged := ranges[:0]
@@ -75,7 +76,8 @@ func MergeRanges(ranges []HandledRange) []HandledRange {
 	return merged
 }
 
-// RangesBefore returns the parts of merged ranges that are before the given sequence (exclusive).
+// RangesBefore returns the parts of merged ranges that lie before the given sequence, which is
+// excluded.
 func RangesBefore(ranges []HandledRange, sequence uint64) []HandledRange {
 	var before []HandledRange
 	for _, r := range ranges {

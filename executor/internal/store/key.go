@@ -5,15 +5,15 @@ import (
 	"encoding/hex"
 )
 
-// UUID is the stored form of an execution ID: the 16 bytes of the UUID. Keys sort in the same order
-// as IDs.
+// UUID is the stored form of an execution ID: the 16 bytes of the UUID. UUIDs sort in the same
+// order as their texts.
 type UUID [16]byte
 
 // idLength is the length of a UUID in text form.
 const idLength = 36
 
-// ParseUUID returns the key of an ID. ok is false if the text is not a UUID in lower case. Every ID
-// in the streams is one.
+// ParseUUID returns the stored form of an execution ID. ok is false if the text is not a UUID in
+// lower case. Every execution ID in the streams is such a UUID.
 func ParseUUID(id string) (key UUID, ok bool) {
 	if len(id) != idLength || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return UUID{}, false
@@ -56,8 +56,8 @@ func (k UUID) String() string {
 }
 
 // EncodeID returns the stored bytes of an ID: the 16 bytes of a UUID, or any other text in its
-// sanitized form. It appends a zero byte to a text of 16 bytes, to distinguish it from a UUID; no
-// sanitized text ends in a zero byte.
+// sanitized form. If such a text has 16 bytes, EncodeID appends a zero byte, so that it cannot be
+// confused with a UUID. No sanitized text ends in a zero byte.
 func EncodeID(id string) []byte {
 	if key, isID := ParseUUID(id); isID {
 		return key[:]
@@ -69,7 +69,7 @@ func EncodeID(id string) []byte {
 	return key
 }
 
-// DecodeID returns the ID for a key made by EncodeID.
+// DecodeID is the inverse of EncodeID: it returns the ID for the stored bytes.
 func DecodeID(key []byte) string {
 	if len(key) == len(UUID{}) {
 		return UUID(key).String()

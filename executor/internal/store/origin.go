@@ -21,10 +21,10 @@ func (r Record) Origin() Origin {
 	}
 }
 
-// HasComputedID reports whether the record's ID is a hash of its delivery ID. The delivery ID may
-// come from a header, the body, content that the sender signed, or an operator event. With the
-// workflow, node and delivery ID, such a record can be found by its ID, so drivers index only the
-// other delivery IDs.
+// HasComputedID reports whether the record's ID is a hash that includes its delivery ID. The
+// delivery ID may come from a header, the body, content that the sender signed, or an operator
+// event. If the workflow, node and delivery ID are known, the ID of such a record can be computed,
+// so drivers only index the delivery IDs of all other records.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
 		return false
@@ -44,9 +44,9 @@ func (r Record) HasComputedID() bool {
 	return false
 }
 
-// possibleHashInputs returns the strings that the execution ID of a delivery may be a hash of.
-// There is one for each origin of the delivery ID: a header, the body, signed content, or an
-// operator event.
+// possibleHashInputs returns the strings that may have been hashed to compute the execution ID of a
+// delivery. There is one for each origin of the delivery ID: a header, the body, signed content, or
+// an operator event.
 func possibleHashInputs(deliveryID string) [4]string {
 	return [...]string{
 		deliveryID, execution.MarkDerivedID(deliveryID), execution.MarkSignedID(deliveryID),

@@ -6,17 +6,17 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Limits for the progress of executions that are not recorded yet. A report may arrive seconds
-// before its start message. After an outage, it may arrive much earlier, because the accumulated
-// start messages must be recorded first. Older progress belongs to executions whose start message
-// never arrives.
+// Limits for pending progress, that is, progress of executions that are not recorded yet. Usually a
+// report arrives at most seconds before its start message is recorded. After an outage, it may
+// arrive much earlier, because the accumulated start messages must be recorded first. Progress that
+// is older still belongs to executions whose start message never arrives.
 const (
 	// MaxPendingSteps is the maximum total number of progress steps that are kept. The limit
-	// assumes steps of a few KB; a larger step counts as several. Beyond the limit, the oldest
-	// steps are dropped.
+	// assumes steps of a few KB; a larger step counts as several. When the limit is exceeded, the
+	// oldest steps are dropped.
 	MaxPendingSteps = 100_000
 	// MaxPendingStepsPerExecution is the maximum number of progress steps that are kept for one
-	// execution. A runner reports two; steps beyond the limit are dropped.
+	// execution. A runner reports only two steps per execution; steps beyond the limit are dropped.
 	MaxPendingStepsPerExecution = 8
 
 	bytesPerPendingStep = 4 << 10
@@ -29,8 +29,8 @@ type PendingProgress struct {
 	execution.Progress
 }
 
-// UnmatchedProgressExecutionIDs returns, in stored form, the IDs of the executions that have
-// progress in the batch, but no new record in it.
+// UnmatchedProgressExecutionIDs returns, in stored form, the IDs of the executions for which the
+// batch holds progress but no new record.
 func UnmatchedProgressExecutionIDs(batch Batch) []string {
 	ids := ProgressExecutionIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
@@ -97,11 +97,11 @@ func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Pr
 	return append(steps, own...)
 }
 
-// SelectPending returns the steps of unrecorded executions that must be kept now. have holds the
-// steps that are already kept, without their outputs. last is the highest position of any kept
-// step. dropped is the number of steps dropped because their execution has too many kept steps.
-// SelectPending skips a step, without counting it, if it is already kept or could not change a
-// queued execution.
+// SelectPending returns the steps of unrecorded executions that must be kept in addition to the
+// steps in have, which are already kept. The steps in have lack their outputs. last is the highest
+// position of any kept step. dropped is the number of steps dropped because too many steps are kept
+// for their execution. SelectPending skips a step, without counting it as dropped, if it is already
+// kept or could not change a queued execution.
 func SelectPending(
 	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,
 ) (keep []PendingProgress, dropped int) {

@@ -5,20 +5,23 @@ import (
 	"time"
 )
 
-// Pruner deletes what is past its retention, in batches. The executor calls it periodically.
-// DecideEvents and EndSession delete their own old rows.
+// Pruner deletes data whose retention time has passed, in batches. The executor calls it
+// periodically. DecideEvents and EndSession delete their own old rows.
 type Pruner interface {
-	// Prune deletes at most limit records that were accepted before a time, in any state, with
-	// everything that belongs to them. It returns the number of deleted records; fewer than limit
-	// means that none are left to delete. Then it also deletes messages put aside and duplicate
-	// counts without a record, from before that time.
+	// Prune deletes at most limit records, in any state, that were accepted before a time, with
+	// everything that belongs to them. It returns the number of deleted records. If that is less
+	// than limit, no more records are left to delete; in this case, Prune also deletes the messages
+	// put aside, and the duplicate counts without a record, that are from before that time.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
-	// PruneCounts deletes the per-minute counts that MinuteCounts returns, and the report IDs, from
-	// before a time. No stream may deliver a report from before that time again. It also deletes
-	// refusals by workflow from before that time, and further ones, oldest first, until about keep
-	// rows are left. It deletes at most limit refusals in one call. It returns the number of
-	// deleted refusals; fewer than limit means that none are left to delete.
+	// PruneCounts deletes the report IDs, and the per-minute counts that MinuteCounts returns, that
+	// are from before a time. Reports from before that time must not be delivered again, because a
+	// report whose ID was deleted would be counted twice.
+	//
+	// PruneCounts also deletes refusals by workflow: those from before that time, and then the
+	// oldest ones until about keep rows are left. It deletes at most limit refusals in one call,
+	// and returns the number of deleted refusals. If that is less than limit, no more are left to
+	// delete.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
 	// PrunePending deletes the progress steps of unrecorded executions that arrived before a time,

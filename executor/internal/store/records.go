@@ -12,14 +12,16 @@ import (
 // Recording writes the records, Cancellations and DeadLetters change them for operators, and Pruner
 // deletes them.
 type Records interface {
-	// Get returns one record, or ErrNotFound.
+	// Get returns one record. It returns ErrNotFound if there is none.
 	Get(ctx context.Context, id string) (Record, error)
 
-	// GetMany returns the existing records among at most MaxGetMany IDs, in any order.
+	// GetMany returns the records with the given IDs, in any order. It leaves out IDs that do not
+	// exist. There may be at most MaxGetMany IDs.
 	GetMany(ctx context.Context, ids []string) ([]Record, error)
 
-	// List returns at most limit records after a position, newest first: by AcceptedAt, then by ID,
-	// both descending. Like every method with a RecordFilter, it can fail with ErrTooBroad.
+	// List lists records, newest first: by AcceptedAt, then by ID, both descending. It starts after
+	// a position in this list, and returns at most limit records. Like every method with a
+	// RecordFilter, it can fail with ErrTooBroad.
 	List(ctx context.Context, filter RecordFilter, after RecordPosition, limit int) ([]Record,
 		error)
 
@@ -29,7 +31,8 @@ type Records interface {
 
 	// CountByTime counts the records that match a filter in intervals of length step, aligned to
 	// the Unix epoch, oldest first. It omits intervals without records. step must be at least a
-	// microsecond. It reads an index entry for each record, so the filter should set Since.
+	// microsecond. CountByTime reads an index entry for each matching record, so the filter should
+	// set Since.
 	CountByTime(ctx context.Context, filter RecordFilter, step time.Duration) ([]IntervalCount,
 		error)
 }
@@ -49,7 +52,7 @@ const (
 )
 
 // ErrTooBroad means that a filter is too broad for a search by delivery ID or by a prefix of one:
-// without the delivery ID, too many records match it.
+// too many records match its other conditions.
 var ErrTooBroad = errors.New("there are too many executions to look through for a delivery ID")
 
 // Record is the record of one execution. Times are in UTC, in whole microseconds.
@@ -76,7 +79,8 @@ type Record struct {
 	// CancelRequestedAt is when an operator requested cancellation of the execution. Zero means
 	// never. It is always set for a canceled execution.
 	CancelRequestedAt time.Time
-	// DismissedAt is when an operator dismissed it from the dead letters. Zero means never.
+	// DismissedAt is when an operator dismissed the execution from the dead letters. Zero means
+	// never.
 	DismissedAt time.Time
 
 	ContentType    string // the Content-Type header; "" for none

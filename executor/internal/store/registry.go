@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// RegistryCopy keeps the installation's identity and a copy of the registry, from which a lost
-// registry is restored. Package databasecopy uses it.
+// RegistryCopy keeps the installation's identity and a copy of the registry. If the registry is
+// lost, it is restored from this copy. Package databasecopy uses RegistryCopy.
 type RegistryCopy interface {
 	// Installation returns the installation's identity, or "" if the database has none.
 	Installation(ctx context.Context) (string, error)
 
-	// AdoptInstallation stores an identity if the database has none, and returns the identity that
-	// the database has afterwards.
+	// AdoptInstallation stores an identity if the database has none. It returns the identity that
+	// the database then has, which may be another one.
 	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
 
 	// RegistryPosition returns the position of the database's copy of a registry bucket.
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
-	// SaveRegistryCopy adds revisions of a registry bucket to the database's copy of it, in order,
-	// with their audit entries, and advances the copy's position, in one transaction. An earlier
-	// revision of a record does not replace a later one, and the position never goes back. The copy
-	// must already have reached the position after; otherwise, SaveRegistryCopy fails with
-	// ErrRegistryGap and stores nothing.
+	// SaveRegistryCopy adds revisions of a registry bucket, in order, and their audit entries to
+	// the database's copy, and advances the copy's position, in one transaction. An earlier
+	// revision of a record does not replace a later one, and the position never goes back. If the
+	// copy has not yet reached the position after, SaveRegistryCopy fails with ErrRegistryGap and
+	// stores nothing.
 	SaveRegistryCopy(
 		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
 		after uint64, upTo RegistryPosition,
 	) error
 
 	// RegistryRecords returns at most limit records from the database's copy of a registry bucket,
-	// sorted by key, starting after afterKey. Deleted records are included.
+	// sorted by key, beginning with the first key after afterKey. Deleted records are included.
 	RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]RegistryRecord,
 		error)
 }
@@ -52,5 +52,5 @@ type RegistryPosition struct {
 }
 
 // ErrRegistryGap means that the database's copy of a registry bucket ends before the position that
-// the caller assumed. The cause is that an older backup has replaced the database.
+// the caller assumed. This happens if the database has been replaced by an older backup.
 var ErrRegistryGap = errors.New("the copy of the registry has a gap")

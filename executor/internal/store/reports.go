@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Reports adds what the ingresses report about requests: those that started no execution, and what
-// each reveals about its sender. The recorder uses it. Records has the duplicates, RequestCounts
-// the refusals and the numbers by minute, and Senders the rest.
+// Reports adds what the ingresses report about requests that started no execution, and about the
+// senders of requests. The recorder uses it. Records returns the numbers of duplicates,
+// RequestCounts returns the refusals and the numbers by minute, and Senders returns the rest.
 type Reports interface {
 	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. Adding a report
 	// again has no effect. A count for an unrecorded execution is kept until the execution is
