@@ -18,8 +18,8 @@ type DecryptionCounts struct {
 	Why     error    // error of decrypting one of the values counted in Closed; nil if none
 }
 
-// Count counts one encrypted value. err is the error from decrypting it, or nil. Errors that are
-// not due to the keys are not counted.
+// Count counts one encrypted value. err is the error from decrypting the value, or nil. A value
+// whose error is not due to the keys is not counted.
 func (s *DecryptionCounts) Count(err error) {
 	switch {
 	case err == nil:

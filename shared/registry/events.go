@@ -13,8 +13,8 @@ type EventSubscription struct {
 	// SilentAfter is how long a trigger node may receive no requests before it counts as silent. 0
 	// means that the limit is derived from the node's usual rate of requests.
 	SilentAfter time.Duration `audit:"silentAfterSeconds"` // whole seconds
-	// Since is when the subscription was added to an account that had none. What happened earlier
-	// does not become an event.
+	// Since is when the account got a subscription; replacing the subscription does not change it.
+	// Nothing that happened before then becomes an event.
 	Since time.Time `audit:"-"`
 
 	unknown unknownFields `audit:"-"`

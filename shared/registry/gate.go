@@ -17,15 +17,18 @@ const (
 	StoreTargetClosed                    // in no stream; lasts a few seconds at most
 )
 
-// While delivery IDs are being copied, an ingress accepts nothing for the queue or the workflow
-// concerned. These constants limit how long that may last. The executor that copies the IDs
-// finishes, or gives up, within MaxGateClosedTime. If it is killed and no other executor takes
-// over, everything is stored where it was before as soon as gateReopenTimeout has passed. That is
-// safe because no process can miss a new target: an executor that finishes the copying stores the
-// new target within MaxGateClosedTime, and a process that serves requests has applied every change
-// that is older than its lease, which is valid for 2 s. MaxGateClosedTime is longer than a lease:
-// closing takes that long in a cluster in which a process has fallen silent, which may still have
-// one.
+// A queue or workflow is closed while its last delivery IDs are being copied to another stream: an
+// ingress then accepts nothing for it. These constants limit how long it stays closed.
+//
+// The executor that copies the IDs stores the new target, or gives up, within MaxGateClosedTime of
+// the closing. That time is longer than a lease of package consistency (2 s). It has to be, because
+// the closing itself takes as long as a lease if a process in a cluster has fallen silent: that
+// process may still be using its lease.
+//
+// If the executor is killed and no other one takes over, an ingress opens the queue or workflow
+// again gateReopenTimeout after the closing, and stores messages where it stored them before. It
+// cannot have missed a new target by then: a new target is stored within MaxGateClosedTime, and an
+// ingress that serves requests has applied every change that is older than its lease.
 const (
 	MaxGateClosedTime = 2300 * time.Millisecond
 	gateReopenTimeout = 4500 * time.Millisecond
@@ -84,14 +87,14 @@ func (q *queueGate) currentTarget() StoreTarget {
 	return target
 }
 
-// hasReopened reports whether a queue or workflow that was closed at the given clock reading is
-// open again, because the executors have not finished the copying in time.
+// hasReopened reports whether a queue or workflow that was closed at the given clock reading counts
+// as open again, because no executor has finished the copying in time. It returns false for 0.
 func hasReopened(closedAt int64) bool {
 	return closedAt != 0 && monotonicNow()-closedAt > int64(gateReopenTimeout)
 }
 
-// enter counts a request that is about to read the target. The request must call leave with the
-// epoch.
+// enter counts a request that is about to read the target. When the request has finished, it must
+// call leave with the returned epoch.
 func (q *queueGate) enter() (epoch uint32) {
 	for {
 		epoch = q.epoch.Load()
@@ -147,16 +150,17 @@ func (g *workflowGate) init(queue *queueGate, closed bool) {
 	}
 }
 
-// supersedeWith marks g as superseded by the workflow's next record. It reports whether next names
-// another queue, or opens or closes the workflow. It marks g even if it does not: a request that
-// holds g's record must not miss that a record after next does.
+// supersedeWith marks g as superseded by next, which belongs to the workflow's next record. It
+// reports whether next has another queue, or opens or closes the workflow. It marks g in any case.
+// Otherwise, a request that still holds g's record would not notice if a record after next changes
+// the queue or closes the workflow.
 func (g *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	wasClosed := g.closed.Swap(gateSuperseded) != 0
 	return g.queue != next.queue || wasClosed != (next.closed.Load() != 0)
 }
 
-// supersede marks g without a next record: the workflow was deleted, and may have been created
-// again, or the registry was loaded anew.
+// supersede marks g as superseded although there is no next record. Call it when the workflow was
+// deleted (it may be created again later) and when the registry was reloaded.
 func (g *workflowGate) supersede() { g.closed.Store(gateSuperseded) }
 
 // StorePermit is the permission to store one start message of a workflow.
@@ -172,8 +176,9 @@ type StorePermit struct {
 	epoch      uint32
 }
 
-// AcquirePermit returns a StorePermit. Its Target is where to store a start message or a rejection
-// of the workflow. The caller must call Release after it has stored the message or has failed to.
+// AcquirePermit returns a StorePermit, whose Target is where to store a start message or a
+// rejection of the workflow. The caller must call Release after it has stored the message or has
+// failed to store it.
 func (w *Webhook) AcquirePermit() StorePermit {
 	q := w.gate.queue
 	if q == nil {
@@ -236,7 +241,7 @@ func (s *Snapshot) OwnStreams() (queues []string) {
 // change the slice.
 func (s *Snapshot) QueuesWithOwnStreams() []string { return *s.current.Load().own.Load() }
 
-// noteOwn notes whether a queue has its own streams.
+// noteOwn records whether a queue has its own streams.
 func (t *tables) noteOwn(queue string, hasOwn bool) {
 	queues := *t.own.Load()
 	if slices.Contains(queues, queue) == hasOwn {
@@ -257,8 +262,8 @@ type pendingMoves struct {
 	settled chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// trackMove counts the queue as pending for the revision that changed its target, until no request
-// uses the old target any more. It waits for that in the background.
+// trackMove marks revision, which changed the queue's target, as not yet in force if requests still
+// use the old target. A background goroutine removes the mark once these requests have finished.
 func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return

@@ -125,7 +125,8 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	if since, _ := s.Pending(); since != 3 {
 		t.Errorf("the closing is in force while a request is inside: %d", since)
 	}
-	// Also the record before the last one is superseded: its request may have waited for its body.
+	// All earlier records must be superseded, not only the last one: a request may have held an old
+	// record for a long time while it received its body.
 	for _, before := range []*registry.Webhook{old, renamed} {
 		if permit := before.AcquirePermit(); !permit.Superseded {
 			t.Errorf("with a record from before the closing: %+v", permit)
@@ -149,8 +150,9 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	}
 }
 
-// A request that looked up a workflow before it was deleted, or before the registry was loaded
-// anew, must look it up again: later changes of the workflow do not reach the record that it holds.
+// A request that looked up a workflow before the workflow was deleted, or before the registry was
+// reloaded, must look it up again, because later changes of the workflow do not reach the record
+// that the request holds.
 func TestAWorkflowThatWasDeletedOrLoadedAgain(t *testing.T) {
 	t.Parallel()
 	wf := registry.Change{
@@ -188,8 +190,8 @@ func TestAWorkflowThatWasDeletedOrLoadedAgain(t *testing.T) {
 	}
 }
 
-// After the registry was loaded anew, no change is in force until the requests that began before
-// have finished.
+// After the registry was reloaded, no change is in force until the requests that began before the
+// reload have finished.
 func TestALoadWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)

@@ -153,7 +153,8 @@ func (a *SyncResponse) Clone() *SyncResponse {
 	return &own
 }
 
-// HashedToken is the part of a node's token that an ingress may read.
+// HashedToken holds the parts of a node's token that an ingress may read. The text is not among
+// them.
 type HashedToken struct {
 	Hash      TokenHash // of the token's text
 	ExpiresAt int64     // Unix nanoseconds; 0 means never
@@ -328,7 +329,8 @@ func (p StreamPhase) IsMoving() bool {
 		p == QueuePhaseClosedMovingToShared
 }
 
-// StoreTarget returns where an ingress stores the start messages of the queue. q may be nil.
+// StoreTarget returns where an ingress stores the start messages of the queue. q may be nil, which
+// means that the queue has no record.
 func (q *Queue) StoreTarget() StoreTarget {
 	switch {
 	case q == nil || q.Stream == nil:

@@ -43,9 +43,9 @@ const AuditConsumer = "audit"
 // see edit.EnsureMirror.
 func MirrorStreams() []string { return []string{Stream} }
 
-// The keys of Bucket. There is one key for the plan catalog, one for the installation's identity,
-// and one for each account, workflow, key of the operators' API, and queue that has settings. For
-// these four the ID or the name follows the prefix.
+// The keys of Bucket. The plan catalog and the installation's identity have one key each. Every
+// account, workflow, key of the operators' API, and queue that has settings has its own key, which
+// consists of a prefix and the ID or name.
 const (
 	PlansKey        = "plans"
 	InstallationKey = "installation"
@@ -59,8 +59,8 @@ const (
 // and what it changed. See package edit.
 const HeaderAudit = "Hookstart-Audit"
 
-// Change is one revision of the registry: the new record, or the ID of a deleted one. Exactly one
-// of the fields below At is set.
+// Change is one revision of the registry: it holds the new record, or the ID of a deleted record.
+// Exactly one of the fields below At is set.
 type Change struct {
 	Revision uint64 // the sequence of the message in the bucket's stream
 	// At is when the server stored the revision.

@@ -214,8 +214,8 @@ func (s *Snapshot) UnusableSenders() (count int, why error) {
 	return len(unusable), why
 }
 
-// DecryptionCounts counts the workflows whose senders have encrypted secrets. It distinguishes
-// those whose secrets the keys can all decrypt from the others.
+// DecryptionCounts counts the workflows whose senders have encrypted secrets. A workflow counts as
+// opened only if the keys can decrypt all of these secrets.
 func (s *Snapshot) DecryptionCounts() (found DecryptionCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +279,8 @@ func (t *tables) lookup(workflowID string) (WorkflowView, bool) {
 		if view.WithinPlan || !w.Active {
 			return view, true
 		}
-		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted between
-		// the two reads.
+		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted after it
+		// was read and before its account was. If it is still the same, it exceeds the limit.
 		if again, _ := t.workflows.get(workflowID); again == w {
 			return view, true
 		}

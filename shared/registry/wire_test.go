@@ -54,8 +54,8 @@ func fill(m protoreflect.Message, depth int) {
 			setScalar(m, field, i)
 		}
 	}
-	// A rate limit, a plan, an actor and a token's hash are plain values, which do not keep the
-	// fields of a later version.
+	// Rate limits, plans, actors and token hashes are decoded into plain values, which do not
+	// preserve unknown fields.
 	switch m.Descriptor().Name() {
 	case "RateLimit", "Plan", "PlanCatalog", "Actor", "TokenHash":
 	default:

@@ -78,7 +78,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.CreateWorkflow(t, "wf", "free", false)
 
 	slow.Hold.Lock()
-	// Six seconds are enough to store the change, but the ingress slow cannot apply it.
+	// Six seconds are enough to store the change. It is still not confirmed by then, because the
+	// ingress cannot apply it.
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
@@ -102,8 +103,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	}
 }
 
-// An ingress may take a long time to catch up. Changes wait for it from its first announcement on,
-// not only once it has caught up.
+// An ingress may take a long time to catch up. Changes wait for the ingress from its first
+// announcement on, and not only after it has caught up.
 func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

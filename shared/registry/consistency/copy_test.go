@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// copyReader is the JetStream of a process that may not read the registry: its consumers read a
-// copy in another stream. It still sees how far the registry itself is.
+// copyReader is the JetStream of a process that may not read the registry. Its consumers read a
+// copy in another stream, but it can still query the last sequence of the original.
 type copyReader struct {
 	jetstream.JetStream
 }
@@ -33,8 +33,8 @@ func (c copyReader) DeleteConsumer(ctx context.Context, _, consumer string) erro
 	return c.JetStream.DeleteConsumer(ctx, copyName, consumer)
 }
 
-// startCopy makes a copy of the registry that holds everything stored so far. It returns its
-// configuration as a mirror.
+// startCopy starts mirroring the registry, and waits until the copy contains everything that is
+// stored. It returns the configuration of the copy's stream, for stopCopy.
 func startCopy(t *testing.T, js jetstream.JetStream) jetstream.StreamConfig {
 	t.Helper()
 	config := jetstream.StreamConfig{
@@ -64,7 +64,7 @@ func awaitCopied(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// stopCopy makes the copy keep what it holds, and follow the registry no longer.
+// stopCopy stops the mirroring. The copy keeps its messages, but receives no further changes.
 func stopCopy(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfig) {
 	t.Helper()
 	config.Mirror = nil
@@ -72,8 +72,8 @@ func stopCopy(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfi
 	fatal(t, err)
 }
 
-// lags fails the test if a follower counts as current within a second, in which it creates several
-// consumers.
+// lags fails the test unless a follower lags behind the registry. It gives the follower one second
+// to count as current by mistake, which is enough for it to create several consumers.
 func lags(t *testing.T, js jetstream.JetStream, follower *consistency.Follower) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -88,8 +88,8 @@ func lags(t *testing.T, js jetstream.JetStream, follower *consistency.Follower) 
 	}
 }
 
-// A process that reads a copy of the registry does not count as current while the copy lacks a
-// change, neither a process that has followed the copy before nor one that starts now.
+// While a copy of the registry lacks a change, no process that reads the copy counts as current.
+// This applies both to a process that followed the copy before and to a process that starts now.
 func TestACopyThatLagsBehind(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -120,8 +120,8 @@ func TestACopyThatLagsBehind(t *testing.T) {
 	lags(t, js, late)
 }
 
-// If the newest message of the registry is missing, a process that reads a copy still counts as
-// current, because the copy has that message, or is known to have reached its sequence.
+// If the newest message is missing from both the registry and its copy, a process that reads the
+// copy still counts as current, because the copy is known to have reached that message's sequence.
 func TestTheNewestMessageIsGoneFromACopy(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

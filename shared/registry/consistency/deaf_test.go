@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// connectByLink connects through a link that can be cut.
+// connectByLink connects to the server through a link that the test can cut, and returns both.
 func connectByLink(
 	t *testing.T, server *natstest.Node, options ...nats.Option,
 ) (*nats.Conn, natstest.Link) {
@@ -28,8 +28,8 @@ func connectByLink(
 	return nc, link
 }
 
-// newcomer returns the lease of a process that has just announced itself, and the link through
-// which only this process is connected.
+// newcomer starts a process that announces itself. It returns the lease of that process, and the
+// link through which the process is connected. Nothing else uses the link.
 func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest.Link) {
 	t.Helper()
 	nc, link := connectByLink(t, server)
@@ -64,9 +64,9 @@ func holdsAfterChange(
 	return lease.IsValid(time.Now())
 }
 
-// whileItsLeaseHolds repeats try until it returns true, which means that the process that try has
-// cut off still had its lease when the change was made. On a busy machine, an attempt can take
-// longer than a lease.
+// whileItsLeaseHolds calls try, up to ten times, until it returns true. try cuts off a process,
+// makes a change, and reports whether the process still had its lease just before the change. If
+// the lease had already expired, as it may on a busy machine, the attempt tests nothing.
 func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Helper()
 	for range 10 {
@@ -97,8 +97,8 @@ func TestANewMembershipWaitsForThoseItCannotHear(t *testing.T) {
 	})
 }
 
-// The first change of an executor that has reconnected waits for the lease of an ingress that
-// started while the executor was disconnected, and that is cut off from NATS by now.
+// An ingress starts while an executor is disconnected, and is then cut off from NATS. After the
+// executor has reconnected, its first change waits for the lease of that ingress.
 func TestAMembershipThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -128,9 +128,10 @@ func TestAMembershipThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	})
 }
 
-// Two servers of a cluster cannot reach each other, but both reach the leader. A change waits for
-// the lease of an ingress at the other server: its heartbeats do not arrive, but it still renews
-// its lease.
+// If two servers of a cluster cannot reach each other but both reach the leader, the heartbeats of
+// an ingress at one server do not reach an executor at the other, although the ingress still renews
+// its lease. A change by the executor waits until that lease has expired. The test only suppresses
+// the heartbeats.
 func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)

@@ -22,12 +22,12 @@
 //
 //  2. P has been silent for livenessTimeout and is presumed dead. Let H be when the last
 //     announcement from P was received; P is presumed dead from H+livenessTimeout on. If P
-//     requested its lease after the change was stored, the lease covers the change: that is case 1,
-//     except that the announcement was lost. So a stale lease was requested before the change was
-//     stored, and expires leaseDuration after the request. P sends a heartbeat as long as it can
-//     renew its lease. With up to three heartbeats in a row lost, H is at most four heartbeat
-//     intervals before the request for the last stale lease. So that lease has expired by the time
-//     P is presumed dead, because
+//     requested its lease after the change was stored, P has applied the change, as in case 1; only
+//     its announcement was lost. So a stale lease was requested before the change was stored, and
+//     expires leaseDuration after that request. P sends heartbeats as long as it can renew its
+//     lease. If at most three heartbeats in a row are lost, H is at most four heartbeat intervals
+//     before the request for the last stale lease. So that lease has expired by the time P is
+//     presumed dead, because
 //
 //     leaseDuration + 4 × heartbeatInterval ≤ livenessTimeout
 //
@@ -48,55 +48,60 @@
 //     then. If the announcement was made later, the response to the request that followed it was R
 //     or a later revision, and P serves only with R applied.
 //
-// A membership receives nothing before it starts or while its connection is lost. So Wait returns
-// no earlier than livenessTimeout after the membership started or reconnected. By then the
-// membership has received an announcement from every process that is connected, or that lost NATS
-// after that moment, with up to three announcements in a row lost. The lease of a process that lost
-// NATS before that moment has expired, by the same inequality. A caller that knows that no other
-// process existed before, because it has just started NATS itself, skips this wait (JoinAsFirst).
+// A membership receives nothing before it starts or while its connection is lost. Let S be when it
+// started or last reconnected. Wait returns no earlier than S+livenessTimeout. By then the
+// membership has received an announcement from every process that is connected to NATS or that lost
+// its connection after S, even if up to three announcements in a row were lost. The lease of a
+// process that lost its connection before S has expired, by the same inequality. A caller that has
+// just started NATS itself skips this wait (JoinAsFirst), because no other process can have existed
+// before.
 //
-// Another bucket under the same name (recreated, or restored from an older copy) reuses the
-// revisions. A Follower detects it, and switches to it only after leaseDuration. By then all leases
-// on the old bucket have expired, so no process uses the old one when the new one accepts its first
-// change.
+// If the bucket is recreated, or restored from an older copy, the new bucket reuses revisions of
+// the old one. A Follower detects this, and switches to the new bucket only after leaseDuration. By
+// then all leases on the old bucket have expired, so no process uses the old bucket when the new
+// one accepts its first change.
 //
-// A process that may not read the bucket reads a copy of it, a mirror, and asks the original how
-// far the registry is: CatchUp compares what the follower has applied from the copy with the last
-// sequence of the original. If the original's newest message is missing, for example after a power
-// cut, no message will show that everything is applied. A consumer with nothing more to deliver
-// shows it only if its stream is on one server and had reached that sequence before the consumer
-// was created. The follower therefore asks the copy for its last sequence first. Otherwise the
-// follower does not count as current until the next change.
+// A process that may not read the bucket reads a copy of it, a NATS mirror. CatchUp then compares
+// the last revision that the follower has applied from the copy with the last sequence of the
+// original.
+//
+// If the newest message is missing, for example after a power cut, the last applied revision never
+// reaches the last sequence. Another sign that everything has been applied is a consumer that has
+// nothing more to deliver. This sign is reliable only if the consumer's stream is on one server and
+// had reached that sequence before the consumer was created. So before the follower creates a
+// consumer on a copy, it determines how far the copy is. Without either sign, the follower does not
+// count as current; the next change provides one.
 //
 // The registry's identity (registry.InstallationKey) is the last record to be written when the
-// registry is created or restored. Without an identity, and while it states that a backup is being
-// restored, no follower counts as current and no lease is renewed, because records may be missing.
-// A follower that sees the registry go back to an earlier state does not rely on it again until the
-// stamp of the identity has changed, which means that an executor has compared the registry with
-// the newest confirmed state. If the identity shows that the registry has been restored since a
-// follower loaded it, the follower loads all of it again, because what it loaded may include
-// records that were never confirmed.
+// registry is created or restored. While there is no identity, and while the identity states that a
+// backup is being restored, no follower counts as current and no lease is renewed, because records
+// may be missing. A follower that sees the registry go back to an earlier state does not rely on it
+// again until the stamp of the identity has changed. A new stamp means that an executor has
+// compared the registry with the newest confirmed state. If the identity shows that the registry
+// has been restored since a follower loaded it, the follower reloads all of it, because the loaded
+// records may include some that were never confirmed.
 //
 // # Assumptions
 //
 //   - The clocks of the processes run at about the same rate; their time of day does not matter. A
 //     virtual machine that is suspended as a whole, including its monotonic clock, and resumed
-//     elsewhere may go on using its lease for what remains of leaseDuration.
+//     elsewhere may go on using its lease for the rest of leaseDuration.
 //   - NATS delivers the messages of one connection in order.
 //   - If two servers of a cluster both reach the leader of the registry, they are not partitioned
 //     from each other for longer than forgetMemberAfter, and no process starts at one of them
 //     meanwhile.
-//   - The response that renews a lease, or that an executor bases a decision on (Follower.CatchUp),
-//     comes from the leader of the registry's stream. A leader that is partitioned from the other
-//     servers goes on responding (with nats-server 2.15.2 for more than ten minutes), while the
-//     others may elect another leader and store changes. So its response counts only if a majority
-//     has replied to it within maxPeerSilence: those servers elect no other leader before
-//     electionTimeout, and maxPeerSilence + leaseDuration ≤ electionTimeout. One case remains: a
-//     server that has lost its leader calls an election, and a server that has only just heard from
-//     the old leader votes for it. The old leader learns of this at its next heartbeat (1 s). Only
-//     if it is partitioned from that server within that second may a process on its side refuse
-//     requests according to an outdated registry, for at most maxPeerSilence + leaseDuration. It
-//     accepts none, because it cannot store anything.
+//   - The response to the request of Follower.CatchUp, which renews leases and on which executors
+//     base decisions, comes from the leader of the registry's stream. A leader that is partitioned
+//     from the other servers goes on responding (with nats-server 2.15.2 for more than ten
+//     minutes), while the others may elect another leader and store changes. So a leader's response
+//     counts only if a majority has replied to the leader within maxPeerSilence: those servers
+//     elect no other leader before electionTimeout, and maxPeerSilence + leaseDuration ≤
+//     electionTimeout. One case remains: a server that has lost contact with the leader calls an
+//     election, and another server votes for it although that one has only just heard from the old
+//     leader. The old leader learns of the election at its next heartbeat, within 1 s. If it is
+//     partitioned from the voter before that, a process on its side may refuse requests according
+//     to an outdated registry, for at most maxPeerSilence + leaseDuration. That process cannot
+//     wrongly accept a request, because it cannot store anything.
 //   - If Wait fails with a LaggingError, the change is stored. It is in force at every process
 //     within livenessTimeout: by then each process has either applied it or responds with 503.
 package consistency

@@ -39,7 +39,8 @@ type Sink interface {
 }
 
 // PendingReporter is implemented by a Sink that may apply a change before the change takes effect.
-// Membership.Wait then waits until it does: see Heartbeat.
+// A Heartbeat announces the change only once it has taken effect, so Membership.Wait waits for
+// that.
 type PendingReporter interface {
 	// Pending returns the first revision that has been applied but is not in force yet, or 0 if
 	// there is none. The channel is closed when another revision comes into force. It is nil if
@@ -94,35 +95,38 @@ type Follower struct {
 	storedAt time.Time
 	stored   bucketEnd // end of the bucket when it was last queried
 	applied  uint64    // last sequence of the newest bucketEnd that has been applied completely
-	// rewritten reports whether the stream now has a different message at the last applied
-	// revision.
+	// rewritten means that the stream now has a different message at the last applied revision, so
+	// the bucket was restored or recreated.
 	rewritten bool
-	// identity is the registry's identity in the last revision that has been applied. installation
-	// is the ID of the first identity; a registry with a different ID is not followed.
+	// identity is the registry's identity as of the last applied revision. installation is the ID
+	// of the first identity that was applied; a registry with a different ID never counts as
+	// current.
 	identity     registry.Installation
 	installation string
-	// restored reports whether the registry has been restored from the copy in the database since
-	// it was loaded. The loaded data may then contain records that the registry no longer has.
+	// restored means that the registry has been restored from the copy in the database since it was
+	// loaded. The loaded data may then contain records that the registry no longer has.
 	restored bool
-	// distrusted is the stamp that the registry's identity had at the time when the follower
-	// detected that the registry had gone back to an earlier state. "" means that it has detected
-	// no such change. Before the registry went back, the bucket created at distrustedIn had reached
-	// revision distrustedAt.
+	// distrusted is the stamp that the registry's identity had when the follower detected that the
+	// registry had gone back to an earlier state. While the identity still has this stamp, the
+	// follower does not rely on the registry. "" means that the registry has not gone back.
+	// distrustedIn is when the earlier bucket was created, and distrustedAt is the revision that it
+	// had reached. If the server reports that state again, the registry had not really gone back.
 	distrusted   string
 	distrustedAt uint64
 	distrustedIn time.Time
-	// differs is when the follower first found that the stream is another bucket than the one it
-	// follows. The zero time means that it is the same bucket.
+	// differs is when the follower found that the bucket has been recreated or restored, so that it
+	// must be reloaded. The zero time means that it need not be.
 	differs time.Time
 	moved   chan struct{} // closed and replaced when the fields above change
 }
 
 // bucketEnd is the last sequence of a bucket. The message with that sequence may be missing, for
-// example after a power cut, so the last applied revision may never reach it. But if a consumer
-// that was created after the bucketEnd was read has nothing more to deliver, everything up to the
-// end has been applied. This is certain only for a bucket without replicas, which is on one server.
-// With several servers, the consumer's server may lag behind. So may a copy of the bucket, which
-// consumers are created on where a process may not read the bucket itself: see createConsumer.
+// example after a power cut, so the last applied revision may never reach it. There is another sign
+// that everything up to the end has been applied: a consumer that was created after the bucketEnd
+// was read has nothing more to deliver. That sign is reliable only if the stream that the consumer
+// reads had reached the end. A bucket on several servers does not guarantee this, because the
+// consumer's server may lag behind, so noteLastSequence ignores such buckets. A copy of the bucket
+// may lag behind, too: createConsumer checks that.
 type bucketEnd struct {
 	load int // counts how often the bucket was loaded or replaced before it had this sequence
 	last uint64
@@ -292,8 +296,9 @@ type followedConsumer struct {
 }
 
 // createConsumer creates a consumer for the messages that have not been applied yet. The consumer
-// begins with the last applied message, if that is still stored: see apply. It covers the bucket's
-// end only if the stream that it reads, which may be a copy of the bucket, had reached the end.
+// begins with the last applied message, if that is still stored: see apply. The stream that it
+// reads may be a copy of the bucket. If that stream had not reached the bucket's end, covers.last
+// is 0, because the consumer then does not show that the end has been applied.
 func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.stored
@@ -332,8 +337,8 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 }
 
 // readStreamOfConsumers returns the last sequence of the stream on which consumers are created, and
-// the server that said so. It creates a consumer for new messages, because a process that reads a
-// copy of the bucket may not ask for the state of the copy.
+// the server that reported it. It learns both from a consumer that it creates for new messages,
+// because a process that reads a copy of the bucket has no permission to query the copy itself.
 func (f *Follower) readStreamOfConsumers(
 	ctx context.Context,
 ) (last uint64, server string, err error) {
@@ -395,8 +400,8 @@ func (f *Follower) consume(
 }
 
 // beginConsuming makes handle apply the messages of a consumer, and returns the consumer's serial
-// number. It returns false if a reload has begun since the consumer's first message was chosen: the
-// consumer would then skip the messages before that one.
+// number. ok is false if a reload has begun since the consumer's first message was chosen. Such a
+// consumer must not be used, because it would skip the messages before its first one.
 func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok bool) {
 	f.applying.Lock()
 	defer f.applying.Unlock()
@@ -504,8 +509,8 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 		}
 		f.restoring.Store(f.identity.Restoring)
 	}
-	// The bucket's newest message may have been deleted. In that case the end is reached when
-	// nothing is pending.
+	// If the bucket's newest message is missing, the revision never reaches the target. Loading is
+	// then complete when no message is pending.
 	if !f.loaded && (f.revision >= f.target || meta.NumPending == 0) {
 		f.finishLoading()
 	}
@@ -545,8 +550,9 @@ func (f *Follower) nextChange() <-chan struct{} {
 func (f *Follower) waitLoaded(ctx context.Context) error { return f.Wait(ctx, 0) }
 
 // CatchUp waits until the sink has applied everything that is stored now. It fails with
-// ErrNotCurrent if the bucket may be a different one from the followed one, if the responding
-// server may no longer be the leader of the registry's stream, or if the registry has no identity.
+// ErrNotCurrent if the bucket may no longer be the one that the follower has loaded, if the
+// responding server may no longer be the leader of the registry's stream, or if the registry has no
+// identity that the follower can rely on.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	if err := f.CatchUpWithoutIdentity(ctx); err != nil {
 		return err
@@ -612,8 +618,8 @@ func (f *Follower) HasRolledBack() bool {
 
 // HasMajority reports whether a majority of a stream's servers, including the leader, has been in
 // contact with the leader recently. If so, they will not elect another leader while a lease that is
-// renewed now is valid. A leader that is partitioned from the others does not notice it and goes on
-// responding.
+// renewed now is valid. Without this check, a process could rely on a leader that is partitioned
+// from the others: such a leader does not notice the partition and goes on responding.
 func HasMajority(servers *jetstream.ClusterInfo) bool {
 	if servers == nil { // a single server
 		return true
@@ -628,9 +634,10 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 	return 2*heard > len(servers.Replicas)+1
 }
 
-// checkFollowedBucket returns an error if a bucket is not the followed one. Once the buckets have
-// differed for leaseDuration, checkFollowedBucket switches to the new bucket instead, and reloads
-// everything. revision must have been applied before the bucket was looked up.
+// checkFollowedBucket returns an error if the bucket that info describes is not the one that the
+// follower has loaded. Once they have differed for leaseDuration, checkFollowedBucket instead
+// switches to the new bucket, and reloads everything. revision must have been applied before info
+// was requested, so that a lower last sequence shows that the bucket has gone back.
 func (f *Follower) checkFollowedBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {

@@ -164,7 +164,7 @@ func (r *Membership) laggingProcesses(
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
 	}
-	// The name is also "" while nc is disconnected.
+	// The cluster's name is also "" while nc is disconnected, so one non-empty name is enough.
 	r.clustered = r.clustered || r.nc.ConnectedClusterName() != ""
 	next = livenessTimeout
 	if deaf := livenessTimeout - now.Sub(r.since); deaf > 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// While a process is frozen, its registry may be lost and restored. The process may have chosen the
-// first message of its next consumer before it starts to reload. It must not use that consumer: it
-// would miss everything stored before that message, such as the registry's identity.
+// If the registry is lost and restored while a process is frozen, the process reloads it. It must
+// not use a consumer whose first message it chose before the reload: that consumer would skip
+// everything stored before that message, such as the registry's identity.
 func TestAConsumerOfAnEarlierLoadIsNotUsed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

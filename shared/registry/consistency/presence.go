@@ -36,10 +36,11 @@ type Heartbeat struct {
 
 // StartHeartbeat starts announcing this process, so that Membership.Wait waits for it after a
 // change. It returns once the follower's copy is current; the process may then serve requests from
-// that copy. settings is for an ingress and nil for other processes; about may be zero.
+// that copy. settings must be nil unless the process is an ingress. about may be zero.
 //
-// The order matters. A change that was stored before the announcement is in the registry that is
-// read after the announcement, and Membership.Wait includes this process for later changes.
+// It announces the process before it catches up, so that no change is missed. A change that was
+// stored before the announcement is applied when the follower catches up. For a later change,
+// Membership.Wait includes this process.
 func StartHeartbeat(
 	ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings,
 	about ProcessInfo, log logrus.FieldLogger,

@@ -71,7 +71,8 @@ func (p process) validAgain(t *testing.T) {
 	}
 }
 
-// inForce makes a change of the registry, and retries it until the editor's copy is current again.
+// inForce calls change until it succeeds. While the editor's copy of the registry is not current,
+// changes fail.
 func inForce(t *testing.T, change func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -88,8 +89,8 @@ func inForce(t *testing.T, change func(context.Context) error) {
 	}
 }
 
-// The server's storage is reset to an earlier copy while the processes are running. After that, the
-// changes made since that copy are not in force, and new changes come into force.
+// If the server's storage is reset to an earlier copy while the processes are running, the changes
+// made since that copy are no longer in force, and new changes come into force.
 func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

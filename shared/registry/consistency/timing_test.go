@@ -37,9 +37,9 @@ func TestTimings(t *testing.T) {
 	}
 }
 
-// A change waits until a killed process is presumed dead, but no longer. With one server, no
-// process can be silent and still renew its lease. TestAChangeWaitsForTheLeaseOfASilentProcess
-// tests that case with a cluster.
+// A change waits until a killed process is presumed dead, but no longer. The test uses one server,
+// with which a silent process cannot still renew its lease.
+// TestAChangeWaitsForTheLeaseOfASilentProcess tests the other case, with a cluster.
 func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
