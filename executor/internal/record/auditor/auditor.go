@@ -43,8 +43,9 @@ const (
 	retryDelay = time.Second
 	// stepTimeout is the maximum duration of one step.
 	stepTimeout = 10 * time.Second
-	// maxLeaderResponseAge is the maximum age of a response that says which revision is the newest.
-	// If the response is older, for example because the process was frozen, nothing is deleted.
+	// maxLeaderResponseAge is the maximum age of the leader's response about the newest revision of
+	// a record. If the response is older, for example because the process was frozen, it may be
+	// outdated, so nothing is deleted.
 	maxLeaderResponseAge = 3 * time.Second
 )
 
@@ -154,16 +155,18 @@ func (a *Auditor) Replay(ctx context.Context) {
 	}
 }
 
-// deleteOlderRevisions deletes the earlier revisions of a registry record if msg is its newest one;
-// otherwise, or if it fails, they are deleted after the record's next change. It never deletes the
-// newest revision, whatever its sequence is: if this process was frozen after it had received msg,
-// the bucket may have been lost and restored meanwhile, with lower sequences than that of msg.
+// deleteOlderRevisions deletes the earlier revisions of a registry record if msg is the newest one.
+// If it is not, or if the deletion fails, they are deleted after the record's next change.
 //
-// It purges with "keep 1". NATS cannot make a purge conditional, or combine "keep 1" with a
-// sequence. So a revision that is stored and replaced between the query and the purge is deleted
-// before the Auditor has read it, and its audit entry is lost. A purge of everything before msg's
-// sequence would avoid that. But if the servers received such a purge late, after a restore, it
-// could delete the record itself.
+// deleteOlderRevisions never deletes the newest revision, not even if the newest revision has a
+// lower sequence than msg. That happens if this process was frozen after it had received msg, and
+// the bucket was lost and restored in the meantime.
+//
+// To delete, it purges the record's subject with "keep 1". NATS can neither make a purge
+// conditional nor combine "keep 1" with a sequence. A revision that is stored and replaced between
+// the query and the purge is therefore deleted before the Auditor has read it, and its audit entry
+// is lost. Purging everything before msg's sequence would avoid that. But if the servers received
+// such a purge late, after a restore, it could delete the record itself.
 func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
 		before == "0" {
@@ -185,8 +188,8 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 	}
 }
 
-// purgeOlderIfNewest deletes the earlier messages with a subject if the newest has the sequence
-// seq.
+// purgeOlderIfNewest deletes the earlier messages of a subject if its newest message has the
+// sequence seq. Otherwise, it does nothing.
 func purgeOlderIfNewest(
 	ctx context.Context, js jetstream.JetStream, s jetstream.Stream, subject string, seq uint64,
 ) error {
@@ -200,8 +203,8 @@ func purgeOlderIfNewest(
 }
 
 // AwaitAudited waits until the database has the audit entries of all registry changes made before
-// the call, or until the context is done. Operators can then find a change in the audit log as soon
-// as it has been made.
+// the call, or until the context is done. After that, operators find these changes in the audit
+// log.
 func AwaitAudited(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
 		stream.AwaitConsumed(ctx, js, name, registry.AuditConsumer)

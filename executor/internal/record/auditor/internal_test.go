@@ -86,7 +86,8 @@ func TestOlderRevisionsAreDeleted(t *testing.T) {
 	auditor.deleteOlderRevisions(t.Context(), streamName, msg)
 	wantSequences(t, s, 3, 4)
 
-	// A newer revision, which has no entry in the audit log yet, stays, and so do those before it.
+	// The received message is no longer the record's newest revision. Nothing is deleted, because
+	// the newer revisions have no entry in the audit log yet.
 	for range 2 {
 		if _, err := js.Publish(t.Context(), record, nil); err != nil {
 			t.Fatal(err)
@@ -96,8 +97,9 @@ func TestOlderRevisionsAreDeleted(t *testing.T) {
 	wantSequences(t, s, 3, 4, 5, 6)
 }
 
-// An auditor that was frozen deletes no record of a registry that was restored meanwhile, where the
-// record's only revision has a lower sequence than the message that the auditor has received.
+// While an auditor is frozen, the registry is lost and restored, so that the record's only revision
+// has a lower sequence than the message that the auditor has received. When the auditor resumes, it
+// does not delete that revision.
 func TestARestoredRecordIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -113,7 +115,8 @@ func TestARestoredRecordIsNotDeleted(t *testing.T) {
 	wantSequences(t, restored, 1, 2)
 }
 
-// After NATS has lost its storage, the auditor creates its consumer again.
+// After NATS has lost its storage, the auditor creates its consumer again and continues to copy
+// audit entries.
 func TestTheAuditGoesOnAfterTheStorageWasLost(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -68,7 +68,8 @@ type RegistryCopy struct {
 	// trouble is the reason why the last comparison found the registry unusable, or nil.
 	trouble error
 
-	// older is when a cluster began to report an older registry; zero if it does not report one.
+	// older is when a cluster began to report a registry that is older than the database's copy. It
+	// is zero if no cluster reports one.
 	older   time.Time
 	stamped bool // whether this process has written the identity's stamp
 	missing stream.MissingStreams
@@ -86,7 +87,7 @@ func New(c Config) *RegistryCopy {
 }
 
 // InstallationMismatchError means that the registry and the database belong to different
-// installations.
+// installations. The executor must not use them together.
 type InstallationMismatchError struct{ problem string }
 
 // Error names the installations and describes what to do.
@@ -192,7 +193,8 @@ func (c *RegistryCopy) UnusableReason() error {
 }
 
 // updateUnusableReason compares the registry with the database's copy of it, and restores the
-// registry if it is lost, incomplete or older than the copy.
+// registry if it is lost, incomplete or older than the copy. It stores and returns the reason why
+// the registry is unusable, or nil.
 func (c *RegistryCopy) updateUnusableReason(ctx context.Context) error {
 	err := c.compareAndRestore(ctx)
 	c.mu.Lock()
@@ -201,7 +203,8 @@ func (c *RegistryCopy) updateUnusableReason(ctx context.Context) error {
 	return err
 }
 
-// ensureBuckets creates the registry's buckets if they have been missing for long enough.
+// ensureBuckets creates the registry's buckets. It returns an error if a bucket has not been
+// missing for long enough to conclude that it does not exist.
 func (c *RegistryCopy) ensureBuckets(ctx context.Context) error {
 	for _, bucket := range buckets() {
 		name := registry.StreamOf(bucket)
@@ -257,8 +260,8 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	if c.stamped && !c.Follower.HasRolledBack() {
 		return nil
 	}
-	// Processes that have noticed an older registry wait for this stamp. If another executor writes
-	// the stamp at the same time, the effect is the same.
+	// Processes that have noticed an older registry wait until the identity has a new stamp. If
+	// another executor has written one at the same time, that is sufficient.
 	if _, err = edit.WriteInstallation(asking, c.JetStream, identity, over); err != nil &&
 		!errors.Is(err, edit.ErrInstallationChanged) {
 		return err
@@ -275,8 +278,8 @@ func (c *RegistryCopy) outdatedFor() time.Duration {
 	return time.Since(c.older)
 }
 
-// outdatedBuckets returns the buckets that end before the position of their copy, with that
-// position. clustered reports whether any bucket has several replicas.
+// outdatedBuckets returns the buckets that end before the position of their copy in the database,
+// with that position. clustered reports whether any bucket has several replicas.
 func (c *RegistryCopy) outdatedBuckets(
 	ctx context.Context,
 ) (older map[string]uint64, clustered bool, err error) {
@@ -290,8 +293,8 @@ func (c *RegistryCopy) outdatedBuckets(
 			return nil, false, err
 		}
 		if at.Revision < reached && restart != nil {
-			// An older database has replaced this one. Restart the mirror at the older database's
-			// position.
+			// This database lags behind what this process has copied, so it was replaced by an
+			// older one. Restart the mirror at the position of the older database.
 			restart()
 		}
 		s, err := c.JetStream.Stream(ctx, registry.StreamOf(bucket))
@@ -353,7 +356,7 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 	return nil
 }
 
-// begunRestore is what a restore finds before it restores records.
+// begunRestore is the state of the registry and of its copy that beginRestore has found.
 type begunRestore struct {
 	identity registry.Installation // the registry's identity
 	over     uint64                // the revision of the registry's identity
@@ -361,8 +364,8 @@ type begunRestore struct {
 	copied   bool                  // whether there is a copy
 }
 
-// beginRestore makes the revisions of older buckets continue where they ended, and makes processes
-// stop using an earlier registry.
+// beginRestore advances the revisions of the older buckets past the positions of their copies. It
+// also makes processes stop using an earlier registry that they have in memory.
 func (c *RegistryCopy) beginRestore(
 	ctx context.Context, older map[string]uint64,
 ) (b begunRestore, err error) {
@@ -380,18 +383,19 @@ func (c *RegistryCopy) beginRestore(
 		return b, err
 	}
 	if b.identity.ID == "" && b.copied && b.over == 0 {
-		// This makes processes that have the earlier registry in memory stop using it. If over is
-		// not 0, the newest revision already does: it is a deletion, or another executor that also
-		// restores the registry has written it. To write it again would make that executor's last
-		// step fail.
+		// Write an empty identity, so that processes that have the earlier registry in memory stop
+		// using it. If over is not 0, this is not necessary: the newest revision is a deletion, or
+		// the empty identity that another executor has written because it also restores the
+		// registry. In that case, writing a second one would make the other executor's last step
+		// fail.
 		b.over, err = edit.WriteInstallation(ctx, c.JetStream, registry.Installation{}, b.over)
 	}
 	return b, err
 }
 
 // copiedIdentity returns the identity in the database's copy of the registry, or the zero value if
-// there is none. copied reports whether there is a copy: its identity may be empty, because a
-// mirror may have copied the revision that a restore writes first.
+// the copy has none. copied reports whether there is a copy. A copy may have an empty identity: a
+// restore begins by writing one to the registry, and a mirror may have copied it.
 func (c *RegistryCopy) copiedIdentity(
 	ctx context.Context,
 ) (i registry.Installation, copied bool, err error) {
@@ -412,7 +416,8 @@ func (c *RegistryCopy) copiedIdentity(
 	return *read, true, nil
 }
 
-// restoreMissing restores the records that a bucket lacks from its copy in the database.
+// restoreMissing restores the records that a bucket lacks from the bucket's copy in the database.
+// It returns how many it has stored.
 func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
@@ -423,7 +428,8 @@ func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (store
 }
 
 // restorePage restores the missing records of one page of the database's copy of a bucket. It
-// returns the key after which the next page begins, and whether there may be a next page.
+// returns how many it has stored, the key after which the next page begins, and whether there may
+// be a next page.
 func (c *RegistryCopy) restorePage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {

@@ -42,7 +42,7 @@ func openStore(t *testing.T) store.Store {
 	return s
 }
 
-// process is an executor, reduced to its work with the registry.
+// process is an executor, reduced to the parts that use the registry.
 type process struct {
 	*edit.Editor
 	directory *edit.Directory
@@ -51,7 +51,8 @@ type process struct {
 	stop      func()
 }
 
-// start starts an executor with a database. If keeps is true, the executor also runs its mirror.
+// start starts an executor with a database. If keeps is true, the executor also mirrors the
+// registry to the database.
 func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, error) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -59,7 +60,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	return startWith(t, nc, js, s, keeps)
 }
 
-// startWith is like start; copying is the JetStream of the database's copy.
+// startWith is like start, but the RegistryCopy uses the given JetStream.
 func startWith(
 	t *testing.T, nc *nats.Conn, copying jetstream.JetStream, s store.Store, keeps bool,
 ) (*process, error) {
@@ -147,7 +148,8 @@ func (p *process) workflowOf(t *testing.T, account, id string) {
 
 func (p *process) token(t *testing.T, id string) string {
 	t.Helper()
-	// An executor that reconnects again checks once more whether its registry is current.
+	// Repeat the call: after each reconnect, an executor refuses calls until it has checked that
+	// its registry is current.
 	var node *edit.TriggerInfo
 	inForce(t, func(ctx context.Context) (err error) {
 		node, err = p.Trigger(ctx, id, "n")
@@ -159,7 +161,7 @@ func (p *process) token(t *testing.T, id string) string {
 	return node.Tokens[0].Token
 }
 
-// ingress uses the registry for requests while its lease is valid.
+// ingress is an ingress, reduced to its copy of the registry and the lease that permits using it.
 type ingress struct {
 	*registry.Snapshot
 	follower *consistency.Follower
@@ -183,8 +185,8 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	return i
 }
 
-// awaitUnavailable waits until the ingress has no lease. While the ingress has a lease, it must
-// know every workflow.
+// awaitUnavailable waits until the ingress has no lease. Until then, it checks that the ingress
+// knows all the active workflows.
 func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	t.Helper()
 	for i.lease.IsValid(time.Now()) {
@@ -193,8 +195,8 @@ func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	}
 }
 
-// awaitAvailable waits until the ingress has a lease, and returns how long that took. The ingress
-// must then know every workflow.
+// awaitAvailable waits until the ingress has a lease, and returns how long that took. It then
+// checks that the ingress knows all the active workflows.
 func (i *ingress) awaitAvailable(t *testing.T, active ...string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -212,7 +214,8 @@ func (i *ingress) knows(t *testing.T, active ...string) {
 	t.Helper()
 	for _, id := range active {
 		view, ok := i.Lookup(id)
-		// The result means nothing if the lease has expired in the meantime.
+		// If the lease has expired since the lookup, the ingress would not use the result, so
+		// ignore it.
 		if (!ok || !view.Workflow.Active || !view.WithinPlan) && i.lease.IsValid(time.Now()) {
 			t.Fatalf("workflow %s: found %t, while the registry is relied on", id, ok)
 		}
@@ -233,8 +236,9 @@ var (
 	workflows = flag.Int("workflows", 20, "how many workflows TestALostRegistryIsRestored makes")
 )
 
-// The whole storage of NATS is deleted while programs are running. An executor restores the
-// registry.
+// While an executor and an ingress are running, NATS loses its whole storage. The executor restores
+// the registry from the database, with the same tokens and without deleted workflows. Meanwhile,
+// the ingress never uses an incomplete registry.
 func TestALostRegistryIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -282,8 +286,9 @@ func TestALostRegistryIsRestored(t *testing.T) {
 	}
 }
 
-// While the services are running, an older copy replaces the storage of NATS, and then a new
-// ingress starts. An executor restores the registry.
+// While an executor and an ingress are running, the storage of NATS is replaced with an older copy
+// of it, and then another ingress starts. The executor restores the registry, and neither ingress
+// uses the older one.
 func TestAnOlderRegistryIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -336,8 +341,8 @@ func inForce(t *testing.T, call func(context.Context) error) {
 	}
 }
 
-// Two executors with one database restore the registry concurrently, and a third one starts while
-// NATS is empty.
+// Two executors with the same database restore the registry concurrently, and a third one starts
+// while NATS is empty. All of them have the same tokens afterwards, and changes are possible.
 func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -384,7 +389,7 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	in.knows(t, append(all, "later")...)
 }
 
-// heldStore stops each restore at its first page, once it is held.
+// heldStore pauses each restore before its first page while held is true.
 type heldStore struct {
 	store.Store
 	held        atomic.Bool
@@ -410,8 +415,9 @@ func (h *heldStore) RegistryRecords(
 	return h.Store.RegistryRecords(ctx, bucket, after, limit)
 }
 
-// An executor that begins to restore the registry while another one does so does not undo what the
-// other has done. Otherwise, if a restore takes longer than compareInterval, none would ever end.
+// If a second executor begins to restore the registry while the first one is still doing so, the
+// second one does not undo the work of the first. Otherwise, two executors could undo each other's
+// work forever, if a restore takes longer than compareInterval.
 func TestARestoreIsNotUndoneByAnother(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -450,8 +456,9 @@ func TestARestoreIsNotUndoneByAnother(t *testing.T) {
 	})
 }
 
-// A mirror has copied the empty identity that a restore writes first. Processes must recognize the
-// next restore, too.
+// The database's copy contains the empty identity that a restore writes first, because a mirror has
+// copied it. If NATS then loses the registry, it is restored, and the identity tells processes that
+// it was.
 func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -479,8 +486,9 @@ func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 	p.token(t, "wf")
 }
 
-// silentServer makes NATS not answer the first request for the identity in a restore. It is the
-// database too, which is asked right before.
+// silentServer is the JetStream and the database of an executor. During a restore, NATS never
+// responds to the first request for the identity. The restore reads the database's position
+// immediately before that request.
 type silentServer struct {
 	jetstream.JetStream
 	store.Store
@@ -507,7 +515,7 @@ func (s *silentServer) Conn() *nats.Conn {
 	return s.JetStream.Conn()
 }
 
-// A restore of which one request is never answered is tried again.
+// If one request of a restore never gets a response, the restore is repeated and succeeds.
 func TestARestoreOutlivesALostAnswer(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -535,8 +543,8 @@ func TestARestoreOutlivesALostAnswer(t *testing.T) {
 	}
 }
 
-// A second executor with a separate database is rejected, because each database would have only
-// part of the records.
+// An executor is rejected if its database is empty or belongs to another installation. Otherwise,
+// each database would have only part of the records.
 func TestAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -581,7 +589,7 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 		node.Tokens[0].Token != token {
 		t.Errorf("it has another token, %v", err)
 	}
-	// The copy also has the records from before the identity existed.
+	// The copy also has the records that were stored before the identity was created.
 	p.workflow(t, "new")
 	server.Stop()
 	fatal(t, os.RemoveAll(server.StoreDir()))
@@ -590,7 +598,8 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	in.awaitAvailable(t, "old", "new")
 }
 
-// A change is confirmed only once the database's copy has it.
+// A change is confirmed only once the database's copy has it. Without a mirror, it is never
+// confirmed.
 func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -613,6 +622,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 }
 
 // While a backup is being restored, no request is accepted, and no executor changes the registry.
+// Afterwards, the database's copy contains the restored records.
 func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

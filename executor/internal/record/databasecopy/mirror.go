@@ -28,9 +28,9 @@ const (
 	retryDelay = 500 * time.Millisecond
 )
 
-// mirror copies a bucket's revisions to the database, and survives failures of NATS and of the
-// database. After a failure, it continues where the database's copy ends, not where this process
-// was, because an older backup may have replaced the database.
+// mirror copies a bucket's revisions to the database, and retries after failures of NATS and of the
+// database. After a failure, it continues at the end of the database's copy, not where this process
+// stopped, because the database may have been replaced by an older backup.
 func (c *RegistryCopy) mirror(ctx context.Context, bucket string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
@@ -71,8 +71,8 @@ func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 		return err
 	}
 	c.setCopiedRevision(bucket, at.Revision, true)
-	// Do not read from another installation's registry, or from one that is being restored from the
-	// copy.
+	// Do not copy another installation's registry, nor a registry that is itself being restored
+	// from the copy.
 	identity, _, err := edit.ReadInstallation(asking, c.JetStream)
 	if err != nil {
 		return err
@@ -118,8 +118,8 @@ func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 	return c.copyMessages(ctx, bucket, at.Revision, messages)
 }
 
-// copyMessages copies a bucket's messages to the database until there is an error. The database
-// already has every message up to the revision after.
+// copyMessages copies a bucket's messages to the database until an error occurs. The database must
+// already have every message up to and including the revision after.
 func (c *RegistryCopy) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {
@@ -155,12 +155,14 @@ func (c *RegistryCopy) copyMessages(
 	}
 }
 
-// nextOfBatch returns the next message. If the batch already has a message, it fails with
-// nats.ErrTimeout after maxBatchWait: the server may report one pending message too many if others
-// are purged at the same time, as the auditor does.
+// nextOfBatch returns the next message. If the batch already has a message, nextOfBatch returns
+// nats.ErrTimeout after maxBatchWait, so that the batch is written even if no further message
+// arrives. The server may announce a message that never arrives, if the auditor purges messages at
+// the same time.
 func nextOfBatch(messages jetstream.MessagesContext, received int) (jetstream.Msg, error) {
 	if received == 0 {
-		// Only a call without a short time limit detects missed heartbeats.
+		// Wait without a time limit, because a call with a short limit does not detect missed
+		// heartbeats.
 		return messages.Next()
 	}
 	return messages.Next(jetstream.NextMaxWait(maxBatchWait))
@@ -197,9 +199,9 @@ func (c *RegistryCopy) addToBatch(
 	}
 }
 
-// setCopiedRevision notes, in this process, the revision up to which the database's copy of a
-// bucket is complete. The revision may decrease only if restarted is true, which means that the
-// mirror has restarted.
+// setCopiedRevision stores, in this process, the revision up to which the database's copy of a
+// bucket is complete. The revision can decrease only if restarted is true, which means that the
+// mirror has just been started again.
 func (c *RegistryCopy) setCopiedRevision(bucket string, revision uint64, restarted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

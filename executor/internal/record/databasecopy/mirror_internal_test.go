@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// onePending is a message after which, the server says, there is another.
+// onePending is a message that wrongly reports that one more message is pending.
 type onePending struct{ jetstream.Msg }
 
 func (onePending) Subject() string      { return registry.SubjectOf(registry.Bucket, "key") }
@@ -26,7 +26,8 @@ func (onePending) Metadata() (*jetstream.MsgMetadata, error) {
 
 var errForever = errors.New("there is no other message")
 
-// oneMessage delivers one message. A call without a time limit would then wait forever.
+// oneMessage delivers one message. After that, a call with a time limit fails with nats.ErrTimeout.
+// A call without one would wait forever, and fails with errForever instead.
 type oneMessage struct {
 	jetstream.MessagesContext
 	delivered bool
@@ -44,7 +45,7 @@ func (m *oneMessage) Next(opts ...jetstream.NextOpt) (jetstream.Msg, error) {
 	}
 }
 
-// saved is how many records the database's copy has.
+// saved counts the records that are saved in the database's copy.
 type saved struct {
 	store.RegistryCopy
 	records int
@@ -58,7 +59,8 @@ func (s *saved) SaveRegistryCopy(
 	return nil
 }
 
-// A revision is copied also if the server says, wrongly, that there is another one.
+// A revision is copied even if the server wrongly reports that another one is pending, and none
+// arrives.
 func TestARevisionIsCopiedBeforeAnotherOneComes(t *testing.T) {
 	t.Parallel()
 	s := &saved{}

@@ -61,8 +61,9 @@ func sound(t *testing.T) contents {
 	}
 }
 
-// addOwn adds the own streams of the queue "default", with one start message. The message's subject
-// follows p, which is the layout of the shared stream or that of the queue's own stream.
+// addOwn adds the own streams of the queue "default", with one start message and one report. p
+// determines the subject of the start message: pass the layout of the queue's own stream for a
+// valid subject, or that of the shared stream for a wrong one.
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
@@ -203,8 +204,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Check returns the key IDs, even for a file by an earlier version, which did not store them in the
-// manifest.
+// Check returns the key IDs, even for a file written by an earlier version, which did not store
+// them in the manifest.
 func TestCheckFindsTheKeys(t *testing.T) {
 	t.Parallel()
 	box := append([]byte{1, 2}, "k7 and what is sealed"...)

@@ -26,19 +26,21 @@
 // different moments. They are read in this order, so that each part covers at least the history of
 // the parts before it:
 //
-//  1. The recorder's position (its consumers' floors). Every message up to it is recorded.
-//  2. The database, as of one moment after that.
-//  3. The position of each group of runners. A runner has reported before it acknowledges.
+//  1. The recorder's position in each stream (its consumer's ack floor). Every message up to that
+//     position is recorded in the database.
+//  2. The database, as of a single moment.
+//  3. The position of each group of runners. Runners report the end of an execution before they
+//     acknowledge its start message.
 //  4. EXECUTIONS and the queues' own streams, up to their last messages at that time. Then PROGRESS
-//     and the queues' own streams of reports in the same way, which therefore include every report
-//     about an acknowledged execution.
+//     and the queues' own streams of reports in the same way. Because 4 comes after 3, these
+//     include every report about an acknowledged execution.
 //  5. The registry, then the secrets, because a token's hash is stored after the token.
 //  6. The audit entries of the changes between 2 and 5, once the executors have copied them into
-//     the database. An entry that is also in the database of 2 is restored once.
+//     the database. An entry that is also in the database read in step 2 is restored only once.
 //
-// After a restore, the recorder continues at the positions of 1, so messages that arrived between 1
-// and 4 are recorded from the stream. As always, a message that has already been recorded is not
-// recorded twice.
+// After a restore, the recorder continues at the positions read in step 1, so it records the
+// messages that arrived between steps 1 and 4 from the streams. As always, a message that has
+// already been recorded is not recorded twice.
 package backup
 
 import (
@@ -60,8 +62,8 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// Versions of the file format. A program can read all versions up to its own. Only files with
-// queues' own streams have the newer version, so earlier programs can read all other files.
+// Versions of the file format. A program can read all versions up to its own. A file gets the newer
+// version only if it contains queues' own streams, so that earlier programs can read all others.
 const (
 	formatVersionSharedStreams = 1
 	formatVersionOwnStreams    = 2

@@ -44,7 +44,8 @@ func (e *HalfRestoredError) Error() string {
 
 func (e *HalfRestoredError) Unwrap() error { return e.Err }
 
-// UnconfirmedError means that everything is restored, but that some processes may not use it yet.
+// UnconfirmedError means that everything is restored, but that the restore could not confirm that
+// every process uses the restored data.
 type UnconfirmedError struct{ Err error }
 
 func (e *UnconfirmedError) Error() string {
@@ -61,10 +62,10 @@ type RestoreOptions struct {
 	WithoutKeys bool
 }
 
-// consumerPauseEnd is the end of the pause of consumers, which is never reached: a restore may take
-// any time, and if it fails or this program is killed, nothing may run in the half restored
-// installation. An operator's pause never ends on a whole microsecond. This one does, so the two
-// can be told apart.
+// consumerPauseEnd is the time until which a restore pauses consumers. It is so far in the future
+// that a pause never ends by itself: a restore may take any time, and if it fails or this program
+// is killed, nothing may run in the half-restored installation. The time also identifies such
+// pauses: it is a whole microsecond, and the end of an operator's pause never is.
 var consumerPauseEnd = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Restore restores a file into an empty installation whose executors are running.
@@ -178,8 +179,8 @@ func (i Installation) checkEmpty(ctx context.Context) error {
 	return nil
 }
 
-// restore restores a file's content. It returns the ID of the account that is stored last, or "" if
-// the file has none.
+// restore restores a file's content. It returns the ID of the account whose record is stored last,
+// or "" if the file has no account.
 func (i Installation) restore(
 	ctx context.Context, r *reader, m Manifest,
 ) (account string, err error) {
@@ -225,8 +226,8 @@ func (i Installation) restore(
 		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
 	// Resume the consumers once everything else is restored. If an earlier step fails, or this
-	// program is killed, nothing may have run in the half-restored installation: it would run again
-	// after the next restore.
+	// program is killed, no execution may have run in the half-restored installation, because it
+	// would run again after the next restore.
 	for _, p := range positions {
 		if err := i.resetConsumer(ctx, p); err != nil {
 			return "", err
@@ -268,10 +269,10 @@ func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
 // recorderWaitTimeout is the maximum time to wait until the executors consume a new stream.
 const recorderWaitTimeout = 30 * time.Second
 
-// createQueueStreams creates a stream for each queue in the file that had its own, with the limits
-// in the queue's record, and waits until the executors consume them. If there are too few servers
-// for the replicas, or none with the placement tags, the stream has no placement tags and as many
-// replicas as EXECUTIONS.
+// createQueueStreams creates the own streams of each queue that has them in the file, with the
+// limits in the queue's record, and waits until the executors consume them. If the installation has
+// too few servers for the replicas, or no cluster or servers for the placement tags, it creates
+// them without placement tags and with as many replicas as EXECUTIONS.
 func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.QueueStreamLimits{}
 	for _, saved := range m.Streams {
@@ -374,10 +375,11 @@ func (i Installation) pauseConsumers(
 	return positions, nil
 }
 
-// restoredConfig returns the configuration with which a restore creates a consumer. If the consumer
-// in the backup began with new messages, or at a certain time, the new one begins with the first
-// message that the old one has not acknowledged. The server cannot reset a consumer that began with
-// new messages, and the restored messages are newer than any time at which a consumer began.
+// restoredConfig returns the configuration with which a restore creates the group's consumer. A
+// consumer that began with new messages or at a certain time is created to begin with the first
+// message that was not acknowledged in the backup. There are two reasons: the server cannot reset a
+// consumer that began with new messages, and restored messages get new timestamps, which are later
+// than any time at which a consumer began.
 func (p RunnerGroupPosition) restoredConfig() jetstream.ConsumerConfig {
 	config := p.Config
 	config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &consumerPauseEnd
@@ -389,11 +391,13 @@ func (p RunnerGroupPosition) restoredConfig() jetstream.ConsumerConfig {
 	return config
 }
 
-// maxReplacements is how often createPaused replaces a consumer that its runners create again.
+// maxReplacements is the maximum number of times that createPaused deletes an unsuitable consumer.
+// More than one may be needed, because the group's runners can create the consumer again.
 const maxReplacements = 10
 
-// createPaused creates a consumer. It keeps an existing consumer if that one can be reset to any
-// message, and replaces it otherwise.
+// createPaused creates a consumer that is paused. It keeps an existing consumer that begins with
+// the oldest message, because the server can reset that one to any message. It replaces any other
+// existing consumer.
 func createPaused(
 	ctx context.Context, s jetstream.Stream, config jetstream.ConsumerConfig,
 ) (err error) {
@@ -452,9 +456,9 @@ const (
 	attemptTimeout = 5 * time.Second
 )
 
-// repeat repeats a request to NATS until it succeeds. Each of the last steps of a restore is
-// repeated, because a cluster does not respond while it elects a leader, and everything before
-// would have to be done again.
+// repeat repeats a request to NATS until it succeeds or repeatTimeout has passed. Use it for the
+// last steps of a restore: a cluster does not respond while it elects a leader, and if one of these
+// steps failed, the whole restore would have to start over.
 func repeat(ctx context.Context, attempt func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
 	defer cancel()
@@ -526,9 +530,10 @@ type backupPublisher struct {
 	js    jetstream.JetStream
 	exact bool          // whether it is an error if a message gets another sequence than next
 	dedup time.Duration // the stream's deduplication window
-	// ids holds the deduplication IDs of the messages sent. The original stream may have several
-	// messages with the same ID, further apart than its deduplication window was when they were
-	// stored. Only the first of them keeps the ID: the new stream would discard the others.
+	// ids holds the deduplication IDs of the messages sent. If the backup has several messages with
+	// the same ID, only the first of them keeps the ID, because the new stream would discard the
+	// others as duplicates. A stream can have such messages if its deduplication window was shorter
+	// when they were stored.
 	ids  map[string]bool
 	next uint64   // sequence of the next message
 	gaps []uint64 // sequences of filler messages, to be deleted
@@ -547,7 +552,8 @@ func (p *backupPublisher) publish(ctx context.Context, m message, name string) e
 	}
 	msg := m.natsMsg()
 	id := msg.Header.Get(jetstream.MsgIDHeader)
-	// The message may be too old to be in the deduplication window.
+	// Omit the ID if it would be wrong or useless: the stream would discard a second message with
+	// the same ID, and a message older than the deduplication window is never deduplicated.
 	if time.Since(m.At) > p.dedup || p.ids[id] {
 		msg.Header.Del(jetstream.MsgIDHeader)
 	} else if id != "" {
@@ -556,9 +562,9 @@ func (p *backupPublisher) publish(ctx context.Context, m message, name string) e
 	return p.send(ctx, msg)
 }
 
-// fillGap publishes filler messages up to a sequence (exclusive). They take the place of messages
-// that no longer exist, so that later messages get their original sequences. The filler messages
-// are deleted afterwards.
+// fillGap publishes filler messages from the next sequence up to, but not including, before. They
+// take the place of messages that no longer exist, so that later messages get their original
+// sequences. The filler messages are deleted afterwards.
 func (p *backupPublisher) fillGap(ctx context.Context, name string, before uint64) error {
 	for p.next < before {
 		p.gaps = append(p.gaps, p.next)
@@ -597,8 +603,8 @@ func (p *backupPublisher) send(ctx context.Context, msg *nats.Msg) error {
 	return p.awaitAcks(ctx)
 }
 
-// awaitAcks waits until every message sent has been stored, and returns an error if exact is set
-// and a message was stored with a different sequence.
+// awaitAcks waits until every message sent has been stored. If exact is set, it returns an error if
+// a message was stored with another sequence than expected.
 func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 	timeout := time.NewTimer(nextMessageTimeout)
 	defer timeout.Stop()
@@ -666,8 +672,8 @@ func (i Installation) restoreCancellations(ctx context.Context, line []byte) err
 	return nil
 }
 
-// restoreReports publishes the reports that had not been applied. Call it after the executions of
-// these reports have been restored.
+// restoreReports publishes the ingresses' reports that had not been applied when the backup was
+// taken. Call it after the executions that these reports refer to have been restored.
 func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 	return r.messages(streamEntryName(stream.ReportsName), func(m message) error {
 		_, err := i.JetStream.PublishMsg(ctx, m.natsMsg())
@@ -677,7 +683,8 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 
 // restoreBucket stores the records of a bucket, except for the identity and the plan catalog, which
 // the executors store themselves. It stores the newest account record last and returns the
-// account's ID: a process that confirms that record has applied all records before it.
+// account's ID. Processes apply records in order, so one that confirms that record has applied all
+// the others.
 func (i Installation) restoreBucket(
 	ctx context.Context, r *reader, bucket string,
 ) (accountID string, err error) {

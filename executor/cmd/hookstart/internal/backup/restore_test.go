@@ -46,8 +46,8 @@ func createRecorderConsumers(
 	return consumers
 }
 
-// However long a restore takes, runners and the recorder get no message until everything else is
-// restored and the positions of their consumers are set. If the restore fails, they get none.
+// However long a restore takes, runners and the recorder receive no message until everything else
+// is restored and their consumers' positions are set. If the restore fails, they never receive one.
 func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("the database is gone")
@@ -149,9 +149,10 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	}
 }
 
-// A group that was created with DeliverNew, and its lanes, also go on where they were, even if
-// runners of the group already wait in the new installation. Their restored consumers begin after
-// the acknowledgement floor of the backup, which is what BeganAfter reports.
+// A group that was created with DeliverNew continues at its position in the backup, and so do its
+// lanes, even if runners have already created the group's consumer in the new installation.
+// BeganAfter then reports that the restored consumers began after the acknowledgement floor of the
+// backup.
 func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream
@@ -205,8 +206,8 @@ func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 	}
 }
 
-// unsteadyJetStream fails each call that resets or resumes a consumer once, as while a leader is
-// elected.
+// unsteadyJetStream simulates the election of a leader: for each consumer, the first call that
+// resets it and the first call that resumes it fail.
 type unsteadyJetStream struct {
 	jetstream.JetStream
 
@@ -241,7 +242,7 @@ func (js unsteadyJetStream) ResumeConsumer(
 }
 
 // The last steps of a restore are repeated while NATS elects a leader. If everything is restored,
-// but not confirmed by every process, the error does not tell the operator to begin again.
+// but not every process confirms it, the error does not tell the operator to begin again.
 func TestRestoreThatIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream
@@ -266,8 +267,9 @@ func TestRestoreThatIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// A stream whose deduplication window was raised may have several messages with the same ID within
-// the new window. All of them are restored, and a repeat is still recognized.
+// After a stream's deduplication window was raised, the stream may have several messages with the
+// same ID within the new window. A restore keeps all of them, and the stream still recognizes a
+// repeat of the delivery.
 func TestRestoreAfterTheWindowWasRaised(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream

@@ -45,7 +45,7 @@ type Member struct {
 	Keys []string // IDs of the secrets keys that this process has
 }
 
-// Installation is an installation to back up or to restore into.
+// Installation is an installation that is backed up or restored.
 type Installation struct {
 	JetStream jetstream.JetStream // a connection with administrator permissions
 	API       API
@@ -78,7 +78,7 @@ func Take(
 	if err := w.finish(m); err != nil {
 		return m, err
 	}
-	// Check the file now, so that a problem is not discovered only when the backup is needed.
+	// Check the file now. Otherwise, a problem would be discovered only when the backup is needed.
 	if _, err := Check(w.file.Name()); err != nil {
 		return m, fmt.Errorf("what was written could not be restored: %w", err)
 	}
@@ -154,7 +154,8 @@ func (i Installation) streamNames(ctx context.Context) ([]string, error) {
 // maxClockSkew is the maximum difference assumed between the clocks of two NATS servers.
 const maxClockSkew = time.Minute
 
-// auditCopiedUntil returns a time. The audit entries of all changes before it are in the database.
+// auditCopiedUntil returns a time such that the database has the audit entries of all changes made
+// before it.
 func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
 		s, err := i.streamAtLeader(ctx, name)
@@ -180,8 +181,8 @@ func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err e
 	return at.Add(-maxClockSkew), nil
 }
 
-// streamAtLeader returns a stream handle that reads messages from the stream's leader, because
-// other replicas may lag behind.
+// streamAtLeader returns a stream whose GetMsg reads from the stream's leader, because other
+// replicas may lag behind.
 func (i Installation) streamAtLeader(ctx context.Context, name string) (jetstream.Stream, error) {
 	s, err := i.JetStream.Stream(ctx, name)
 	if err != nil {
@@ -191,22 +192,21 @@ func (i Installation) streamAtLeader(ctx context.Context, name string) (jetstrea
 	return s, nil
 }
 
-// anySubjectOpt makes GetMsg return the message with the given sequence, or else the first later
-// one.
+// anySubjectOpt makes GetMsg return the first message at or after the given sequence.
 var anySubjectOpt = jetstream.WithGetMsgSubject(">")
 
-// newestBucketRecord identifies the newest of a bucket's records in the file.
+// newestBucketRecord identifies the newest record that the file has of a bucket.
 type newestBucketRecord struct {
 	sequence uint64
 	at       time.Time
 }
 
-// writeAudit writes the audit entries of the changes since a time, up to the newest record of each
-// bucket in the file.
+// writeAudit writes the audit entries of the changes made from since on. until holds the newest
+// record of each bucket in the file; writeAudit omits the entries of later changes.
 //
 // An executor deletes an earlier revision of a record only once the revision's audit entry is in
-// the database. Every entry is therefore in the history of the bucket, which is read first, or in
-// the database.
+// the database. Every entry is therefore in the bucket's history or in the database. The history is
+// read first, so that no entry is missed that moves to the database in the meantime.
 func (i Installation) writeAudit(
 	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newestBucketRecord,
 ) error {
@@ -242,8 +242,8 @@ type auditEntry struct {
 	At                                                                                time.Time
 }
 
-// writeAuditHistory writes the audit entries in a bucket's history, up to a revision. It omits
-// those that the executors have already copied to the database.
+// writeAuditHistory writes the audit entries in a bucket's history, up to the revision last. It
+// omits entries that the executors have already copied to the database.
 func (i Installation) writeAuditHistory(
 	ctx context.Context, to io.Writer, m *Manifest, name string, last uint64,
 ) error {
@@ -310,8 +310,8 @@ func (i Installation) writeAuditHistory(
 	return flush()
 }
 
-// ackFloor returns the sequence up to which one of the executors' consumers has acknowledged a
-// stream.
+// ackFloor returns the ack floor of one of the executors' consumers: the sequence up to which it
+// has acknowledged every message of the stream. It returns 0 if the consumer does not exist.
 func (i Installation) ackFloor(ctx context.Context, name, durable string) (uint64, error) {
 	consumer, err := i.JetStream.Consumer(ctx, name, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -370,8 +370,9 @@ func (i Installation) runnerGroupPositions(ctx context.Context,
 	return runnerGroupPositions, nil
 }
 
-// writeStream writes the messages that a stream holds now. From REPORTS it writes only those that
-// have not been applied.
+// writeStream writes the messages that a stream holds at the time of the call, and sets the fields
+// of saved that describe them. From REPORTS it writes only messages that have not been applied. If
+// withMessages is false, it writes no messages.
 func (i Installation) writeStream(
 	ctx context.Context, w *writer, saved *Stream, withMessages bool,
 ) error {
@@ -423,13 +424,15 @@ func (i Installation) writeStream(
 	return i.messages(ctx, saved.Name, config, each)
 }
 
-// writeBucket writes the newest record of each key, adds the IDs of the keys that encrypt the
-// records to keys, and returns the newest record written. If a key changes in the meantime, its
-// record is written again, and the last version is the one in effect after a restore. writeBucket
-// returns when every key that existed at the beginning has been written, as it was then or later.
-// It does not rely on the server's count of pending messages, because that is too low while
-// executors trim the history of keys (nats-server 2.15.2), and the newest records would be missing.
-// A server that is behind the leader first sends earlier records of keys, then the newer ones.
+// writeBucket writes the newest record of each key and adds the IDs of the keys that encrypt the
+// records to keys. It returns the number of records and the newest one. If a record changes in the
+// meantime, it is written again, and a restore applies the last version in the file.
+//
+// writeBucket returns once it has written, for every key that existed at the beginning, the record
+// as of the beginning or a newer one. It does not rely on the server's count of pending messages:
+// that count is too low while executors trim the history of keys (nats-server 2.15.2), so the
+// newest records could be missing. A server that lags behind the leader first sends earlier
+// records, and later the newer ones.
 func (i Installation) writeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
 ) (records int, last newestBucketRecord, err error) {
@@ -466,7 +469,7 @@ func (i Installation) writeBucket(
 			for _, id := range ids {
 				keys[id] = true
 			}
-			// A restore needs a deletion only of a key that is, or may be, in the file.
+			// Write a deletion only if the file contains, or may contain, a record of the same key.
 			if !m.isDeletion() || m.Sequence > began || live[m.Subject] {
 				err = encodeLine(to, m)
 			}
@@ -484,9 +487,9 @@ func (i Installation) writeBucket(
 	return records, last, err
 }
 
-// isLast reports whether, according to the stream's leader, no message follows the one with the
-// given sequence, up to another sequence. The server of a consumer may be behind the leader, so
-// that its number of pending messages is too small.
+// isLast reports whether the stream has no message between the given sequence and upTo (inclusive).
+// It asks the stream's leader, because the server of a consumer may lag behind the leader and then
+// reports too few pending messages.
 func (i Installation) isLast(
 	ctx context.Context, name string, sequence, upTo uint64,
 ) (is bool, err error) {
@@ -521,14 +524,15 @@ func encodeLine(to io.Writer, m message) error {
 }
 
 // expectedHeaderPrefix is the prefix of the headers with which a publisher states what it expects
-// of a stream, such as its last sequence. A restored message must not have them.
+// of a stream, such as its last sequence. A backup omits these headers, because the server would
+// reject a restored message that has them.
 const expectedHeaderPrefix = "Nats-Expected-"
 
 // nextMessageTimeout is how long to wait for the next message, which should be available.
 const nextMessageTimeout = 30 * time.Second
 
-// messages calls each for every message of a stream, until each returns done or an error. pending
-// is the number of messages that follow, as counted by the server.
+// messages calls each with every message of a stream, until each returns true or an error. pending
+// is the number of messages that follow, according to the server. That number may be too small.
 func (i Installation) messages(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,

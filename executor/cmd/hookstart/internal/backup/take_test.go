@@ -28,8 +28,8 @@ func (emptyAPI) BackUpAudit(
 	return nil
 }
 
-// laggingJetStream reads streams as from a server that is behind their leaders. Its consumers
-// report after each message that none follows. In buckets they find earlier records first.
+// laggingJetStream simulates a server that lags behind the streams' leaders. Its consumers report
+// after each message that no more are pending. In buckets, they deliver earlier records first.
 type laggingJetStream struct{ jetstream.JetStream }
 
 func (js laggingJetStream) OrderedConsumer(
@@ -68,8 +68,8 @@ func (m laggingMsg) Metadata() (*jetstream.MsgMetadata, error) {
 	return meta, err
 }
 
-// A backup has all messages and the newest records that the streams' leaders have, even if the
-// servers of its consumers are behind them.
+// A backup contains all messages and the newest records that the streams' leaders have, even if it
+// reads from servers that lag behind the leaders.
 func TestBackupThroughServersBehindTheLeader(t *testing.T) {
 	t.Parallel()
 	check := func(err error) {

@@ -88,8 +88,8 @@ func Run(ctx context.Context, args []string, std StdStreams) (code int) {
 	return 0
 }
 
-// exampleHelpOption adds to a verb's help the text of its detail tag, if any, and the examples in
-// its example tag, one per line.
+// exampleHelpOption adds the text of a verb's detail tag, if any, to the verb's help, and then the
+// examples in its example tag, one per line.
 var exampleHelpOption = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, ok := v.(*kong.Node); ok && node.Tag != nil && node.Tag.Has("example") {

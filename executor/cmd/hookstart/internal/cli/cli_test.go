@@ -34,8 +34,8 @@ func run(
 	return code, out.String(), err.String()
 }
 
-// When the event stream ends, tail opens a new one and looks up the missed changes. It prints
-// nothing twice.
+// When the event stream ends, tail opens a new one and looks up the changes that it missed. It
+// prints each change only once.
 func TestTailConnectsAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -111,8 +111,10 @@ func TestTailConnectsAgain(t *testing.T) {
 	}
 }
 
-// An execution that was accepted long before the connection was lost, and ended meanwhile, is shown
-// to the end: the stream resumes, and after a gap, tail looks up what it showed as unfinished.
+// If executions that were accepted long ago end while the connection is lost, tail prints their
+// final states after it has reconnected. If the event stream resumes, the events contain the final
+// state of "one". If there is a gap in the events, tail looks up "two", which it last printed as
+// running.
 func TestTailShowsTheEndOfWhatEndedMeanwhile(t *testing.T) {
 	long := time.Now().Add(-10 * time.Minute).UTC().Format(time.RFC3339Nano)
 	event := func(id, status string) string {
@@ -132,7 +134,8 @@ func TestTailShowsTheEndOfWhatEndedMeanwhile(t *testing.T) {
 				event("two", "running") + "\n\n",
 			2: "retry: 1000\n\nid: 12\nevent: execution\ndata: " + event("one", "failed") +
 				"\n\n",
-			// The first lookup fails, so that the gap is still there.
+			// The lookup after stream 3 fails, so tail must not resume after its ID 13: stream 4
+			// resumes after 12 again and reports the same gap.
 			3: "retry: 1000\nid: 13\n\nevent: gap\ndata: {}\n\n",
 			4: "retry: 1000\nid: 14\n\nevent: gap\ndata: {}\n\n",
 		}[n]
@@ -176,8 +179,8 @@ func TestTailShowsTheEndOfWhatEndedMeanwhile(t *testing.T) {
 	_, _ = io.Copy(io.Discard, read)
 }
 
-// Files without a document are refused with --prune, which would delete everything. Usually, the
-// program that should have written them has failed.
+// "apply --prune" refuses files that contain no document, because it would delete everything.
+// Usually, such a file is empty because the program that generates it has failed.
 func TestPruneNeedsADocument(t *testing.T) {
 	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -195,8 +198,8 @@ func TestPruneNeedsADocument(t *testing.T) {
 	}
 }
 
-// A bulk call that did nothing, although more may match, is not repeated: it would do nothing
-// again. The command does not report success.
+// A bulk call that did nothing, although more objects may match, is not repeated, because it would
+// do nothing again. The command then fails and prints that more may match.
 func TestBulkCallThatDoesNothingFails(t *testing.T) {
 	var calls atomic.Int32
 	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -240,7 +243,8 @@ func TestPlanListReadsAllPages(t *testing.T) {
 	}
 }
 
-// A queue of which it is not known who takes it is not listed as one without runners.
+// "queue list" does not claim that a queue has no runners if the API does not know its runners. It
+// prints "?" for the number of runners, and "not known" if not even the groups are known.
 func TestQueueListSaysWhatIsNotKnown(t *testing.T) {
 	queues := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"items":[
@@ -289,7 +293,7 @@ func TestVerifySaysWhatTheStreamHasLost(t *testing.T) {
 		!strings.Contains(stderr, "hookstart: the stream has no message 7 of execution "+id) {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
-	// The execution is old, so its message may have expired.
+	// This execution is eight days old, so its message may have expired. That is no error.
 	code, stdout, stderr = run(t.Context(), t, record(time.Now().AddDate(0, 0, -8)), "execution",
 		"verify", id)
 	if code != 0 || !strings.Contains(stdout, "✓ stored") ||
@@ -349,8 +353,9 @@ func TestSendNeverShowsTheToken(t *testing.T) {
 	}
 }
 
-// If a request without a delivery ID may have been stored, "trigger send" shows the execution's ID,
-// and does not say that nothing was accepted. For a node with a sender, the executor has sent it.
+// If a request without a delivery ID may have been stored, "trigger send" prints the execution's ID
+// and does not claim that nothing was accepted. This also applies to a node with a sender, for
+// which the executor sends the request.
 func TestSendSaysThatAnExecutionMayHaveBeenStarted(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/workflows/w/triggers/{node}", func(
@@ -408,8 +413,9 @@ func TestProblemsNameTheFields(t *testing.T) {
 	}
 }
 
-// An environment variable without the verb's name, which may have another purpose, does not affect
-// a verb. The variable with the verb's name does, and appears in the help.
+// The environment variable for a verb's flag contains the verb's name, which the help shows. A
+// variable without the verb's name, such as HOOKSTART_NAME, has no effect, because it may be set
+// for another purpose.
 func TestVariablesOfVerbsNameTheVerb(t *testing.T) {
 	var put string
 	server := http.NewServeMux()

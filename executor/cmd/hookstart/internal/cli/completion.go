@@ -35,8 +35,8 @@ Example:
 // lets the shell complete the word.
 const fileCompletionMarker = "_files"
 
-// completionScripts holds one script per shell. The scripts do not need the shell's completion
-// package. Bash passes = as a separate word.
+// completionScripts holds one script per shell. The scripts work without the shell's optional
+// completion package, such as bash-completion. Bash passes "=" to its script as a separate word.
 //
 //go:embed completion
 var completionScripts embed.FS

@@ -137,8 +137,8 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	}
 }
 
-// requeueRefusedMessages records the messages that the database refused. If the database refuses a
-// message again, requeueRefusedMessages continues with the next one.
+// requeueRefusedMessages requeues dead letters of messages that the database refused, so that they
+// are recorded. If the database refuses a message again, it continues with the next one.
 func (v *deadLetterRequeue) requeueRefusedMessages(s *session) error {
 	var ids []string
 	for d, err := range s.deadLetters() {

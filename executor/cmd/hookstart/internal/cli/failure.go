@@ -47,8 +47,8 @@ func toUsageError(err error) error {
 			verb + " put creates one, or changes one that is there: " + verb + " put --help",
 		}
 	}
-	// kong's list of allowed values begins with "", the default, which means any value. Users need
-	// not see it.
+	// kong's list of allowed values begins with "", the default, which means any value. Remove it,
+	// because it would only confuse users.
 	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1)
 	return &usageError{text, verb + " --help"}
 }
@@ -111,8 +111,8 @@ func (f *flags) withHint(ctx context.Context, command string, err error) error {
 		}
 	case ofAPI:
 		return &hintError{err, elsewhere}
-	// The error does not come from the connection to the API or from its response, so it comes from
-	// the connection to NATS.
+	// The error is neither a *ConnectionError nor a response of the API, so it is from the
+	// connection to NATS.
 	case !ok && unknownAuthority:
 		return &hintError{
 			err,
@@ -124,7 +124,7 @@ func (f *flags) withHint(ctx context.Context, command string, err error) error {
 	case p.Status == http.StatusUnauthorized:
 		return &hintError{err, setTokenHint}
 	case p.Code == api.CodeNotFound && strings.HasSuffix(command, " list"):
-		// Every executor has these lists, so the URL leads to another kind of server.
+		// Every executor can list all kinds of objects, so another kind of server has responded.
 		return &hintError{err, elsewhere}
 	}
 	if hint := hintFor(p, command); hint != "" {

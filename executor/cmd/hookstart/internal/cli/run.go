@@ -256,8 +256,9 @@ func (v *runVerb) secrets() ([]target.Secret, error) {
 	return secrets, nil
 }
 
-// findProgram finds the program as a shell would. shell is the path of a shell that every system
-// has. It is missing only in images without other programs, such as ours.
+// findProgram returns the path of a program, which it finds as a shell would. shell is the path of
+// a shell that every ordinary system has. If even the shell is missing, the error explains that the
+// container image, such as hookstart's own, contains no other programs.
 func findProgram(name, shell string) (path string, err error) {
 	path, err = exec.LookPath(name)
 	if err == nil {

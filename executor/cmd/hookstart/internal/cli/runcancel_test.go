@@ -18,8 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// Once --drain-timeout has passed, the command kills the program of a canceled execution, which
-// ignores SIGTERM.
+// If the program of a canceled execution ignores SIGTERM, the command kills it once --drain-timeout
+// has passed, and exits without an error.
 func TestAStopEndsACanceledProgram(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -59,7 +59,8 @@ func TestAStopEndsACanceledProgram(t *testing.T) {
 	ingress.Cancel(t, id)
 	await("canceled")
 	stop()
-	// The program keeps the pipe open until it has ended.
+	// The program holds its end of the pipe open for as long as it runs, so reading to the end of
+	// the pipe waits until it has been killed.
 	if err := output.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}

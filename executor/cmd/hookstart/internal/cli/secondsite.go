@@ -74,8 +74,8 @@ func (v *secondSiteCopy) Run(s *session) error {
 	return v.awaitContactAndShow(ctx, s, site)
 }
 
-// awaitContactAndShow waits until each copied stream has had contact with the first site, and then
-// prints the state of the copies.
+// awaitContactAndShow waits until every copied stream has been in contact with the first site, and
+// then prints the state of the copies.
 func (v *secondSiteCopy) awaitContactAndShow(
 	ctx context.Context, s *session, site secondsite.Site,
 ) error {
@@ -125,9 +125,9 @@ Examples:
   hookstart admin second-site status --metrics >second-site.prom`
 }
 
-// mirrorSettleTimeout is how long "status" waits for a copied stream that has just been created. It
-// also waits that long if a copy appears to be behind, which is briefly so when the first message
-// arrives after a long pause.
+// mirrorSettleTimeout is how long "status" waits before it reports a problem with a copy that may
+// be temporary: a new copy has not been in contact with the first site yet, and a copy briefly
+// seems to be behind when the first message after a long pause arrives.
 const mirrorSettleTimeout = 5 * time.Second
 
 func (v *secondSiteStatus) Run(s *session) error {
@@ -184,9 +184,9 @@ func withCopyHint(err error) error {
 	return err
 }
 
-// mirrorProblems returns one text per copied stream that falls behind. It also returns one text
-// about all the copied streams that have lost contact with the first site, with the times of the
-// last contact and of the last message.
+// mirrorProblems returns one text for each copied stream that is falling behind. It also returns
+// one text about all the copied streams that have lost contact with the first site, with the times
+// of the last contact and of the last message.
 func mirrorProblems(
 	all []secondsite.MirrorState,
 	now time.Time,
@@ -228,8 +228,8 @@ func mirrorProblems(
 }
 
 // uncopiedStreams returns the streams of the first site that are not copied. It returns none after
-// the takeover, nor while the first site is unreachable, which the state of the copies shows
-// anyway.
+// the takeover. It also returns none while the first site is unreachable: the state of the copies
+// already shows that.
 func uncopiedStreams(
 	ctx context.Context,
 	site secondsite.Site,

@@ -42,10 +42,11 @@ Examples:
   echo hello | hookstart trigger send demo webhook --file -`
 }
 
-// Run sends the request from this machine, as a sender does, and prints all of the response. It
-// does not make the executor send it, because that would not show whether the public URL can be
-// reached from here, and because api.SentTest lacks the outcome of an execution that the endpoint
-// waits for. If the node has a sender, the executor has to send the request: it has the secret.
+// Run sends the request directly from this machine, as a sender would, and prints the whole
+// response. The executor could send the request instead, but that would not show whether the public
+// URL can be reached from here, and api.SentTest lacks the outcome of an execution for which the
+// response waits. If the node has a sender, the executor must send the request nevertheless,
+// because only the executor has the secret.
 func (v *triggerSend) Run(s *session) error {
 	t, err := v.get(s)
 	if err != nil {
@@ -283,7 +284,7 @@ func (v *triggerSend) printResponse(s *session, status string, a webhookResponse
 	}, a)
 }
 
-// refusalError adds a hint to the refusal p, which is the response a.
+// refusalError adds a hint to a refusal. p and a are the same response in two forms.
 func (v *triggerSend) refusalError(s *session, p *api.Problem, a webhookResponse) error {
 	hint := ""
 	switch webhook.Code(p.Code) {
@@ -316,7 +317,8 @@ func (v *triggerSend) refusalError(s *session, p *api.Problem, a webhookResponse
 	return &hintError{p, hint}
 }
 
-// unavailableHint returns what to do after a request that is not confirmed as stored.
+// unavailableHint returns a hint that explains what to do if it is not confirmed that the request
+// was stored.
 func (v *triggerSend) unavailableHint(p *api.Problem, a webhookResponse) string {
 	if a.Outcome == webhook.OutcomeUnknown {
 		return "hookstart execution show " + a.ExecutionID + " says whether it was started; " +

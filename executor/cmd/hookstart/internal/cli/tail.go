@@ -67,8 +67,8 @@ func (t *executionTailer) isPermanentError(err error) bool {
 const (
 	minRetryDelay = 250 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
-	// reconnectOverlap is how far before the loss of the connection the search for missed
-	// executions begins.
+	// reconnectOverlap is how long before the loss of the connection the missed executions begin
+	// that tail looks up. The last events before the loss may not have arrived.
 	reconnectOverlap = time.Minute
 	// maxRememberedStates is the maximum number of executions whose last printed state is
 	// remembered.
@@ -103,8 +103,9 @@ func (t *executionTailer) waitBeforeRetry() {
 	t.patience = min(2*t.patience, maxRetryDelay)
 }
 
-// open begins to print the changes of an open event stream. If the stream does not resume where the
-// previous one ended, open prints first what was missed in between.
+// open prepares to print the events of an event stream that has just been opened. If the stream
+// does not resume where the previous one ended, open first prints the changes that were missed in
+// between.
 func (t *executionTailer) open(resumes bool) error {
 	t.patience = minRetryDelay
 	if t.everOpened && !resumes {
@@ -123,8 +124,8 @@ func (t *executionTailer) open(resumes bool) error {
 		"WORKFLOW"))
 }
 
-// printMissed prints the changes that were missed while there was no connection: of executions that
-// were accepted meanwhile, and of those that were last shown in a state that is not final.
+// printMissed prints the changes that were missed while there was no connection. It looks up the
+// executions that were accepted in that time, and those whose last printed state is not final.
 func (t *executionTailer) printMissed() error {
 	t.connected = false
 	missed, err := t.missedChanges()
@@ -173,8 +174,8 @@ func (t *executionTailer) printCurrent(id string) error {
 	return t.printChange(detail.Execution, record)
 }
 
-// missedChanges returns the records of the executions that were accepted while the connection was
-// lost, and shortly before, newest first.
+// missedChanges returns the records of the executions that were accepted after the connection was
+// lost, or shortly before, newest first.
 func (t *executionTailer) missedChanges() (records []json.RawMessage, err error) {
 	filter, page := apiclient.ExecutionFilter{
 		WorkflowID: t.workflowID,

@@ -107,7 +107,8 @@ func sanitizeLines(text string) string {
 	}, text)
 }
 
-// These two characters are part of words and emoji, and no terminal interprets them.
+// sanitizeRune keeps these two characters although they are not printable: they are part of words
+// and emoji, and no terminal interprets them.
 const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
 
 func sanitizeRune(r rune) rune {

@@ -197,9 +197,9 @@ func (k tokenDisplay) displayURL(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.displayToken(t.Token))
 }
 
-// deliveryIDSourcesText lists the places that are tried first for a request's delivery ID: the
-// headers that webhook.PriorityDeliveryIDHeaders returns, and the first location that the node's
-// sender uses.
+// deliveryIDSourcesText lists the places in a request that are searched first for a delivery ID:
+// the headers that webhook.PriorityDeliveryIDHeaders returns and, if the node has a sender, the
+// first location that the sender uses. It adds the number of further places.
 func deliveryIDSourcesText(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2

@@ -26,7 +26,8 @@ type pathStep struct {
 }
 
 func (v *executionVerify) Run(s *session) error {
-	// Wait for the newest execution, too, because it may not have been recorded yet.
+	// If the argument is "latest", wait until there is an execution, because the first one may not
+	// have been recorded yet.
 	isNone := func(err error) bool { return errors.Is(err, errNoExecution) }
 	id, err := retryFor(s.ctx, v.Wait, isNone, func() (string,
 		error,

@@ -146,8 +146,8 @@ func (f Filter) MarshalYAML() (any, error) {
 	return mapping, nil
 }
 
-// yamlNode reads a JSON value and returns it as YAML, on one line. JSON cannot be read as YAML,
-// which has no surrogate pairs, for example.
+// yamlNode reads a JSON value and returns it as YAML, on one line. It does not pass the JSON to a
+// YAML parser, because not all JSON is valid YAML: YAML has no surrogate pairs, for example.
 func yamlNode(from *json.Decoder) (*yaml.Node, error) {
 	token, err := from.Token()
 	if err != nil {

@@ -88,7 +88,8 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 }
 
 // CheckSecrets returns an error if a document of want contains the value of a secret setting. Plan
-// would show the value, and show it again each time, because the API never returns it.
+// would display the value. It would also find a difference every time, because the API never
+// returns secret settings to compare with.
 func CheckSecrets(have, want *DocumentSet) error {
 	for _, s := range want.Senders {
 		for _, name := range have.secretSettings[cmp.Or(have.presetIDs[s.Preset], s.Preset)] {
@@ -133,7 +134,8 @@ func diffLines(before, after fields) (lines []string) {
 	return lines
 }
 
-// newStep returns a step, or nil if there is nothing to do.
+// newStep returns the step for the object what, or nil if there is nothing to do. If the object
+// does not exist, the step creates it. Otherwise, the step changes the fields that differ.
 func newStep(
 	what string, exists bool, before, after fields,
 	do func(context.Context, *apiclient.Client) error,
@@ -182,7 +184,7 @@ func (a Account) step(before Account, exists bool) *Step {
 	})
 }
 
-// eventsStep returns the step that changes which workflow is started by the account's events. The
+// eventsStep returns the step that changes which workflow the account's operator events start. The
 // workflow must exist first, so this step comes after the steps of the workflows.
 func (a Account) eventsStep(before Account) *Step {
 	lines := diffLines(before.Events.fields(), a.Events.fields())
@@ -220,7 +222,7 @@ func (e *Events) fields() fields {
 }
 
 // conflictError returns the error for an object that another client has changed since the
-// installation was read. The displayed plan is then out of date.
+// installation was read. The plan that was shown to the user is then out of date.
 func conflictError(key string) error {
 	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with "+
 		"--dry-run, then run apply again", key)

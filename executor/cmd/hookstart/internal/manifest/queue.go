@@ -55,8 +55,8 @@ func (s *DocumentSet) addQueues(ctx context.Context, client *apiclient.Client) e
 }
 
 // step returns the step that creates, changes or removes the queue's own stream, or nil if nothing
-// changes. It comes after the steps of the workflows, because the API lists a queue that has no
-// settings only if a workflow uses it. The step's Do returns once the queue has completely moved to
+// changes. The step must come after those of the workflows: a queue without settings is known to
+// the API only if a workflow uses it. The step's Do returns once the queue has completely moved to
 // or from its own stream.
 func (q Queue) step(before Queue) *Step {
 	lines := diffLines(before.fields(), q.fields())

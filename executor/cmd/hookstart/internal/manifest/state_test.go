@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// Documents may name a preset by its alias, and set a setting to "", which counts as unset.
+// Plan finds no difference between a stored sender and a document that names the sender's preset by
+// an alias, or that has a setting with the value "", which counts as unset.
 func TestASenderByItsAliasIsNoDifference(t *testing.T) {
 	t.Parallel()
 	stored := Sender{WorkflowID: "orders", NodeID: "hook", Preset: "standard-webhooks"}
@@ -45,7 +46,8 @@ func TestSecretSettingsHaveVariables(t *testing.T) {
 	}
 }
 
-// A filter may be any JSON, also such that is no YAML. It stays in its order.
+// A filter may be any JSON, even JSON that is not valid YAML. Write keeps the order of its members,
+// and Read returns an equal filter.
 func TestFiltersAreWrittenAsYAML(t *testing.T) {
 	t.Parallel()
 	for filter, want := range map[string]string{
@@ -84,7 +86,8 @@ func TestFiltersAreWrittenAsYAML(t *testing.T) {
 	}
 }
 
-// If one document cannot be written, nothing is: a file must not end in the middle of a document.
+// If one document cannot be written, Write writes none of them, because a file must not end in the
+// middle of a document.
 func TestWriteWritesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	have := &DocumentSet{
@@ -100,7 +103,8 @@ func TestWriteWritesAllOrNothing(t *testing.T) {
 	}
 }
 
-// A date is a text that stays as it is, wherever it is.
+// A date in a document is read as a string, without any change. This applies to every field, and to
+// keys, aliases and explicit !!timestamp tags.
 func TestDatesStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	const document = `
@@ -127,8 +131,8 @@ triggers:
 	}
 }
 
-// A document that contains a secret setting is refused, also if it names the preset by its alias.
-// The value is not shown.
+// A document that contains the value of a secret setting is refused, even if it names the preset by
+// an alias. The error does not contain the value.
 func TestSecretSettingsAreNotInDocuments(t *testing.T) {
 	t.Parallel()
 	presets := []api.SenderPreset{{

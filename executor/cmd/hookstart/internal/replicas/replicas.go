@@ -24,8 +24,8 @@ type State struct {
 func (s State) Done() bool { return s.Current == s.Want }
 
 // Set changes the number of replicas of existing streams, one stream after another, and waits until
-// the replicas are complete. It calls progress twice a second while it waits. It is idempotent, and
-// an interrupted call loses nothing.
+// the replicas are complete. While it waits, it calls progress twice a second. Set is idempotent,
+// so a call that was interrupted can simply be repeated.
 func Set(
 	ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(State),
 ) error {

@@ -28,7 +28,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// files is the folder with the configuration of the NATS servers, including the sites' accounts.
+// files is the directory with the configuration of the NATS servers, including the sites' accounts.
 const files = "../../../../../deploy/nats"
 
 // These parts of first-site.conf and second-site.conf configure the leaf node connection, here
@@ -105,7 +105,7 @@ func startSites(t *testing.T) *sites {
 	return s
 }
 
-// admin returns the path of the administrator's key.
+// admin returns the path of the file with the administrator's key.
 func (s *sites) admin() string { return filepath.Join(s.folder, "admin.nk") }
 
 // configure writes a configuration file and returns its path.
@@ -118,7 +118,7 @@ func (s *sites) configure(name, content string) string {
 	return path
 }
 
-// start starts a server whose configuration includes part.
+// start starts a server. Its configuration is the common one, followed by part.
 func (s *sites) start(name, part string) *server.Server {
 	s.t.Helper()
 	options, err := server.ProcessConfigFile(s.configure(name+".conf", "server_name: "+name+`
@@ -296,8 +296,9 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// After a takeover, the second site recognises repeats of mirrored deliveries. It delivers each
-// unfinished start message to runners once, whether it is in the shared stream or in a queue's own.
+// After a takeover, the second site recognises repeats of mirrored deliveries. Runners receive each
+// start message of an unfinished execution once, whether the message is in the shared stream or in
+// a queue's own stream.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -402,7 +403,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// The commands refuse to change a site that is not a second site, and leave it unchanged.
+// "status", "take-over" and "copy" refuse to work on a site that is not a second site, and change
+// nothing.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -410,7 +412,7 @@ func TestRefusals(t *testing.T) {
 	takeOver := []string{"take-over", "--runner-groups=default/main", "--yes"}
 	for _, args := range [][]string{{"status"}, takeOver} {
 		s.fails(s.second, "is not copied to this site", args...)
-		// A separate installation: here, the first site.
+		// The first site is an installation of its own, so it has no copies either.
 		s.fails(s.first, "is not copied to this site", args...)
 	}
 	one, err := s.one.Stream(ctx, stream.ExecutionsName)
@@ -435,8 +437,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// While the second site mirrors the first, a queue gets its own stream and loses it again. The
-// copies follow.
+// Queues get their own streams at the first site while the second site mirrors it. "status" reports
+// that they are not copied until "copy" is repeated. After the streams have been deleted at the
+// first site, "copy" deletes an empty copy, and keeps a copy with messages.
 func TestOwnStreams(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -475,7 +478,8 @@ func TestOwnStreams(t *testing.T) {
 	}
 }
 
-// "status" reports a copy that has stopped, with the time of the last contact with the first site.
+// If the first site is gone, "status" reports that nothing is copied any more, with the time of the
+// last contact with the first site.
 func TestStandsStill(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -496,14 +500,15 @@ func TestStandsStill(t *testing.T) {
 	s.fails(s.second, "the first site was heard last ", "status", "--max-behind=1s")
 	heard := heardIn(t, s.must("status", "--metrics"))
 	eventually(t, "another second", func() bool { return time.Since(heard) > 2*time.Second })
-	// The metric is a time rather than an age, so it does not change while the first site is away.
+	// The metric is the time of the last contact, not its age, so it stays the same while the first
+	// site is away.
 	if again := heardIn(t, s.must("status", "--metrics")); again.Sub(heard).Abs() > time.Second {
 		t.Errorf("the first site was heard at %s and at %s, while it was away", heard, again)
 	}
 	s.must("status", "--max-behind=1h")
 }
 
-// heardIn returns the value of the metric for the last contact with the first site about
+// heardIn returns the time of the last contact with the first site according to the metric for
 // EXECUTIONS.
 func heardIn(t *testing.T, metrics string) time.Time {
 	t.Helper()

@@ -53,8 +53,8 @@ func TestWeek(t *testing.T) {
 	}
 }
 
-// An amount that is kept for a limited time grows until as much expires as arrives. From then on it
-// changes only with the rate.
+// An amount that is kept for a limited time grows until as much expires as arrives. After that, it
+// changes only if the rate of arrivals changes.
 func TestHolding(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -42,7 +42,7 @@ func TestRead(t *testing.T) {
 		_, err := js.Publish(ctx, "executions.queue.own.start.wf.node", []byte("x"))
 		check(err)
 	}
-	// An executor has acknowledged the first start of the shared stream.
+	// The recorder of an executor has acknowledged the first start message of the shared stream.
 	consumer, err := js.CreateConsumer(ctx, stream.ExecutionsName, jetstream.ConsumerConfig{
 		Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckExplicitPolicy,
 	})
@@ -98,7 +98,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A stream's week begins when the stream began to keep all messages.
+// completeSince returns the time since which the stream has kept all messages, at most as long ago
+// as the maximum age of its messages.
 func TestBeginning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

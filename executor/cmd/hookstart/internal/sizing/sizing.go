@@ -95,7 +95,7 @@ const (
 	ReachedNoForecast ReachedWhen = "noForecast" // the growth is unknown
 	ReachedNow        ReachedWhen = "now"        // it has been reached
 	ReachedInDays     ReachedWhen = "inDays"     // in LimitForecast.Days days
-	// not within a year, if growth continues as in the last week
+	// not within forecastHorizonDays, if growth continues as in the last week
 	ReachedNotInAYear ReachedWhen = "notWithinOneYear"
 	// ReachedDropsOldest means that the limit may be reached at any time, which is harmless because
 	// the oldest messages are then dropped.
@@ -123,8 +123,8 @@ func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 		growth := relativeGrowth(all)
 		r.GrowthPerDay = &growth
 	}
-	// The growth of a stream that keeps less than three days is unknown: assume that it grows like
-	// the deliveries.
+	// A stream that keeps its messages for less than minTrendDays is too short to compute a growth.
+	// Assume that it grows like the deliveries.
 	streams := slices.Clone(nats.Streams)
 	for i, s := range streams {
 		if !s.Week.KnowsGrowth() {
@@ -145,8 +145,9 @@ func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 	return r
 }
 
-// weekStatsFromHours returns the WeekStats for the given hours. An ingress whose clock is ahead can
-// count requests in a future hour; these are added to the most recent day.
+// weekStatsFromHours returns the WeekStats for the given hours. count returns the amount of one
+// hour. If an ingress's clock is ahead, it counts requests in an hour of the future. These are
+// added to the most recent day.
 func weekStatsFromHours(
 	hours []api.SizeHour,
 	now, since time.Time,
@@ -154,7 +155,7 @@ func weekStatsFromHours(
 ) WeekStats {
 	var periods [7]float64
 	for _, h := range hours {
-		// An hour that spans two days counts for the day with most of it.
+		// An hour that spans two days counts for the day that has the larger part of it.
 		i := max(int(now.Sub(h.At.Add(time.Hour/2))/day), 0)
 		periods[min(i, len(periods)-1)] += float64(count(h))
 	}

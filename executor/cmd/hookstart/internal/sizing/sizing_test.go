@@ -98,7 +98,8 @@ func TestReportOfTheRate(t *testing.T) {
 	wall(t, r, "Deliveries, busiest hour").want(t, 13, 26, ReachedInDays, 10)
 }
 
-// An ingress's clock may be ahead of the executor's, and the executor's ahead of the NATS server's.
+// The report is correct if an ingress's clock is ahead of the executor's, and the executor's clock
+// ahead of the NATS server's.
 func TestReportWithClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	size := api.Size{At: now, Hours: []api.SizeHour{
@@ -108,7 +109,8 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	if r.Complete || !near(r.Days, 1./24) || !near(r.PerSecond, 1./60) {
 		t.Errorf("%+v", r)
 	}
-	// The records are older than the stream, which was restored from a backup.
+	// After a restore from a backup, the records are older than the stream. They show that the
+	// installation is more than a week old, so the report is complete.
 	size.Database.OldestAcceptedAt = now.Add(-10 * day)
 	if r := NewReport(size, NATSUsage{Created: now}, Limits{}); !r.Complete {
 		t.Errorf("%+v", r)
@@ -142,8 +144,9 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	r := NewReport(api.Size{At: now}, nats, Limits{NATSMemory: 1_000 * 1e6})
 	wall(t, r, "Memory for delivery IDs of a").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
 	wall(t, r, "Memory for delivery IDs of b").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
-	// In d days, the last day, which is the deduplication window, has 2 M + 200,000 × (d - ½)
-	// delivery IDs of QUEUE_busy. EXECUTIONS has 1 M at all times.
+	// The deduplication window is one day, and the rate of QUEUE_busy grows by 200,000 per day. The
+	// mean rate of a window that ends in d days is the rate in its middle, so the window then has 2
+	// M + 200,000 × (d - ½) delivery IDs. EXECUTIONS always has 1 M delivery IDs.
 	c := wall(t, r, "Memory for delivery IDs of c")
 	days := (1_000e6/164-3e6)/200_000 + 0.5
 	c.want(t, 3*164e6, 1_000e6, ReachedInDays, days)
@@ -154,8 +157,8 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 		t.Errorf("first %s, want %s", r.Forecasts[0].Name, c.Name)
 	}
 
-	// A window of four days: after two days, half of the current IDs are left, and 2.2 M have
-	// arrived.
+	// With a window of four days, half of the current 4 M IDs have expired after two days. In these
+	// two days, 2.2 M have arrived, so 4.2 M are left and the limit is reached.
 	long := weekly("EXECUTIONS", 1_000_000, 100_000, "a")
 	long.DedupWindow, long.Remembered = 4*day, 4_000_000
 	r = NewReport(api.Size{At: now}, NATSUsage{Streams: []Stream{long}},
@@ -166,14 +169,16 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 		"Memory for delivery IDs",
 	).want(t, 4e6*memoryBytesPerDeliveryID, 4.2e6*memoryBytesPerDeliveryID, ReachedInDays, 2)
 
-	// A single server, whose name is irrelevant; its memory is unknown.
+	// With a single server, the forecasts do not name the server. Its memory and disk are not
+	// configured, so there is no limit.
 	nats.Streams = nats.Streams[:1]
 	nats.Streams[0].Servers = []string{"a"}
 	r = NewReport(api.Size{At: now}, nats, Limits{})
 	wall(t, r, "Memory for delivery IDs").want(t, 164e6, 0, ReachedNoLimit, 0)
 	wall(t, r, "Disk of NATS").want(t, 7e9, 0, ReachedNoLimit, 0)
 
-	// The documentation says 14 MB for each delivery per second that is sustained.
+	// The documentation says that each delivery per second needs 14 MB of memory if that rate lasts
+	// for the whole window of one day.
 	if perRate := 86_400. * memoryBytesPerDeliveryID; perRate < 14e6 || perRate > 14.5e6 {
 		t.Errorf("%v bytes", perRate)
 	}
@@ -230,7 +235,8 @@ func TestReportOfStreams(t *testing.T) {
 	}
 }
 
-// A stream that keeps less than three days is assumed to grow like the deliveries.
+// A stream that keeps messages for less than three days is assumed to grow at the same relative
+// rate as the deliveries.
 func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
 	t.Parallel()
 	s := weekly("EXECUTIONS", 1_000, 0, "a")
@@ -255,7 +261,8 @@ func TestReportOfTheDatabase(t *testing.T) {
 		},
 	}
 	nats := NATSUsage{Created: now.Add(-10 * day)}
-	// 200 bytes for each of 24,000 records a day.
+	// The database has 200 bytes for each of its 240,000 records, and 24,000 records are added per
+	// day.
 	wall(t, NewReport(size, nats, Limits{}),
 		"Database (SQLite)").want(t, 48e6, 60e6, ReachedInDays, 2.5)
 	wall(t, NewReport(size, nats, Limits{DatabaseDisk: 145e6}), "Database (SQLite)").
@@ -263,8 +270,8 @@ func TestReportOfTheDatabase(t *testing.T) {
 	size.Database.FreeBytes, size.Database.Kind = nil, "postgres"
 	wall(t, NewReport(size, nats, Limits{}),
 		"Database (PostgreSQL)").want(t, 48e6, 0, ReachedNoLimit, 0)
-	// With few records, most of the database is empty tables, so the measured size of a record is
-	// used.
+	// With few records, most of the database is empty tables, so its size divided by the number of
+	// records would be too large. The record size from the benchmark is used instead.
 	size.Database.Records, size.Database.OldestAcceptedAt = 1_000, now.Add(-time.Hour)
 	size.Database.RetentionSeconds = 365 * 86_400
 	wall(
@@ -299,7 +306,7 @@ func TestReportOfTheAccount(t *testing.T) {
 			t.Errorf("no limits: %+v", w)
 		}
 	}
-	// Four replicas of 200,000 bytes that grow by 400,000 bytes per day.
+	// The account holds four replicas of 200,000 bytes, and grows by 400,000 bytes per day.
 	whole := report(jetstream.AccountInfo{Tier: jetstream.Tier{
 		Store: 800_000, Streams: 8, Consumers: 50,
 		Limits: jetstream.AccountLimits{MaxStore: 2e6, MaxStreams: 8, MaxConsumers: 100},

@@ -20,10 +20,10 @@ import (
 // sysexits.h.
 const retryExitCode = 75
 
-// These are the time limits for ending a program. stopGrace is how long it may take to exit after
-// the SIGTERM that follows a timeout. shutdownGrace is the same after the SIGTERM that follows a
-// stop of the runner. It is shorter, because the runner kit abandons a handler a second later.
-// pipeGrace limits reading the program's pipes after it has exited.
+// Time limits for ending a program. After a timeout, a program gets SIGTERM and has stopGrace to
+// exit. When the runner stops, a program has only shutdownGrace after SIGTERM, because the runner
+// kit abandons a handler a second later. pipeGrace limits reading the program's pipes after it has
+// exited.
 const (
 	stopGrace     = 5 * time.Second
 	shutdownGrace = 500 * time.Millisecond
@@ -62,8 +62,9 @@ type Command struct {
 	// Stderr receives what the programs write to stderr. Several programs may write to it
 	// concurrently. Required.
 	Stderr io.Writer
-	// Stopping, once closed, ends the programs of canceled executions. The contexts of their
-	// handlers have ended already. If it is nil, only Timeout limits them.
+	// Stopping is closed when the runner stops. The programs of canceled executions are then ended.
+	// Their handlers' contexts cannot serve as the signal, because these contexts were already
+	// canceled. If Stopping is nil, only Timeout limits how long such a program may run.
 	Stopping <-chan struct{}
 }
 
@@ -98,8 +99,9 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	}
 }
 
-// cancel sends SIGTERM to a program because its execution was canceled. If the program exits
-// without an error, the execution has succeeded.
+// cancel sends SIGTERM to a program because its execution was canceled, and waits until the program
+// exits, the timeout expires or the runner stops. If the program exits without an error, the
+// execution has succeeded.
 func (c *Command) cancel(p *process, timeout <-chan time.Time) (any, error) {
 	p.TerminateGroup()
 	select {

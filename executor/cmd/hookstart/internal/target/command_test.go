@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// When the runner stops, no process is left in the program's group, even if the program exits at
-// once and its child ignores SIGTERM.
+// When the runner stops, no process of the program's group survives, even if the program exits
+// immediately and its child ignores SIGTERM.
 func TestStopKillsTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	shell, err := exec.LookPath("sh")
@@ -56,7 +56,8 @@ func TestStopKillsTheWholeGroup(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Handle returned %v", err)
 	}
-	// The child keeps the pipe open until it has ended.
+	// The child holds its end of the pipe open for as long as it runs, so reading to the end of the
+	// pipe waits until it has been killed.
 	if err := output.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +71,8 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// A program can write much to stderr even if the runner cannot write that to its own stderr. The
-// end of it is in the error.
+// If the runner cannot write to its own stderr, a program can still write a lot to stderr without
+// blocking, and the end of that text is still in the execution's error.
 func TestARunnerThatCannotWriteItsStderr(t *testing.T) {
 	t.Parallel()
 	shell, err := exec.LookPath("sh")

@@ -140,7 +140,8 @@ func TestEndsOfAPost(t *testing.T) {
 	}
 }
 
-// These test values are from the Standard Webhooks libraries (TestWebhookSign of the Go library).
+// A secret is parsed and used as by the Standard Webhooks libraries. The expected signature is from
+// TestWebhookSign of the Go library.
 func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
