@@ -20,15 +20,17 @@ import (
 // maxErrorBytes is the maximum number of bytes of the error in a report.
 const maxErrorBytes = 4000
 
-// maxEndedGroups is the maximum number of groups that a report names.
+// maxEndedGroups is the maximum number of other groups that a report lists as having ended the
+// execution.
 const maxEndedGroups = 100
 
-// reportOverhead is the number of bytes that a report needs in addition to the output.
+// reportOverhead is the number of bytes that are reserved in a report for everything but the
+// output.
 const reportOverhead = 16 << 10
 
-// beginAttempt handles one message. The handler runs in a separate goroutine, and occupies a
-// concurrency slot until it has returned or has been abandoned. o is nil for a message without an
-// order key.
+// beginAttempt begins an attempt at the execution of one message. The handler runs in a separate
+// goroutine, and occupies a concurrency slot until it has returned or has been abandoned. o is the
+// lease of a message with an order key, and nil for all other messages.
 func (r *runner) beginAttempt(msg jetstream.Msg, o *leaseState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
@@ -81,7 +83,7 @@ func (r *runner) failExhausted(m *message) {
 }
 
 // runOrdered makes an attempt at an execution that has an order key. It does not call the handler
-// if the execution has already ended, has been canceled, or is given to another member.
+// if the execution has already ended or has been canceled, or if another member may have it.
 func (r *runner) runOrdered(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
 	held, ended, canceled, err := r.prepareOrdered(r.working, m)
@@ -117,8 +119,9 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 }
 
 // prepareOrdered takes the lease of a message, and then determines whether its execution has ended
-// or has been canceled. It starts over if that took so long that little of the lease is left. It
-// returns an error if ctx ends, or if the lease cannot be taken within AckWait.
+// or has been canceled. held is false if another member may have the message. prepareOrdered starts
+// over if this took so long that less than half of AckWait is left of the lease. It returns an
+// error if ctx ends, or if the lease cannot be taken within AckWait.
 func (r *runner) prepareOrdered(ctx context.Context, m *message) (
 	held, ended, canceled bool, err error,
 ) {
@@ -257,9 +260,9 @@ func (r *runner) handBack(m *message, after time.Duration) {
 }
 
 // reportRunning publishes a report that the execution is running. It does not wait for a
-// confirmation, because the final report makes up for a lost one. If the report arrives after the
-// final one, it has no effect. For an ordered execution, the stream refuses it after a report of
-// another group.
+// confirmation, because the final report makes up for a lost one. A report that arrives after the
+// final one has no effect. The stream refuses the report on an ordered execution if another group
+// has reported on it in the meantime.
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progressMessage(m, execution.Progress{
 		Status:  execution.Running,
@@ -276,9 +279,10 @@ func layoutOf(msg jetstream.Msg) stream.Layout {
 	return layout
 }
 
-// progressMessage returns a report as a message. The stream of the start message determines the
-// stream of reports, and thus the subject. The stream refuses the report on an ordered execution if
-// another report was stored after the last one that the runner knows.
+// progressMessage returns a report as a message. The stream that holds the start message determines
+// to which stream, and thus to which subject, the report is published. The message of an ordered
+// execution has a condition: the stream refuses it if another report on the execution was stored
+// after the last one that the runner has read.
 func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, error) {
 	start := m.start
 	p.ID, p.Group = start.ID, r.Group

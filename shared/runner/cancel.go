@@ -21,7 +21,7 @@ import (
 // delivered before the executor's check, the executor leaves the final state to the runner. If it
 // was delivered afterwards, the key was stored before the runner looked for it, and the handler is
 // never called. This works without clocks, and without a live runner. Messages that arrive together
-// share a request, so it costs a busy runner little.
+// share one read of the bucket, so the check costs a busy runner little.
 //
 // A runner that finds the key reports the state CANCELED and acknowledges the message. For every
 // reader, the first final report that is stored counts.
@@ -35,23 +35,23 @@ const (
 	// cancelPollInterval is the interval at which the runner looks for cancellations of executions
 	// whose handlers are running.
 	cancelPollInterval = time.Second
-	// cancelCheckInterval is how long the runner relies on the bucket having the last key at its
-	// revision, while it finds no new keys and stays connected.
+	// cancelCheckInterval is how often a runner that stays connected and finds no new keys checks
+	// that the bucket has not been replaced by a new one: see catchUp.
 	cancelCheckInterval = time.Second
-	// cancelCatchUpWait is how long a message waits until all new keys are read, before the runner
-	// asks for the message's own key.
+	// cancelCatchUpWait is how long a message waits for the runner to read all new keys. After
+	// that, the runner asks the bucket only for the key of the message's own execution.
 	cancelCatchUpWait = 200 * time.Millisecond
-	// minCancelForget is the number of known cancellations from which on the runner forgets those
-	// that have expired.
+	// minCancelForget is the number of cancellations that a runner must know before it forgets
+	// expired ones for the first time.
 	minCancelForget = 1000
 	// cancelReadTimeout is the maximum duration of one request.
 	cancelReadTimeout = 2 * time.Second
-	// maxCancelReadFailures applies to a runner that has never received a response. After that many
-	// failed requests, it runs executions without looking for cancellations.
+	// maxCancelReadFailures is the number of failed requests after which a runner that has never
+	// been able to read the bucket runs executions without looking for cancellations.
 	maxCancelReadFailures = 3
-	// cancelRetryDelay is how long such a runner waits before it looks for cancellations again. The
-	// executor may be too old to have the bucket, or the runner's NATS account may lack permission
-	// to read it.
+	// cancelRetryDelay is how long such a runner waits before it tries to read the bucket again.
+	// The executor may be too old to have the bucket, or the runner's NATS account may lack the
+	// permission to read it.
 	cancelRetryDelay = 30 * time.Second
 )
 
@@ -65,21 +65,22 @@ type cancellations struct {
 	ids      map[string]uint64 // the IDs of the canceled executions, with their keys' revisions
 	offUntil time.Time         // no request is sent before this; zero means no pause
 
-	// catchUp alone uses the fields below.
+	// Only catchUp and the functions that it calls use the fields below.
 
-	// last is the revision of the newest key that has been read, and lastID its execution's ID.
+	// last is the revision of the newest key that has been read. lastID is the execution ID in that
+	// key.
 	last   uint64
 	lastID string
-	// checked is the last time at which the bucket was known to have lastID at revision last, and
-	// reconnects is the connection's number of reconnects at that time.
+	// checked is the last time at which the bucket was known to have the key lastID at the revision
+	// last. reconnects is the number of the connection's reconnects at that time.
 	checked    time.Time
 	reconnects uint64
 	// readable reports whether a request has ever succeeded. From then on, failed requests are
 	// always retried.
 	readable bool
-	// failures counts failed requests as long as none has succeeded.
+	// failures counts the failed requests until the first one succeeds.
 	failures int
-	// forgetAt is the number of ids at which those that have expired are forgotten next.
+	// forgetAt is the number of entries in ids at which expired ones are removed next.
 	forgetAt int
 }
 
@@ -132,7 +133,8 @@ func (c *cancellations) isKnown(executionID string) bool {
 	return ok
 }
 
-// awaitFreshRead waits for a read of the bucket that begins after the call.
+// awaitFreshRead waits for a read of the bucket that begins after the call. During a pause, it
+// returns immediately without an error.
 func (c *cancellations) awaitFreshRead(ctx context.Context) error {
 	c.mu.Lock()
 	if time.Now().Before(c.offUntil) {
@@ -156,7 +158,7 @@ func (c *cancellations) awaitFreshRead(ctx context.Context) error {
 	}
 }
 
-// serveReads reads the bucket for the calls that are waiting, until there are none.
+// serveReads reads the bucket again and again, until no call is waiting for a read.
 func (c *cancellations) serveReads() {
 	for {
 		c.mu.Lock()
@@ -174,11 +176,13 @@ func (c *cancellations) serveReads() {
 }
 
 // catchUp reads the IDs of the executions that have been canceled since the last call. If it has
-// found any, after a reconnect, and every cancelCheckInterval, it checks whether the bucket still
-// has the key that was the newest before. If not, the bucket has lost its newest keys, or all of
-// them, and new keys may have lower revisions: catchUp then reads all keys. Those that it knows
-// remain known. While it reads from the beginning, the key that was the newest before is the one
-// read last: the first one may have expired when all are read.
+// found new keys, after a reconnect, and at least every cancelCheckInterval, it also checks whether
+// the bucket still has the key that was the newest one before. If that key is gone, the bucket has
+// lost keys or was replaced by a new one, and new keys may have lower revisions. catchUp then reads
+// all keys again, and keeps the cancellations that it already knows.
+//
+// After it has read all keys, catchUp makes the same check with the last key that it has read. The
+// first key would not do, because it may have expired in the meantime.
 func (c *cancellations) catchUp() error {
 	reconnects, last, lastID := c.nc.Stats().Reconnects, c.last, c.lastID
 	fromBeginning := last == 0
@@ -230,9 +234,9 @@ func (c *cancellations) add(executionID string, revision uint64) {
 	c.ids[executionID] = revision
 }
 
-// forgetExpired forgets the cancellations whose keys have expired, each time that the number of
-// cancellations has doubled. Keys expire in the order of their revisions, which begin again with 1
-// in a new bucket.
+// forgetExpired forgets the cancellations whose keys have expired. It does so each time that the
+// number of known cancellations has doubled. Keys expire in the order of their revisions, so all
+// revisions below that of the oldest existing key have expired.
 func (c *cancellations) forgetExpired() {
 	if len(c.ids) < c.forgetAt {
 		return
@@ -249,7 +253,8 @@ func (c *cancellations) forgetExpired() {
 	c.forgetAt = max(minCancelForget, 2*len(c.ids))
 }
 
-// readFailed handles the error of a request. It returns nil if handlers may begin nevertheless.
+// readFailed handles the error of a failed request to the bucket. It returns nil if handlers may
+// begin although the bucket could not be read.
 func (c *cancellations) readFailed(err error) error {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		c.last = 0 // if the bucket is recreated, it begins again with the first revision
@@ -268,7 +273,7 @@ func (c *cancellations) readFailed(err error) error {
 	return err
 }
 
-// pause lets no request be sent for d.
+// pause stops requests to the bucket for d.
 func (c *cancellations) pause(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

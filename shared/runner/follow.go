@@ -24,8 +24,8 @@ const (
 	settingsReadTimeout = 5 * time.Second
 )
 
-// followSettings consumes executions from the queue's lanes and from its own stream, as soon as
-// they exist, until ctx ends. main is the group's consumer in the shared stream.
+// followSettings consumes executions from the queue's lanes and from the queue's own stream, as
+// soon as these exist, until ctx ends. main is the group's consumer in the shared stream.
 func (r *runner) followSettings(
 	ctx context.Context,
 	js jetstream.JetStream,
@@ -64,8 +64,9 @@ func (r *runner) followSettings(
 
 // readSettings reads the queue's record. known is false if it cannot be read. A runner in a
 // separate NATS account may lack the permission; readSettings then determines the number of lanes
-// by counting the lane consumers that the executor has created for its group. It asks for the
-// record each time, because a cluster that starts has no responders for a while either.
+// by counting the lane consumers that the executor has created for its group. It requests the
+// record every time nevertheless, because a missing permission looks like a cluster that is still
+// starting: in both cases, there are no responders.
 func (r *runner) readSettings(
 	ctx context.Context, js jetstream.JetStream,
 ) (s stream.QueueSettings, known bool) {

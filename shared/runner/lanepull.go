@@ -16,9 +16,9 @@ const lanePullTimeout = time.Second
 // lanePull is a request for the next message of a lane, if there is one at the moment. The server
 // does not respond immediately if a message of the lane is unacknowledged.
 //
-// jetstream.Consumer.FetchNoWait unsubscribes after a second, and drops a message that the server
-// has sent but the runner has not received by then: nobody gets it until AckWait has passed, and it
-// counts as an attempt. A lanePull drains its subscription instead.
+// A lanePull drains its subscription when it ends. jetstream.Consumer.FetchNoWait would unsubscribe
+// after a second instead, and drop a message that the server has already sent. No member would then
+// get this message until AckWait has passed, and it would have used up an attempt.
 type lanePull struct {
 	consumer string
 	sub      *nats.Subscription // receives one response
@@ -43,8 +43,8 @@ func newLanePull(nc *nats.Conn, consumer *jetstream.ConsumerInfo) (*lanePull, er
 	return &lanePull{consumer.Name, sub}, nil
 }
 
-// next waits for the response until the timeout has passed or ctx ends, and then returns
-// errNoResponse. The message is nil if there is none at the moment.
+// next returns the message in the response, or nil if the lane has no message at the moment. It
+// returns errNoResponse if there is no response before the timeout has passed or ctx ends.
 func (p *lanePull) next(ctx context.Context, timeout time.Duration) (jetstream.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -56,8 +56,9 @@ func (p *lanePull) next(ctx context.Context, timeout time.Duration) (jetstream.M
 	return p.parse(msg, err)
 }
 
-// finish waits for the response until lanePullTimeout has passed or ctx ends. It then ends the
-// request, but still returns a message that the server has sent before it noticed that.
+// finish waits for the response until lanePullTimeout has passed or ctx ends. Then it ends the
+// request. If the server sends a message before it learns that the request has ended, finish still
+// returns this message.
 func (p *lanePull) finish(ctx context.Context) (jetstream.Msg, error) {
 	msg, err := p.next(ctx, lanePullTimeout)
 	if !errors.Is(err, errNoResponse) {
@@ -66,7 +67,7 @@ func (p *lanePull) finish(ctx context.Context) (jetstream.Msg, error) {
 	if err := p.sub.Drain(); err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", p.consumer, err)
 	}
-	// The subscription is closed once everything that the server has sent is received.
+	// The subscription is closed once everything that the server has sent has been received.
 	last, err := p.sub.NextMsgWithContext(context.WithoutCancel(ctx))
 	if !errors.Is(err, nats.ErrBadSubscription) {
 		return p.parse(last, err)
@@ -90,8 +91,8 @@ func (p *lanePull) parse(msg *nats.Msg, err error) (jetstream.Msg, error) {
 		msg.Header.Get("Description"))
 }
 
-// laneMessage is a message that was received in response to a lanePull. Package jetstream cannot
-// make a jetstream.Msg from it.
+// laneMessage is a message that was received in response to a lanePull. It implements
+// jetstream.Msg, because package jetstream cannot make one from a *nats.Msg.
 type laneMessage struct{ msg *nats.Msg }
 
 func (m laneMessage) Data() []byte                       { return m.msg.Data }

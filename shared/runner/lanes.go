@@ -38,8 +38,8 @@ const (
 	// the lane is unacknowledged.
 	laneSlotReservationTime = 50 * time.Millisecond
 	// pullExpirySharedSlots is the expiry of a request for executions without an order key while
-	// lanes or the other stream also need concurrency slots. The request reserves slots that those
-	// could use.
+	// lanes or the other stream also need concurrency slots. It is short, because such a request
+	// reserves slots that the others could use.
 	pullExpirySharedSlots = time.Second
 )
 
@@ -62,9 +62,10 @@ type laneConsumer struct {
 	stream.Layout
 	consumer jetstream.Consumer // nil means that it has not been looked up yet
 	failed   int                // number of consecutive failed requests
-	// held is a message that arrived when the stream was the newer one and the group had not
-	// finished with the older one. nil means that there is none. While the queue moves, each
-	// stream's consumer may hold one: which of them is older, mayBegin decides anew each time.
+	// held is a message that must not begin yet: when it arrived, its stream was the newer one, and
+	// the group had not finished with the older one. nil means that there is none. While the queue
+	// moves, both consumers of the lane may hold a message, and mayBegin determines again each time
+	// which stream is the older one.
 	held *heldMessage
 }
 
@@ -94,9 +95,10 @@ func (r *runner) consumeLane(
 	r.finishHeld(js, l)
 }
 
-// finishHeld runs the held executions of a lane whose last attempt this is, as soon as they may
-// begin, and hands the others back. It also hands back those that may not begin while handlers may
-// continue. consumeLane calls it when the runner stops.
+// finishHeld deals with the held executions of a lane when the runner stops. It hands an execution
+// back to the group, unless this is its last attempt: if that were handed back, the execution would
+// fail. finishHeld runs a last attempt as soon as it may begin. If that is not possible before
+// handlers must stop, it hands that execution back, too.
 func (r *runner) finishHeld(js jetstream.JetStream, l *lane) {
 	consumers := []*laneConsumer{&l.shared, &l.own}
 	handBack := func(c *laneConsumer) {
@@ -154,7 +156,7 @@ func (r *runner) findLaneConsumers(
 }
 
 // runNext runs the next execution of a lane, and waits until it is acknowledged or handed back.
-// taken is false if there is none at the moment.
+// taken is false if the lane has no execution at the moment, or only one that must not begin yet.
 func (r *runner) runNext(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
@@ -179,8 +181,8 @@ func (r *runner) runNext(
 	return r.runNextFrom(ctx, js, l, newer)
 }
 
-// runNextFrom runs the next execution of a lane in one stream: the one that is held, if there is
-// one.
+// runNextFrom runs the next execution of a lane in one stream. If an execution is held, that is the
+// next one.
 func (r *runner) runNextFrom(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
@@ -359,13 +361,15 @@ func (r *runner) pullLane(
 	return nil, nil
 }
 
-// lastDeliveryTimeout is how long handBackWithoutLease waits for the consumer's leader.
+// lastDeliveryTimeout is how long handBackWithoutLease waits for a response of the consumer's
+// leader.
 const lastDeliveryTimeout = 2 * time.Second
 
-// handBackWithoutLease returns a message of a lane that has not begun to the group. It does nothing
-// if the message is not the consumer's last delivery, or if the leader does not respond in time. A
-// server accepts a negative acknowledgment of an earlier delivery, too, and would deliver the
-// message to a third member while the second one works on it. ctx may have ended.
+// handBackWithoutLease hands a message of a lane back to the group before its execution has begun.
+// It does nothing if the message is not the consumer's last delivery, or if the consumer's leader
+// does not respond in time. A server also accepts a negative acknowledgment of an earlier delivery:
+// it would then deliver the message to a third member while the second one works on it. ctx may
+// have ended.
 func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeliveryTimeout)
 	defer cancel()
@@ -374,9 +378,10 @@ func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 	}
 }
 
-// reserveSlot reserves a concurrency slot for a message of a lane. It returns false if no slot is
-// free within a quarter of AckWait, or before ctx ends. A last attempt waits until a slot is free
-// or handlers may no longer continue; the runner sends heartbeats for it meanwhile.
+// reserveSlot reserves a concurrency slot for a message of a lane. It returns false if no slot
+// becomes free within a quarter of AckWait, or before ctx ends. A message's last attempt waits
+// longer, until a slot is free or handlers may no longer continue. Meanwhile, the runner sends
+// heartbeats for it.
 func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
 	if r.isLastAttempt(msg) {
 		//nolint:contextcheck // a runner that stops runs the last attempt, too
@@ -409,14 +414,14 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// leaseState is the part of the state of a message in flight that only messages of a lane have.
+// leaseState is the additional state that a message of a lane has while it is in flight.
 type leaseState struct {
 	until time.Time     // end of the lease, zero before takeLease; guarded by inFlightMessages.mu
 	lost  bool          // whether the lease has expired; guarded by inFlightMessages.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
 	lane  int           // the number of the lane, from 0
-	// last is the last report that is known of the execution. nil means that reports cannot be
-	// read, or have not been read yet; guarded by inFlightMessages.mu.
+	// last is the last known report on the execution. nil means that reports cannot be read, or
+	// have not been read yet; guarded by inFlightMessages.mu.
 	last *stream.LastReport
 }
 
@@ -426,12 +431,12 @@ type leaseState struct {
 //
 // A delivery alone does not begin a lease. A new leader of the consumer knows when heartbeats were
 // received, but not when a message was delivered: it uses the time at which the message was stored.
-// It therefore redelivers an older message 0.5 to 1.5 s after its election, however long the ack
-// wait is (nats-server 2.15, consumer.go: deliverMsg passes the message's time to updateDelivered,
-// and applyState sets the timer). So the runner first sends a heartbeat, and then asks the
-// consumer's leader whether this is still the consumer's last delivery. If it is, the lease begins
-// at the heartbeat. Later heartbeats extend the lease in the same way, if they are confirmed before
-// it has expired.
+// It therefore redelivers an older message 0.5 to 1.5 s after its election, regardless of the ack
+// wait (nats-server 2.15, consumer.go: deliverMsg passes the message's time to updateDelivered, and
+// applyState sets the timer). So the runner first sends a heartbeat, and then asks the consumer's
+// leader whether this is still the consumer's last delivery. If it is, the lease begins at the
+// heartbeat. Later heartbeats extend the lease in the same way, if they are confirmed before it has
+// expired.
 //
 // A leader confirms a heartbeat before its followers know of it. If the leader stops at that
 // moment, the next one does not know of the heartbeat. The second heartbeat is therefore sent
@@ -536,10 +541,11 @@ func (u *inFlightMessages) sendHeartbeat(
 	return leaseEnd(sent, u.ackWait), isLast, err
 }
 
-// Each group of a queue runs every execution, and all groups report on one subject, of which a
-// runner can read the last report only. So a report on an execution with an order key also names
-// the other groups that have ended it. The runner knows them from the report before, and the stream
-// refuses the report if another one was stored meanwhile: see renewReport.
+// Each group of a queue runs every execution. All groups report on the same subject, and a runner
+// can read only the last report on it. So a report on an execution with an order key also names the
+// other groups that have ended the execution. The runner takes their names from the previous
+// report, and the stream refuses the new report if another one was stored in the meantime: see
+// renewReport.
 
 // hasEnded reports whether the group has ended an execution, according to the last report stored
 // for it. It retries until there is a response or ctx ends. If reports cannot be read, it returns
@@ -569,11 +575,11 @@ func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastRep
 	return stream.ReadLastReport(ctx, r.nc, subject, r.Group)
 }
 
-// renewReport makes the final report again that the stream has refused, because another report was
-// stored after the last one that the runner knew. It returns nil if the group has ended the
-// execution: an earlier attempt to publish the report was successful, or another member has
-// reported. After maxRefusals it returns a report that the stream does not refuse. That may hide
-// the final report of another group.
+// renewReport returns a new version of a final report that the stream has refused, because another
+// report was stored after the last one that the runner had read. It returns nil if the group has
+// already ended the execution: the stream has stored the report after all, or another member has
+// reported. After maxRefusals it returns a report that the stream does not refuse, although this
+// may hide the final report of another group.
 func (r *runner) renewReport(m *message, refusals int) (*nats.Msg, error) {
 	if refusals > maxRefusals {
 		r.underway.setLastReport(m, nil)
@@ -593,18 +599,19 @@ func (r *runner) renewReport(m *message, refusals int) (*nats.Msg, error) {
 	return r.progressMessage(m, m.final)
 }
 
-// maxRefusals is how often the stream may refuse a final report because of another one.
+// maxRefusals is how often the stream may refuse a final report because another one was stored
+// before. See renewReport.
 const maxRefusals = 10
 
-// setLastReport sets the last report that is known of an ordered execution. nil means that reports
-// cannot be read.
+// setLastReport sets the last known report on an ordered execution. nil means that reports cannot
+// be read.
 func (u *inFlightMessages) setLastReport(m *message, last *stream.LastReport) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	m.ordered.last = last
 }
 
-// lastReport returns the last report that is known of an execution, or nil.
+// lastReport returns the last known report on an execution, or nil.
 func (u *inFlightMessages) lastReport(m *message) *stream.LastReport {
 	if m.ordered == nil {
 		return nil

@@ -15,17 +15,17 @@ import (
 // consumer, until NATS responds.
 const consumerCheckInterval = time.Second
 
-// recreateLostConsumers recreates the group's consumer after NATS has lost its storage. It runs
-// until ctx ends, and looks for the consumer after each reconnect. The server reports the deletion
-// of a consumer to waiting requests. It does not report that the consumer is missing after the
-// storage was lost, so the runner would request messages forever. recreateLostConsumers creates the
-// consumer only in a new stream: in the known stream, a new consumer would redeliver executions
-// that have already ended.
+// recreateLostConsumers recreates the group's consumers in the shared stream and in the queue's own
+// stream after NATS has lost its storage. Without it, the runner would request messages forever:
+// the server tells waiting requests that a consumer was deleted, but not that it is missing.
 //
-// It does the same for the queue's own stream. main is the group's consumer in the shared stream.
+// recreateLostConsumers looks for the streams after each reconnect, until ctx ends. It creates a
+// consumer only if the stream is a new one. In a stream that the runner already knows, a new
+// consumer would redeliver executions that have already ended. main is the group's consumer in the
+// shared stream.
 //
 // It does nothing if the runner may not read the stream, which is the case in a separate NATS
-// account. An executor then creates the consumer.
+// account. An executor then creates the consumers.
 func (r *runner) recreateLostConsumers(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) {
@@ -60,8 +60,8 @@ func (r *runner) recreateLostConsumers(
 	}
 }
 
-// recreateLostOwnConsumer recreates the group's consumer if the queue's own stream is newer than
-// the consumer that the runner uses.
+// recreateLostOwnConsumer recreates the group's consumer in the queue's own stream, if that stream
+// is newer than the consumer that the runner uses.
 func (r *runner) recreateLostOwnConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) error {

@@ -193,12 +193,14 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 	}
 }
 
-// publish publishes a report, and repeats it until the stream confirms it; repeated reports are
-// harmless. If the stream refuses it because of another report, it is made again from m.final.
-// publish calls published exactly once: with nil, or with an error if no confirmation arrives
-// within AckWait. While the storage of NATS is full and handlers may continue, AckWait begins anew
-// with each refusal, and publish calls waitsForRoom each AckWait: another attempt of the execution
-// could not be reported either.
+// publish publishes a report, and repeats it until the stream confirms it. Repeated reports are
+// harmless. If the stream refuses the report because of another one, the report is built again from
+// m.final. publish calls published exactly once: with nil after the confirmation, or with an error
+// if there is none within AckWait.
+//
+// While the storage of NATS is full and handlers may continue, AckWait begins again with each
+// refusal, because another attempt at the execution could not be reported either. publish then
+// calls waitsForRoom once per AckWait.
 func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(error)) {
 	now := time.Now()
 	u.mu.Lock()
@@ -224,7 +226,7 @@ func (u *inFlightMessages) send(m *message) {
 // report again.
 func (u *inFlightMessages) handleReply(m *message, err error) {
 	u.mu.Lock()
-	// If false, an earlier attempt was confirmed, or AckWait has passed.
+	// waits is false if an earlier attempt was confirmed, or if AckWait has passed.
 	waits := u.messages[m.messageKey] == m
 	if m.err == nil || !errors.Is(err, ack.ErrTimeout) { // a refusal says more than a timeout
 		m.err = err
@@ -249,8 +251,9 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	}
 }
 
-// renewReport publishes the report again that the stream has refused because of another one. If
-// that cannot be made now, a later round sends the old one, which the stream refuses again.
+// renewReport replaces a report that the stream has refused because of another one, and publishes
+// the new version. If the new version cannot be built now, a later round sends the old one. The
+// stream refuses that again, so renewReport is called once more.
 func (u *inFlightMessages) renewReport(m *message, refusals int) {
 	report, err := u.renew(m, refusals)
 	if err != nil {
@@ -327,7 +330,7 @@ func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 		now.Sub(m.calledAt) < u.timeout && u.working.Err() == nil
 	switch {
 	case ctx == nil:
-	// A canceled handler may take as long to stop as its timeout, unless the runner stops.
+	// After a cancellation, a handler may continue until its timeout, unless the runner stops.
 	case ctx.Err() == nil, canceled:
 		if u.announceAfter > 0 && !m.announced && now.Sub(m.calledAt) >= u.announceAfter {
 			m.announced = true
@@ -342,9 +345,9 @@ func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 	return nil
 }
 
-// dueReportAction returns the action that is due for an unconfirmed report, or nil. A refusal for
-// lack of room is never a reason to give up at once: in a cluster, the stream's leader steps down
-// with it, and the next one may have room. The caller must hold mu.
+// dueReportAction returns the action that is due for an unconfirmed report, or nil. It does not
+// give up immediately if the report was refused for lack of room: in a cluster, the stream's leader
+// steps down after such a refusal, and the next leader may have room. The caller must hold mu.
 func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	switch {
 	case m.report == nil:
@@ -364,8 +367,8 @@ func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	return nil
 }
 
-// giveUpLocked removes a message whose report is not confirmed, and returns the action that says
-// so. The caller must hold mu.
+// giveUpLocked removes a message whose report was not confirmed. It returns the action that passes
+// err to m.published. The caller must hold mu.
 func (u *inFlightMessages) giveUpLocked(m *message, err error) func() {
 	delete(u.messages, m.messageKey)
 	return func() { m.published(err) }

@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// unconfirmedReport returns a message whose report has been published at a time.
+// unconfirmedReport returns a message whose report was published at the given time and is not
+// confirmed. AckWait is 10 s.
 func unconfirmedReport(t *testing.T, at time.Time) (*inFlightMessages, *message) {
 	t.Helper()
 	m := &message{report: &nats.Msg{}, reported: at, published: func(error) {}}
@@ -21,8 +22,8 @@ func unconfirmedReport(t *testing.T, at time.Time) (*inFlightMessages, *message)
 	}, m
 }
 
-// A report that was refused for lack of room is kept for AckWait from then on, also if other
-// answers come later: in a cluster, the stream has no leader after such a refusal.
+// After a report was refused for lack of room, it is kept for another AckWait, even if other errors
+// follow: in a cluster, the stream has no leader for a moment after such a refusal.
 func TestARefusalForLackOfRoomCountsAfterOthers(t *testing.T) {
 	t.Parallel()
 	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeInsufficientResources)}
@@ -40,7 +41,7 @@ func TestARefusalForLackOfRoomCountsAfterOthers(t *testing.T) {
 	}
 }
 
-// A report is repeated once in each tenth of AckWait.
+// An unconfirmed report is sent again once per tenth of AckWait.
 func TestReportsAreRepeatedAtIntervals(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
@@ -56,7 +57,7 @@ func TestReportsAreRepeatedAtIntervals(t *testing.T) {
 	}
 }
 
-// While reports wait for room, a warning is due at once, and again after each AckWait.
+// While reports wait for room, a warning is due immediately, and again after each AckWait.
 func TestReportsThatWaitForRoomAreLogged(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
@@ -77,9 +78,9 @@ func TestReportsThatWaitForRoomAreLogged(t *testing.T) {
 	}
 }
 
-// A runner whose handlers may no longer continue gives up a report that was refused for lack of
-// room, but not before AckWait has passed since the last refusal before: the stream's next leader
-// may have room.
+// When handlers may no longer continue, the runner gives up a report that is refused for lack of
+// room. It does so only after AckWait, counted from the last refusal before the handlers' end,
+// because the stream's next leader may have room.
 func TestAStoppedRunnerGivesUpAReportAfterAckWait(t *testing.T) {
 	t.Parallel()
 	u, m := unconfirmedReport(t, time.Now().Add(-9*time.Second))

@@ -254,8 +254,8 @@ type runner struct {
 	own atomic.Pointer[pullSource]
 	// ownActive reports whether the last execution came from the queue's own stream.
 	ownActive atomic.Bool
-	// mayReadSettings reports whether the queue's record has ever been read, and the runner's NATS
-	// account therefore has the permission.
+	// mayReadSettings reports whether the queue's record has ever been read, which proves that the
+	// runner's NATS account has the permission to read it.
 	mayReadSettings atomic.Bool
 	// slots holds a token for each free concurrency slot.
 	slots chan struct{}

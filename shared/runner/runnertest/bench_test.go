@@ -29,12 +29,13 @@ import (
 //	             keeps a runner's promise
 //	runner       Run with everything that it does
 //
-// x-bare, x-unconfirmed and x-confirmed are the runner's throughput as a fraction of theirs.
+// The metrics x-bare, x-unconfirmed and x-confirmed are the runner's throughput divided by that of
+// the named variant.
 //
-// A handler that waits stands for one that calls a database or a service; the concurrency is then
-// the default of a runner. The handler of "empty" does nothing, and the concurrency is the number
-// of messages that Consume prefetches: most of the work, including the server's, is then storing
-// the report.
+// A handler that waits stands for one that calls a database or a service. The concurrency is then a
+// runner's default. The handler of "empty" does nothing, and the concurrency is the number of
+// messages that Consume prefetches. Most of the work, including the server's, is then storing the
+// report.
 func BenchmarkRunner(b *testing.B) {
 	wait := func(d time.Duration) func() { return func() { <-time.After(d) } }
 	b.Run("wait=10ms", func(b *testing.B) { compare(b, 2_000, 10, wait(10*time.Millisecond)) })
@@ -186,8 +187,8 @@ func once(
 	return took
 }
 
-// consume is the code that one would write without the kit. reports publishes the reports and calls
-// acknowledge once the message may be acknowledged.
+// consume is the code that one would write without package runner. The function reports publishes
+// the reports, and calls acknowledge once the message may be acknowledged.
 func consume(
 	places int, work func(), reports func(
 		js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error),

@@ -43,10 +43,10 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 	stop()
 	server.Restart()
-	// A new connection: a message is lost if nc has not noticed yet that the server is another one.
+	// Use a new connection: a message would be lost if nc had not noticed the restart yet.
 	nc = server.Connect(t)
 	ingress = runnertest.NewIngress(t, nc)
-	// Another group receives everything once more.
+	// A new group receives all executions again.
 	start(t, nc, runner.Options{Group: "another"}, handler)
 	last := ingress.Start(t, runnertest.Post{})
 	ingress.Await(t, last)
@@ -57,8 +57,9 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 }
 
-// A runner finds a cancellation whose revision is lower than one that it knows, because the bucket
-// has lost its keys while the runner was disconnected.
+// In a bucket that was deleted and created again, revisions begin with 1. After a reconnect, a
+// runner finds a cancellation there even if its revision is lower than the last one that the runner
+// has read.
 func TestCancellationsWithLowerRevisions(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -92,8 +93,9 @@ func TestCancellationsWithLowerRevisions(t *testing.T) {
 	}
 }
 
-// A runner that stays connected finds a cancellation in a bucket that was created anew, although
-// its revision is lower than one that the runner knows.
+// A runner that stays connected also notices that the bucket was deleted and created again. It
+// finds a cancellation there even if its revision is lower than the last one that the runner has
+// read.
 func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -119,8 +121,9 @@ func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
 	}
 }
 
-// A runner that was idle while a bucket was created anew finds the cancellations that have lower
-// revisions than one that it knows, although there are others with higher ones.
+// An idle runner has read three keys. Then the bucket is deleted and created again, and gets four
+// keys. The runner finds the first of them although it has read a higher revision, and although the
+// bucket also has a key with a higher revision.
 func TestCancellationsOfANewBucketThatHasMoreKeys(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -144,7 +147,7 @@ func TestCancellationsOfANewBucketThatHasMoreKeys(t *testing.T) {
 	}
 }
 
-// A runner that has found the bucket missing looks for cancellations again as soon as it exists.
+// A runner that has found the bucket missing looks for cancellations again once the bucket exists.
 func TestCancellationsAfterTheBucketWasMissing(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -164,7 +167,8 @@ func TestCancellationsAfterTheBucketWasMissing(t *testing.T) {
 	}
 }
 
-// A runner forgets cancellations whose keys have expired, once there are many.
+// A runner forgets cancellations whose keys have expired, once it knows 1000 of them
+// (minCancelForget). An execution whose cancellation was forgotten runs.
 func TestExpiredCancellationsAreForgotten(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -179,7 +183,8 @@ func TestExpiredCancellationsAreForgotten(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	// When a handler's context is canceled, the runner knows all keys that are in the bucket.
+	// readKeys makes the runner read all keys in the bucket: it has read them once the context of a
+	// handler is canceled.
 	readKeys := func() {
 		t.Helper()
 		id := ingress.Start(t, runnertest.Post{})
@@ -215,7 +220,7 @@ func TestExpiredCancellationsAreForgotten(t *testing.T) {
 	}
 }
 
-// deleteCancellations deletes the bucket, as when its server has lost its storage.
+// deleteCancellations deletes the bucket, as if its server had lost its storage.
 func deleteCancellations(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -227,7 +232,7 @@ func deleteCancellations(t *testing.T, nc *nats.Conn) {
 	}
 }
 
-// After a bulk cancel, a runner does not read all cancellations before the next handler begins.
+// After a bulk cancel, handlers begin before the runner has read all cancellations.
 func TestManyCancellationsDoNotDelayHandlers(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -260,7 +265,7 @@ func TestManyCancellationsDoNotDelayHandlers(t *testing.T) {
 	}
 }
 
-// A runner that reads all cancellations finishes that although the oldest ones expire meanwhile.
+// A runner finishes reading all cancellations even if the oldest ones expire meanwhile.
 func TestCancellationsExpireWhileTheyAreRead(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -307,7 +312,7 @@ func TestCancellationsExpireWhileTheyAreRead(t *testing.T) {
 	}
 }
 
-// slowDialer makes connections whose every read takes 20 ms longer.
+// slowDialer opens connections on which each read takes 20 ms longer.
 type slowDialer struct{ net.Dialer }
 
 func (d slowDialer) Dial(network, address string) (net.Conn, error) {
@@ -356,7 +361,8 @@ func TestAHandlerIsCanceled(t *testing.T) {
 	}
 }
 
-// A runner that stops waits only until DrainTimeout for the handler of a canceled execution.
+// A runner that stops waits for the handler of a canceled execution only until DrainTimeout has
+// passed.
 func TestAStopDoesNotWaitForACanceledHandler(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -162,7 +162,8 @@ func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 }
 
 // If the server has lost the acknowledgments of a lane's consumer, it redelivers executions that
-// have ended. The runner does not pass them to a handler again, which would be after later ones.
+// have ended. The runner does not call a handler for them again, because later executions with the
+// same key have already run.
 func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -196,8 +197,8 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 }
 
 // Each group runs an ordered execution, even if another group has ended it before. If the server
-// has lost the acknowledgments of a lane's consumer, the group does not run it again, even if
-// another group has reported last.
+// has lost the acknowledgments of a group's lane consumer, this group does not run the execution
+// again, even if the last report is from another group.
 func TestEachGroupRunsAnOrderedExecution(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -225,8 +226,8 @@ func TestEachGroupRunsAnOrderedExecution(t *testing.T) {
 	}
 }
 
-// Two groups may report at the same time on an ordered execution. Then the last report still names
-// both of them.
+// If several groups report on an ordered execution at the same time, the last report names all of
+// them. So none of them runs the execution again when it is redelivered.
 func TestGroupsEndAnOrderedExecutionTogether(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -267,7 +268,7 @@ func TestGroupsEndAnOrderedExecutionTogether(t *testing.T) {
 	}
 }
 
-// expectBegun waits until a handler begins, and compares what it has sent.
+// expectBegun waits until a handler has begun, and checks that it has sent want.
 func expectBegun(t *testing.T, begun <-chan string, want string) {
 	t.Helper()
 	select {
@@ -280,8 +281,8 @@ func expectBegun(t *testing.T, begun <-chan string, want string) {
 	}
 }
 
-// loseAcknowledgments makes the server deliver all executions with the order key "a" again to a
-// group.
+// loseAcknowledgments makes the server redeliver all executions with the order key "a" to a group,
+// as if it had lost the group's acknowledgments.
 func loseAcknowledgments(t *testing.T, nc *nats.Conn, group string) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -298,7 +299,7 @@ func loseAcknowledgments(t *testing.T, nc *nats.Conn, group string) {
 	}
 }
 
-// A runner asks again whether an ordered execution has ended if the response is lost.
+// If the response that says whether an ordered execution has ended is lost, the runner asks again.
 func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -311,7 +312,7 @@ func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server must not respond.
+	// The server must not respond, because the test does.
 	config := reports.CachedInfo().Config
 	config.AllowDirect = false
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
@@ -342,8 +343,8 @@ func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	}
 }
 
-// The context of a handler ends with ErrLost when the server delivers its message again, to another
-// client, even if every heartbeat is confirmed. A new leader of a consumer may do that.
+// A new leader of a consumer may deliver a message again, to another client. The context of the
+// handler that works on the message then ends with ErrLost, even if every heartbeat is confirmed.
 func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -438,7 +439,7 @@ func TestConsumersOfLanes(t *testing.T) {
 		c.AckWait != 7*time.Second {
 		t.Errorf("%+v", c)
 	}
-	// A group whose own consumer would have the name of a lane's consumer is refused.
+	// A group is refused if its own consumer would have the name of another group's lane consumer.
 	err = runner.Run(t.Context(), nc, runner.Options{Group: fmt.Sprint("group-", lane)}, func(
 		context.Context, runner.Execution,
 	) (any, error) {

@@ -20,8 +20,8 @@ import (
 )
 
 // A runner receives the executions of its queue from both the shared stream and the queue's own
-// stream, and follows moves without a restart. It publishes reports to the stream of reports that
-// goes with the stream of the start message. Each execution runs once.
+// stream, and follows moves without a restart. It publishes each report to the stream of reports
+// that belongs to the start message's stream. Each execution runs once.
 func TestARunnerFollowsItsQueue(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 8} {
@@ -86,8 +86,8 @@ func TestARunnerFollowsItsQueue(t *testing.T) {
 	}
 }
 
-// A runner that starts while nothing answers requests for its queue's record, as while a cluster
-// starts, still notices later that the queue has its own stream.
+// A runner may start while nothing answers requests for its queue's record, for example because a
+// cluster is starting. It still notices later that the queue has its own stream.
 func TestARunnerFollowsARecordThatWasNotThere(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -116,7 +116,8 @@ func TestARunnerFollowsARecordThatWasNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, nc, runner.Options{}, handler)
-	// Now the runner has counted the consumers of lanes. The move makes the record readable again.
+	// Because the record cannot be read, the runner has counted the lanes' consumers. The move
+	// makes the record readable again.
 	ingress.Await(t, ingress.Start(t, firstLane))
 	ingress.MoveToOwnStream(t, execution.DefaultQueue)
 	id := ingress.Start(t, runnertest.Post{})
@@ -274,7 +275,8 @@ func TestOrderAcrossMoves(t *testing.T) {
 	open()
 	await()
 	// The members know that the queue has its own stream, but notice late that it has moved back.
-	// The executions in the shared stream are newer than those that wait in the queue's own stream.
+	// They must still run the executions in the own stream first, because those in the shared
+	// stream are newer.
 	open = closeGate()
 	begin(4)
 	ingress.MoveToSharedStream(t, execution.DefaultQueue)
@@ -303,7 +305,8 @@ func TestOrderAcrossUnnoticedMoves(t *testing.T) {
 		return nil, nil
 	})
 	// The runner reads the queue's record every 2 s. It begins to consume from the lanes right
-	// after it has read the record, so the first success means that it has just read it.
+	// after it has read the record, so the first success means that it has just read it. Both moves
+	// below therefore happen before the next read.
 	var want []string
 	begin := func() {
 		want = append(want, ingress.Start(t, runnertest.Post{OrderKey: "key"}))

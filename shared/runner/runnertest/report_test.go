@@ -109,8 +109,8 @@ func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	}
 	id := ingress.Start(t, runnertest.Post{})
 	runs, refused := make(chan int, 10), make(chan struct{}, 100)
-	// A second subscriber receives the reports without replying. It lets the test detect a second
-	// attempt to publish one.
+	// Another subscriber receives the reports without replying. It shows the test that a report was
+	// sent again.
 	if _, err := nc.Subscribe("executions.progress.>", func(msg *nats.Msg) {
 		if msg.Reply != "" {
 			refused <- struct{}{}

@@ -111,8 +111,8 @@ func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 	}
 }
 
-// If the connection is closed for good, the runner and its handlers end, because results can no
-// longer be reported.
+// If the connection is closed for good, the contexts of the handlers are canceled and the runner
+// ends, because results can no longer be reported.
 func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -134,7 +134,8 @@ func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	ingress.Start(t, runnertest.Post{})
 	<-begun
 	if err := nc.Publish(strings.Repeat("x", 5000), nil); err != nil {
-		// Longer than the server's max_control_line.
+		// The subject is longer than the server's max_control_line, which makes nats.go close the
+		// connection for good.
 		t.Fatal(err)
 	}
 	<-canceled
@@ -310,8 +311,8 @@ func TestStopping(t *testing.T) {
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
 	began, finish := make(chan string, 10), make(chan struct{})
-	// With this ack wait, which the consumer keeps, no message is redelivered that was not handed
-	// back.
+	// AckWait is so long that only messages that were handed back are redelivered. The consumer
+	// keeps this setting for all runners of the group.
 	options := runner.Options{DrainTimeout: time.Hour, AckWait: time.Hour}
 	stop := start(t, server.Connect(t), options, func(
 		_ context.Context, e runner.Execution,
@@ -347,8 +348,8 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// The executions of a runner that dies are redelivered to another member. Those of a runner whose
-// handlers run for a long time are not.
+// The executions of a runner that dies are redelivered to another member after AckWait. Those of a
+// runner whose handlers work for longer than AckWait are not.
 func TestDyingAndWorkingForLong(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -381,8 +382,8 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 	}
 }
 
-// If an execution kills every process that runs it, it fails after the last allowed attempt without
-// another one.
+// If an execution kills every process that runs it, it fails after the last allowed attempt. Its
+// handler is not called once more.
 func TestNobodyFinishesIt(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -459,7 +460,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A runner may start before the executor, which creates the stream, and may also end before it.
+// A runner may start before the executor, which creates the stream. It may also be stopped while it
+// is still waiting for the stream.
 func TestARunnerWaitsForTheStream(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

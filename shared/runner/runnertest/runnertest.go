@@ -73,8 +73,8 @@ func (i *Ingress) DeleteOwnStream(tb testing.TB, queue string) {
 	}
 }
 
-// layoutFor returns where to store a start message. If the message is the first one with an order
-// key, layoutFor adds lanes to the queue.
+// layoutFor returns where to store a start message. If the message is the queue's first one with an
+// order key, layoutFor adds lanes to the queue.
 func (i *Ingress) layoutFor(tb testing.TB, start *execution.Start) stream.Layout {
 	tb.Helper()
 	i.mu.Lock()

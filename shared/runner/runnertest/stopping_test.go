@@ -36,7 +36,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		ended := make(chan error, 1)
-		// The ack wait is long, so that only what is handed back is redelivered.
+		// AckWait is so long that only messages that were handed back are redelivered.
 		options := runner.Options{Group: "group", Attempts: attempts, AckWait: time.Hour}
 		handler := func(_ context.Context, e runner.Execution) (any, error) {
 			return e.Attempt, nil
@@ -64,8 +64,9 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 				way.Heal() // the request has expired, on a slow machine; the next one gets it
 			}
 		}
-		// Wait for a later message: the server counts a delivery before it sends the message, and
-		// sends the messages and acknowledgments of a stream in order.
+		// Once a later message is stored, the first one has been sent: the server counts a delivery
+		// before it sends the message, and sends the messages and acknowledgments of a stream in
+		// order.
 		ingress.Start(t, runnertest.Post{Queue: "other"})
 		stop()
 		way.Heal()
