@@ -229,7 +229,7 @@ func TestDeliveryIDs(t *testing.T) {
 		t.Error("two workflows share a delivery ID")
 	}
 
-	// The limit still applies after a restart of NATS.
+	// A repeated delivery is still recognized after a restart of NATS.
 	s.nats.Restart()
 	s.nats.Connect(t)
 	if a := send("X-Webhook-Delivery-Id", "a"); a.executionID() != first.executionID() ||

@@ -81,8 +81,8 @@ func flood(b *testing.B, addr, path string) {
 	})
 }
 
-// BenchmarkIngress counts allocations, including the client's. It logs nothing. Use make bench to
-// measure throughput.
+// BenchmarkIngress measures the allocations per request, including the client's. The ingress logs
+// no requests. Use make bench to measure throughput.
 func BenchmarkIngress(b *testing.B) {
 	server := natstest.StartProcess(b)
 	r := registrytest.Start(b, server.Connect(b))

@@ -10,8 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// A body is read in steps. The buffer grows as bytes arrive; it does not depend on the declared
-// Content-Length.
+// A body is read in steps. The buffer starts with at most initialBodyBuffer bytes and grows by the
+// factor bodyBufferGrowth as bytes arrive. A long declared Content-Length alone therefore occupies
+// little memory.
 const (
 	initialBodyBuffer = maxPooledBuffer
 	bodyBufferGrowth  = 4
@@ -20,7 +21,7 @@ const (
 // bodyRateGracePeriod is how long a body may take before its average rate must reach MinBodyRate.
 const bodyRateGracePeriod = 5 * time.Second
 
-// bodyReservation tracks a body that is being read and its share of the limits.
+// bodyReservation is a body's share of the limits on requests in flight and on bytes in memory.
 type bodyReservation struct {
 	h         *handler
 	accountID string
@@ -28,7 +29,8 @@ type bodyReservation struct {
 	read      int   // bytes received, even if the body was refused
 }
 
-// release frees the body's share of the limits. It may be called at any time and repeatedly.
+// release frees the reserved slot and bytes. It does nothing if nothing is reserved, so it may be
+// called at any time and repeatedly.
 func (d *bodyReservation) release() {
 	if d.reserved >= 0 {
 		d.h.limiter.release(d.accountID, d.reserved)

@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// A provider sends its secret once, so it gets a 200 only if the ingress has kept the secret.
+// A provider sends its secret only once. The ingress therefore responds with 200 only if it has
+// kept the secret, and otherwise with 503.
 func TestASecretIsConfirmedOnlyIfItIsKept(t *testing.T) {
 	t.Parallel()
 	plans, err := edit.ParsePlans(edit.DefaultPlans)

@@ -13,8 +13,8 @@ import (
 )
 
 // Config configures an ingress. Its struct tags, and those of the types that it embeds, define the
-// command-line flags and their defaults, which program.Parse fills in. A zero Config is not valid,
-// because 0 has a meaning for several flags.
+// command-line flags and their defaults, which program.Parse fills in. A zero Config is not valid:
+// for several fields, 0 does not select the default but is a value with its own meaning.
 type Config struct {
 	Addr string `help:"Address of the webhook endpoint." default:":8080"`
 
@@ -38,17 +38,18 @@ type Config struct {
 
 	service.InProcess `kong:"-"`
 
-	// Publishing counts the messages being stored, for other services in this process. It may be
-	// nil.
+	// Publishing, if not nil, is kept equal to the number of messages that the ingress is currently
+	// publishing. Other services in the same process can read it.
 	Publishing *atomic.Int64 `kong:"-"`
-	// CheckRoom returns an error if NATS has no room for messages that start executions, although
-	// it would store them. It is called for each of them, so it must not block. It may be nil.
+	// CheckRoom is called before each start message or rejection is published, so it must not
+	// block. If it returns an error, the message is not published, and the request is refused as if
+	// the stream were full, although NATS would still store the message. nil means no such check.
 	CheckRoom func() error `kong:"-"`
 	// OnReady is called once, as soon as the ingress accepts requests. It may be nil.
 	OnReady func(ListenAddresses) `kong:"-"`
 }
 
-// hookstart-local has the flags below, too. They are divided into several types because its --help
+// hookstart-local also has the flags below. They are divided into several types because its --help
 // lists them in a different order.
 
 // PublishFlags limits how long a request waits for the stream.
@@ -95,9 +96,10 @@ func (c *Config) allDeliveryIDHeaders() []string {
 	return append(webhook.PriorityDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }
 
-// The bytes that a message needs in addition to the body: for the request line and headers (at most
-// 32 KB) encoded as protobuf, for IDs, and for NATS headers. With many short parameters, the
-// encoding is up to three times as long as the request line and headers.
+// These constants are estimates of how many bytes longer a message is than its body. The additional
+// bytes are the request line and headers (at most 32 KB) encoded as protobuf, IDs, and NATS
+// headers. With many short parameters, the encoding is up to three times as long as the request
+// line and headers.
 const (
 	usualMessageOverhead = 64 << 10  // enough for an ordinary request
 	maxMessageOverhead   = 160 << 10 // enough for any request

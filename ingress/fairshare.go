@@ -12,8 +12,8 @@ import (
 // only request may use everything that is free, because otherwise a body nearly as long as the
 // limit would never be accepted.
 //
-// fairShareLimiter is safe for concurrent use. A concurrent request may be counted in one limit and
-// not yet in the other; neither limit is ever exceeded.
+// fairShareLimiter is safe for concurrent use. For a moment, a new request may be counted in one
+// limit and not yet in the other, but neither limit is ever exceeded.
 type fairShareLimiter struct {
 	maxInFlight, maxBytes int64
 	inFlight, bytes       atomic.Int64

@@ -204,7 +204,8 @@ func tryHandler(
 	return tryWaiting(tb, l, nil)
 }
 
-// tryWaiting is like tryHandler, but makes the responses of the workflow's node wait.
+// tryWaiting is like tryHandler, but the workflow's node has the setting a, so that its responses
+// wait for the execution. A nil a means that they do not wait.
 func tryWaiting(
 	tb testing.TB, l registryLease, a *registry.SyncResponse,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {

@@ -55,12 +55,12 @@ type dependencies struct {
 	metrics              *requestMetrics
 	tracer               trace.Tracer // nil means that tracing is off
 	log                  *logrus.Logger
-	// sealer encrypts, for a trigger node, a secret that the node's provider has sent.
+	// sealer encrypts a secret that the provider of a trigger node has sent.
 	sealer func(workflowID, nodeID, secret string) ([]byte, error)
 }
 
-// registryLease reports whether this process's copy of the registry is current. It is implemented
-// by *consistency.Lease.
+// registryLease is a lease that is valid while this process's copy of the registry is current. It
+// is implemented by *consistency.Lease.
 type registryLease interface {
 	IsValid(now time.Time) bool
 	IsValidSince(start, now time.Time) bool
@@ -146,8 +146,8 @@ func (h *handler) router() http.Handler {
 }
 
 // serve handles a request. decide runs the checks in steps.go and publishes the start message,
-// respond writes the response, and finishEvent records the metrics and the log line. Before the
-// message is published, nothing calls another process.
+// respond writes the response, and finishEvent records the metrics and the log line. No step calls
+// another process before the message is published.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
@@ -173,7 +173,8 @@ func (h *handler) decideOtherMethod(d *delivery, workflowID string) outcome {
 	if h.parse(d, workflowID) != nil || !execution.ValidName(workflowID) {
 		return notAllowed
 	}
-	// While the copy of the registry is stale, it may lack the workflow that has the handshake.
+	// If the copy of the registry is stale, the workflow with the handshake may be missing from it.
+	// So refuse a handshake permanently only while the copy is current.
 	if sender.IsNonPOSTHandshake(&sender.Request{
 		Method: d.r.Method, Header: d.r.Header, Host: d.r.Host, Query: d.r.URL.RawQuery,
 	}) && !h.lease.AwaitValid(d.event.start) {

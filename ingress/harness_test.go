@@ -190,8 +190,8 @@ func (f *fixture) read(response *http.Response) received {
 	return a
 }
 
-// raw writes text to a new connection and reads one response. If half is true, the client then
-// closes only its sending side.
+// raw writes text to a new connection and reads one response. If half is true, it closes the
+// sending side of the connection before it reads.
 func (f *fixture) raw(text string, half bool) received {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)

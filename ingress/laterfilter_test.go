@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// A later version has stored a filter with an operator that this version does not know. Its node
-// refuses all requests with 503 and without a record, so that no start is lost. The same delivery
-// is accepted as soon as the filter can be evaluated.
+// A later version of the program has stored a filter with an operator that this version does not
+// know. The ingress then responds to all requests to the node with 503 and stores nothing. Senders
+// retry, so no start is lost: the same delivery is accepted as soon as the filter can be evaluated.
 func TestAFilterOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

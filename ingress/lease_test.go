@@ -24,16 +24,16 @@ func (neverValid) IsValid(time.Time) bool           { return false }
 func (neverValid) IsValidSince(_, _ time.Time) bool { return false }
 func (neverValid) AwaitValid(time.Time) bool        { return false }
 
-// expiring is a lease that expires after it was asked once.
+// expiring is a lease that is valid until AwaitValid has been called once.
 type expiring struct{ asked atomic.Bool }
 
 func (e *expiring) IsValid(time.Time) bool           { return !e.asked.Load() }
 func (e *expiring) IsValidSince(_, _ time.Time) bool { return !e.asked.Load() }
 func (e *expiring) AwaitValid(time.Time) bool        { return !e.asked.Swap(true) }
 
-// An ingress that was suspended, or that is cut off from NATS, refuses nothing permanently, because
-// its copy of the registry may be stale: the workflow may have been created, deactivated or given
-// another token in the meantime.
+// An ingress without a lease was suspended or is cut off from NATS. Its copy of the registry may be
+// stale: the workflow may have been created, deactivated or given another token in the meantime. It
+// therefore responds with a temporary 503 wherever the response would depend on the registry.
 func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -67,8 +67,8 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	}
 }
 
-// A handshake with another method than POST is not refused either, though the copy of the registry
-// has no node with such a handshake: the node may be new.
+// Without a lease, an ingress does not permanently refuse a handshake with a method other than POST
+// either. Even if its copy of the registry has no node with such a handshake, the node may be new.
 func TestNoHandshakeIsRefusedForGoodWithoutALease(t *testing.T) {
 	t.Parallel()
 	const challenge = "hub.mode=subscribe&hub.challenge=1"
@@ -99,8 +99,8 @@ func TestNoHandshakeIsRefusedForGoodWithoutALease(t *testing.T) {
 	}
 }
 
-// An ingress that was suspended accepts nothing, because its copy of the registry may be stale and
-// the workflow may have been deactivated.
+// An ingress without a lease accepts nothing, because its copy of the registry may be stale and the
+// workflow may have been deactivated. This also holds if the lease expires during a request.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	t.Parallel()
 	for l, want := range map[registryLease]int{
@@ -131,14 +131,15 @@ func (b *changingBody) Read(into []byte) (int, error) {
 	return b.Reader.Read(into)
 }
 
-// deadlineRecorder is a recorder that accepts read deadlines. The handler reads no body without
-// one.
+// deadlineRecorder is a ResponseRecorder that accepts read deadlines. The handler refuses to read a
+// body if it cannot set a deadline.
 type deadlineRecorder struct{ *httptest.ResponseRecorder }
 
 func (deadlineRecorder) SetReadDeadline(time.Time) error { return nil }
 
-// A request whose workflow is deleted while its body is read is not stored, and never for another
-// account that has created a workflow with the same ID in the meantime.
+// If a workflow is deleted while the body of a request is read, the request is refused with 503,
+// even if another account has created a workflow with the same ID in the meantime. If the same
+// account has created the new workflow, the request is accepted.
 func TestAWorkflowDeletedWhileTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
@@ -185,7 +186,7 @@ func TestAWorkflowDeletedWhileTheBodyIsRead(t *testing.T) {
 	}
 }
 
-// togglingLease is a lease that a test ends and renews.
+// togglingLease is a lease that a test lets expire and renews.
 type togglingLease struct{ expired, renewed atomic.Bool }
 
 func (l *togglingLease) IsValid(time.Time) bool { return !l.expired.Load() || l.renewed.Load() }
@@ -194,8 +195,8 @@ func (l *togglingLease) IsValidSince(_, _ time.Time) bool { return !l.expired.Lo
 
 func (l *togglingLease) AwaitValid(now time.Time) bool { return l.IsValid(now) }
 
-// retryingStream is a stream that does not respond to the first attempt. Before the second one it
-// calls meanwhile.
+// retryingStream is a stream whose first attempt to store a message gets no reply. It calls
+// meanwhile before the second attempt.
 type retryingStream struct {
 	storedMessages
 
@@ -212,10 +213,11 @@ func (s *retryingStream) Publish(
 	return s.storedMessages.Publish(msg, choice)
 }
 
-// An ingress that loses its lease while it publishes a message may be presumed dead, and the queue
-// or the workflow may then move without it. It sends the message again only if the lease is renewed
-// and the registry still names the same stream. While the ingress has its lease, no move ends
-// without it. It then sends the message again even if the queue or the workflow is closed for one.
+// While an ingress publishes a message, its lease may expire. The executors may then presume it
+// dead, and move the queue or the workflow without waiting for it. The ingress therefore sends the
+// message again only if its lease is renewed and the registry still leads to the same stream. As
+// long as its lease has not expired, no move can end without the ingress. It then sends the message
+// again even if the queue or the workflow has already been closed for a move.
 func TestNothingIsSentAgainToAStreamThatWasMovedFrom(t *testing.T) {
 	t.Parallel()
 	plans, err := edit.ParsePlans(edit.DefaultPlans)

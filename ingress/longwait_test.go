@@ -24,7 +24,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// startedIDs is a stream that accepts every message but keeps only the execution IDs.
+// startedIDs is a stream that confirms every message but keeps only the execution ID.
 type startedIDs chan string
 
 func (s startedIDs) ConfirmRepeat(*nats.Msg) (publish.Ack, error) {
@@ -36,8 +36,9 @@ func (s startedIDs) Publish(msg *nats.Msg, _ publish.StreamChoice) (publish.Ack,
 	return publish.Ack{Sequence: 1}, nil
 }
 
-// waitingServer is a server with one workflow whose responses wait for the execution to finish. Its
-// start messages are not stored; the test reports the executions' final states.
+// waitingServer is a server with one workflow, whose responses wait for the execution to finish.
+// Its start messages are not stored, and no runner runs: the test itself publishes the final
+// reports.
 type waitingServer struct {
 	t       *testing.T
 	h       *handler
@@ -50,8 +51,9 @@ type waitingServer struct {
 
 const shortTimeout = 500 * time.Millisecond
 
-// serveWaiting serves HTTP/1.1 or HTTP/2. A client has much less time to send a body and to read a
-// response than the responses wait.
+// serveWaiting starts a waitingServer that speaks the protocol "HTTP/1.1" or "HTTP/2.0". Its
+// timeouts for reading a body and for writing a response are much shorter than the time that
+// responses wait.
 func serveWaiting(t *testing.T, protocol string) *waitingServer {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
@@ -137,7 +139,7 @@ func (s *waitingServer) until(what string, done func() bool) {
 	}
 }
 
-// end reports that an execution has ended.
+// end publishes the report that an execution has succeeded with the given output.
 func (s *waitingServer) end(id, output string) {
 	s.t.Helper()
 	msg, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{
@@ -158,9 +160,9 @@ func (s *waitingServer) expect(what string, got <-chan string, want string) {
 	}
 }
 
-// A response may wait for longer than the timeouts for sending a body and for reading a response. A
-// sender that disconnects leaves nothing behind, and other requests on its connection continue to
-// wait. A server that shuts down responds with 202.
+// A response may wait for longer than the timeouts for reading a body and for writing a response.
+// If a sender disconnects, nothing of its request remains, and other requests on the same
+// connection continue to wait. When the server shuts down, waiting requests get a 202.
 func TestAnswersWaitOverEachProtocol(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -189,7 +191,8 @@ func TestAnswersWaitOverEachProtocol(t *testing.T) {
 			s.expect("later than the timeouts", first,
 				answer(200, firstID, `"succeeded","output":{"n":1}`))
 			s.until("end of all waiting", func() bool { return s.h.waits.Waiting() == 0 })
-			// The connection keeps one subscription, for replies to its own requests.
+			// One additional subscription is allowed: the connection's own, for replies to its
+			// requests.
 			if now := s.nc.NumSubscriptions(); now > subscriptions+1 {
 				t.Errorf("%d subscriptions became %d", subscriptions, now)
 			}

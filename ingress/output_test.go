@@ -18,7 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// outputForms lists the forms in which senders show an output. "" stands for all other senders.
+// outputForms lists the forms in which senders expect an output. "" is the form for all senders
+// without a special one.
 var outputForms = []sender.OutputForm{
 	"", "text", "twiml-message", "twiml-say", "json-or-no-content",
 }
@@ -189,8 +190,9 @@ func TestMalformedHTTP(t *testing.T) {
 	}
 }
 
-// FuzzOutput checks that every output becomes a response that a client can read. The response must
-// always be the same, and must not have headers that outputs cannot set.
+// FuzzOutput checks that every output becomes a response that a client can read. The same output
+// must always result in the same response, and the response must not have headers that outputs
+// cannot set.
 func FuzzOutput(f *testing.F) {
 	for _, seed := range []string{
 		`{"http":{"status":201,"headers":{"location":"/1","X-A":["a","b"]},"body":{"id":1}}}`,

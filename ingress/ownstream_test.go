@@ -38,7 +38,7 @@ func (f *fixture) inQueue(id, queue string) (token string) {
 	return f.Token(f.t, id, "node")
 }
 
-// moveIn gives a queue its own stream, without the delivery IDs of earlier messages.
+// moveIn gives a queue its own stream. It does not copy the delivery IDs of earlier messages there.
 func (f *fixture) moveIn(queue string, limits stream.QueueStreamLimits) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -73,8 +73,8 @@ func (f *fixture) stored(name string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// An ingress stores start messages where the queue's phase requires, from the very next request on.
-// While the queue is closed, it stores none.
+// From the very next request on, an ingress stores start messages in the stream that the queue's
+// phase determines. While the queue is closed, it stores none.
 func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	f := start(t)

@@ -67,8 +67,8 @@ func TestProbe(t *testing.T) {
 	if a := s.to("once", request{}); a.status != 200 {
 		t.Errorf("the probe has used up the rate limit: %+v", a)
 	}
-	// The reports count the plain request, the three that were not probes, and the one for another
-	// path.
+	// Genuine probes are not counted as refusals. The reports count the plain request and the three
+	// with an invalid question (token_missing), and the probe of another path (not_found).
 	if got := s.refusals(5); got[[2]string{"", "token_missing"}].Count != 4 ||
 		got[[2]string{"", "not_found"}].Count != 1 || len(got) != 2 {
 		t.Errorf("%+v", got)

@@ -57,8 +57,8 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		w := h.admission.Workflow(d.trigger.Workflow.ID)
-		// The workflow was deleted, is being replaced, or now belongs to another account, for which
-		// the request was not meant.
+		// Refuse the request if the workflow was deleted, if its new record is not in the snapshot
+		// yet, or if it now belongs to another account, for which the request was not meant.
 		if w == nil || w == d.trigger.Workflow || w.AccountID != d.trigger.Workflow.AccountID {
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}
@@ -74,17 +74,22 @@ type streamChoice struct {
 	madeAt   time.Time
 }
 
-// IsCurrent reports whether the caller may still use its permit. If the lease has expired,
-// IsCurrent waits briefly for its renewal.
+// IsCurrent reports whether the message may still be published to the chosen stream. If the lease
+// has expired, IsCurrent waits briefly for its renewal.
 //
-// The executors wait for the permits of this process before they move a queue or a workflow, but
-// only until they presume the process dead. By then its lease has expired. As long as it has not,
-// no move can end before the caller releases its permit, even if the queue or the workflow is
-// closed for one. Once it has, the caller may use the permit only if chooseStream would make the
-// same choice from the renewed copy of the registry. One case remains: if two servers of a cluster
-// reach the leader but not each other, an executor at one may presume a process at the other dead
-// although its lease is renewed. A message that is then sent again after the end of a move is in
-// the old stream, and a later repeat of its delivery runs a second time.
+// Before executors move a queue or a workflow to another stream, they wait until this process has
+// released its permits. They stop waiting only when they presume the process dead, and by then its
+// lease has expired. Until the lease expires, no move can therefore end before the caller releases
+// its permit. The choice is then still current, even if the queue or the workflow has already been
+// closed for a move. Once the lease has expired, a move may have ended. The choice is then current
+// only if the lease is renewed and chooseStream would make the same choice from the renewed copy of
+// the registry.
+//
+// One case remains. If two servers of a cluster reach the leader but not each other, an executor at
+// one server may presume a process at the other one dead although its lease is renewed. If the
+// process then sends a message again after the end of the move, the old stream stores the message.
+// The new stream does not know its delivery ID, so a later repeat of the delivery runs a second
+// time.
 func (c *streamChoice) IsCurrent() bool {
 	if c.h.lease.IsValidSince(c.madeAt, time.Now()) {
 		return true
@@ -150,8 +155,8 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	return out
 }
 
-// storeRejection publishes the record of a request that is refused because of why. It returns why,
-// or, if the stream does not store the record, the refusal for that instead.
+// storeRejection publishes the record of a request that is refused with why. It returns why if the
+// record was stored. Otherwise, it returns a refusal with the reason why the record was not stored.
 func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission.Refusal {
 	if out := h.chooseStream(d); out != nil {
 		return out.refusal
@@ -280,8 +285,8 @@ type deliveryPublisher interface {
 	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)
 }
 
-// countInFlight returns a deliveryPublisher that publishes through p and keeps the number of
-// messages being published in n. If n is nil, it returns p itself.
+// countInFlight returns a deliveryPublisher that publishes through p and keeps n equal to the
+// number of messages that are being published. If n is nil, it returns p itself.
 func countInFlight(p deliveryPublisher, n *atomic.Int64) deliveryPublisher {
 	if n == nil {
 		return p
@@ -303,8 +308,9 @@ func (c countingPublisher) Publish(
 	return c.deliveryPublisher.Publish(msg, choice)
 }
 
-// keepRoom returns a deliveryPublisher that publishes through p what check leaves room for, and
-// still recognizes repeated deliveries if there is none. If check is nil, it returns p itself.
+// keepRoom returns a deliveryPublisher that calls check before it publishes a message through p. If
+// check returns an error, the message is not stored, and the error wraps publish.ErrStorageFull. A
+// repeated delivery is still confirmed. If check is nil, keepRoom returns p itself.
 func keepRoom(p deliveryPublisher, check func() error) deliveryPublisher {
 	if check == nil {
 		return p

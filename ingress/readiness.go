@@ -63,9 +63,9 @@ type startMessageStreams struct {
 const sharedStreamHeadStart = 500 * time.Millisecond
 
 // checkAnyAcceptsMessages returns an error if no stream would store a message now. It checks this
-// without storing one. One available stream keeps the ingress ready: it accepts requests for the
-// queues in that stream, and responds with 503 to requests for other queues. The others may fail,
-// or not respond.
+// without storing one. The ingress is ready if one stream is available, even if the others fail or
+// do not respond. It then accepts requests for the queues in that stream, and responds with 503 to
+// requests for other queues.
 func (p startMessageStreams) checkAnyAcceptsMessages(ctx context.Context,
 	js jetstream.JetStream,
 ) error {

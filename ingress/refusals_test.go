@@ -128,8 +128,8 @@ func (s *situations) expect(row string, a received, status int, code string) {
 	}
 }
 
-// While one request waits for its body, it occupies the only slot, or all bytes for bodies. Other
-// requests are then refused.
+// While one request waits for its body, it occupies the only slot, or all of the memory for bodies.
+// Other requests are then refused with 503.
 func TestOverloaded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -22,9 +22,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// The scripts describe the contract with senders. There is one for each row of the table of
-// refusals, in the order in which the causes are checked, and each also shows which causes take
-// precedence. All requests are sent over a real socket.
+// The scripts in testdata/webhook describe the contract with senders. There is one script for each
+// row of the table of refusals, in the order in which the causes are checked. Each script also
+// shows which causes take precedence. All requests are sent over a real socket.
 func TestWebhookContract(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/webhook/*.txtar")
 	if err != nil || len(scripts) == 0 {

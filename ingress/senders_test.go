@@ -182,8 +182,8 @@ func TestACapturedSecretTravelsSealed(t *testing.T) {
 	}
 }
 
-// An ingress that cannot decrypt a node's secrets accepts no requests to the node. It reports a
-// temporary problem.
+// If an ingress cannot decrypt a node's secrets, it accepts no requests to the node and responds
+// with a temporary error.
 func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

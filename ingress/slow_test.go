@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// serveSlow serves requests with a handler whose timeouts the function shorten has changed. ended
-// receives a value each time a connection has ended.
+// serveSlow serves requests with a handler whose timeouts have been changed by shorten. ended
+// receives a value each time a connection has been closed.
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})
@@ -80,8 +80,8 @@ func TestABodyMustKeepUpARate(t *testing.T) {
 	}
 }
 
-// A refusal that announces the end of the connection also ends it for a client that sends no body
-// and does not close the connection.
+// If a refusal announces that the connection will be closed, the ingress closes it even if the
+// client sends no body and keeps the connection open.
 func TestARefusalEndsASilentConnection(t *testing.T) {
 	t.Parallel()
 	for name, rest := range map[string]string{

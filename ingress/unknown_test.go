@@ -16,9 +16,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// A request without a delivery ID whose confirmation gets lost may have been stored. The response
-// says so, and has the execution ID. A request that was certainly not stored, or that can be sent
-// again safely because it has a delivery ID, gets neither.
+// If a request without a delivery ID gets no confirmation from the stream, its message may have
+// been stored. The response then has the outcome "unknown" and the execution ID. It has neither if
+// the message was certainly not stored, or if the request has a delivery ID and can therefore be
+// sent again safely.
 func TestALostConfirmationIsSaidToBeUnknown(t *testing.T) {
 	t.Parallel()
 	node := natstest.Start(t)

@@ -92,7 +92,8 @@ func (h *handler) respondAfterWait(d *delivery, out outcome) {
 	switch w := out.waited; {
 	case out.response != nil &&
 		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
-		// The response that the sender requires means that the request was accepted.
+		// The response that the sender requires only means that the request was accepted. It is
+		// therefore correct if the execution has not finished or has no output.
 		h.respondAsSenderRequires(d, out)
 	case !w.Status.Final() || !w.raw:
 		h.respondResult(d, out)

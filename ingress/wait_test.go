@@ -202,7 +202,8 @@ func TestManyRequestsWait(t *testing.T) {
 		go func() {
 			var a received
 			retry.Until(t.Context(), time.Millisecond, func() bool {
-				// The slot of the previous request becomes free a moment after it begins to wait.
+				// A 503 means that no slot is free: the previous request frees its slot shortly
+				// after its message has been stored, when it begins to wait.
 				a = send(fmt.Sprint("waits-", n/perAccount), n)
 				return a.status != http.StatusServiceUnavailable
 			})
@@ -217,7 +218,8 @@ func TestManyRequestsWait(t *testing.T) {
 			t.Fatalf("a request did not wait: %+v", <-results)
 		}
 	}
-	// Other requests still get responses, and requests that find no free slot do not wait.
+	// Requests to a node whose responses do not wait still succeed. Requests beyond a maximum of
+	// waiting requests get a 202 immediately.
 	beside := others()
 	t.Logf("%d requests wait: %d bytes of heap each, the sender's side included; 50 others take "+
 		"%s in the median and %s at most, %s and %s alone", *waiting,
@@ -306,8 +308,8 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	await("the ingress still waits", func() bool {
 		return strings.Contains(s.log.String(), "answer=gone")
 	})
-	// Only one request may wait at a time. The first one is gone, so this one waits. It is answered
-	// when the ingress shuts down.
+	// At most one request may wait at a time. The first sender has disconnected, so the next
+	// request can wait. It gets its response when the ingress shuts down.
 	answered := make(chan received, 1)
 	go func() {
 		response, err := post(t.Context())
