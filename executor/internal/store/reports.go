@@ -10,21 +10,23 @@ import (
 // RequestCounts returns the refusals and the numbers by minute, and Senders returns the rest.
 type Reports interface {
 	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. Adding a report
-	// again has no effect. A count for an unrecorded execution is kept until the execution is
-	// recorded.
+	// with the same ID again has no effect. A count for an unrecorded execution is kept until the
+	// execution is recorded.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
-	// AddRefusals adds counts of refused requests: by workflow, code and minute, and also by code
-	// and minute. Adding a report again has no effect. Report IDs must be unique across all kinds
-	// of reports.
+	// AddRefusals adds counts of refused requests. It adds each count twice: to the counts by
+	// workflow, code and minute, and to those by code and minute. Adding a report with the same ID
+	// again has no effect. Report IDs must be unique across all kinds of reports.
 	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []RefusalCount) error
 
 	// AddSenders adds what requests have revealed about the senders of trigger nodes. Adding a
-	// report again has no effect. Report IDs must be unique across all kinds of reports.
+	// report with the same ID again has no effect. Report IDs must be unique across all kinds of
+	// reports.
 	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderActivity) error
 
 	// AddFilteredRequests adds requests that did not match the filters of trigger nodes. Adding a
-	// report again has no effect. Report IDs must be unique across all kinds of reports.
+	// report with the same ID again has no effect. Report IDs must be unique across all kinds of
+	// reports.
 	AddFilteredRequests(
 		ctx context.Context,
 		reportID string,

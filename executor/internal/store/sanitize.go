@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SanitizeText returns s as every driver stores it: NUL and invalid UTF-8 become U+FFFD, because
-// PostgreSQL rejects both, and runners' error texts can contain anything. Use it for lookup keys,
-// too.
+// SanitizeText returns s as every driver stores it: NUL and invalid UTF-8 become U+FFFD. PostgreSQL
+// rejects both, and the error texts of runners can contain anything. Apply SanitizeText to lookup
+// keys, too.
 func SanitizeText(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -30,12 +30,12 @@ func SanitizeTexts(all []string) []string {
 	return stored
 }
 
-// maxSubjectBytes is the maximum length of the stored subject of a message put aside. NATS takes
-// subjects that are longer than what an index of PostgreSQL takes.
+// maxSubjectBytes is the maximum length of the stored subject of a message put aside. NATS accepts
+// longer subjects than a PostgreSQL index does.
 const maxSubjectBytes = 1_000
 
-// StoredSubject returns the subject of a message put aside as it is stored: like SanitizeText, but
-// the end of a very long subject is cut off.
+// StoredSubject returns the subject of a message put aside as it is stored: sanitized, and cut off
+// after maxSubjectBytes.
 func StoredSubject(subject string) string {
 	stored := SanitizeText(subject)
 	if len(stored) > maxSubjectBytes {
@@ -49,8 +49,8 @@ func StoredTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// CeilTime returns the first storable time that is not before t. A stored time compares the same
-// with it as with t.
+// CeilTime returns the first storable time that is not before t. A stored time is before this time
+// if and only if it is before t, so queries can compare with it.
 func CeilTime(t time.Time) time.Time {
 	cut := StoredTime(t)
 	if cut.Before(t) {
@@ -68,16 +68,17 @@ func StoredSequence(n uint64) int64 {
 	return int64(n)
 }
 
-// storedAttempt returns the number of an attempt as it is stored. Runners can report any number,
-// and the column holds 32 bits.
+// storedAttempt returns the number of an attempt as it is stored. It limits the number, because
+// runners can report any number and the column holds 32 bits.
 func storedAttempt(n int) int { return min(n, math.MaxInt32) }
 
-// Sanitized returns a copy of the batch with its values in stored form, except for Audit, whose
-// values are converted when they are stored. It sorts PutAside and Audit by key, so that concurrent
-// executors lock the same rows in the same order and cannot deadlock. New keeps the order of
-// arrival: package postgres sorts it later, for the same reason, but SQLite has a single writer and
-// needs a fifth less CPU time to insert records in the order of arrival. Output holds bytes, which
-// are stored unchanged.
+// Sanitized returns a copy of the batch with its values in stored form. Values in Audit are
+// converted later, when they are stored, and Output holds bytes, which are stored unchanged.
+//
+// Sanitized sorts PutAside and Audit by key, so that concurrent executors lock the same rows in the
+// same order and cannot deadlock. New keeps the order of arrival. Package postgres sorts it later,
+// for the same reason, but SQLite has a single writer, and needs a fifth less CPU time to insert
+// records in the order of arrival.
 func (b Batch) Sanitized() Batch {
 	s := Batch{
 		Recovered: slices.Clone(b.Recovered),
@@ -131,11 +132,11 @@ func (r Record) sanitized() Record {
 	return r
 }
 
-// SubjectLikePatterns returns the LIKE patterns that match the subjects of one workflow's messages:
-// one for start messages with an order key (executions.ordered.<queue>.<lane>.<workflow>.<node>),
-// and one for all other messages (executions.<kind>.<queue>.<workflow>.<rest>). The escape
-// character is \. Match a subject only against the pattern of its kind, because the other pattern
-// would mistake a lane for a workflow.
+// SubjectLikePatterns returns the LIKE patterns that match the subjects of one workflow's messages
+// in the shared streams. ordered matches start messages with an order key
+// (executions.ordered.<queue>.<lane>.<workflow>.<node>), and others matches all other messages
+// (executions.<kind>.<queue>.<workflow>.<rest>). The escape character is \. Match a subject only
+// against the pattern of its kind, because the other pattern would mistake a lane for a workflow.
 func SubjectLikePatterns(workflowID string) (ordered, others string) {
 	escaped := escapedPattern(workflowID)
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"
@@ -158,6 +159,6 @@ func escapedPattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(text))
 }
 
-// PrefixUpperBound returns an upper bound for all texts with a prefix. It sorts after them and
-// before every text that follows them.
+// PrefixUpperBound returns an upper bound for all texts with a prefix. The bound sorts after these
+// texts, and before every text that follows them.
 func PrefixUpperBound(prefix string) string { return prefix + string(utf8.MaxRune) }

@@ -6,24 +6,26 @@ import (
 	"time"
 )
 
-// Senders reads, by trigger node, what Reports has added about the node's sender and about the
-// requests that did not match its filter. operate and package events use it; operate also forgets
-// what is known about a sender when the node gets another one or none, and what is known about a
-// workflow when it moves to another account, or when a new one gets the ID of a deleted one.
+// Senders reads what Reports has added about the senders of trigger nodes, and about the requests
+// that did not match the filters of trigger nodes. operate and package events use it.
+//
+// operate also deletes this data when it no longer applies: the data of a node when its sender is
+// changed or removed, and the data of a workflow when it moves to another account, or when a new
+// workflow gets the ID of a deleted one.
 type Senders interface {
 	// SenderActivity returns what requests have revealed so far about the sender of one node, or
 	// the zero value if there were no requests.
 	SenderActivity(ctx context.Context, workflowID, nodeID string) (SenderActivity, error)
 
-	// RefusedSenders returns the observations of senders whose requests were refused.
+	// RefusedSenders returns the observations of the senders that have had requests refused.
 	RefusedSenders(ctx context.Context) ([]SenderActivity, error)
 
 	// ForgetSender deletes the observation that SenderActivity returns for the node.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
 	// ForgetWorkflow deletes what Reports has added about a workflow and its nodes: refusals,
-	// observations of senders, and filtered requests. The counts by minute, which are about all
-	// workflows, stay.
+	// observations of senders, and filtered requests. It keeps the counts by minute, because they
+	// are not kept by workflow.
 	ForgetWorkflow(ctx context.Context, workflowID string) error
 
 	// FilteredRequests returns how many requests the filter of one node has rejected so far, and
@@ -49,8 +51,8 @@ type SenderActivity struct {
 	Refused    int64 // number of requests refused because of their signature
 }
 
-// StorableSenders returns a report in stored form: one entry per node, sorted by node. The order
-// keeps two concurrent writers from deadlocking.
+// StorableSenders returns the observations in stored form: one entry per node, sorted by node.
+// Because every writer locks the rows in this order, concurrent writers cannot deadlock.
 func StorableSenders(seen []SenderActivity) []SenderActivity {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderActivity{}
@@ -72,7 +74,7 @@ func StorableSenders(seen []SenderActivity) []SenderActivity {
 	return all
 }
 
-// merge returns s combined with a later report.
+// merge returns s combined with later, a report that was added after s.
 func (s SenderActivity) merge(later SenderActivity) SenderActivity {
 	merged := later
 	if s.RefusedAt.After(later.RefusedAt) {

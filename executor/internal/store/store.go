@@ -1,19 +1,19 @@
-// Package store defines what the executor keeps in its database. It is the contract of the drivers
-// sqlite and postgres, and the test suite storetest verifies it.
+// Package store defines what the executor keeps in its database. It is the contract that the
+// drivers sqlite and postgres implement, and the test suite storetest verifies it.
 //
 // The contract is Store, which embeds one interface for each kind of content. Each interface is in
-// a file of its own, with its types, and its doc comment says who uses it. A caller that needs few
-// of them takes these instead of Store, so that its signature says what it reads and writes.
-// Methods of different interfaces may touch the same rows: Recording inserts records, Records reads
-// them, and Pruner deletes them.
+// a file of its own, with its types, and its doc comment names the packages that use it. A caller
+// that needs only a few of the interfaces takes these instead of Store, so that its signature shows
+// what it reads and writes. Methods of different interfaces may access the same rows: for example,
+// Recording inserts records, Records reads them, and Pruner deletes them.
 //
-// The other files hold what both drivers must do in the same way, as functions without a database:
-// the effect of progress (advance.go, pending.go), the stored form of values and IDs (sanitize.go,
-// key.go), what records share (origin.go), and how requests that matched no filter are merged
-// (filtered.go).
+// The other files hold functions, without a database, for what all drivers must do in the same way:
+// applying progress (advance.go, pending.go), converting values and IDs to stored form
+// (sanitize.go, key.go), finding the values that records share (origin.go), and merging the
+// requests that matched no filter (filtered.go).
 //
-// A record is small: it holds the stream sequence of its message instead of the headers and the
-// input, which are read from the stream.
+// A record is small: it does not contain the headers and the input of an execution, but the stream
+// sequence of the message that contains them.
 package store
 
 import (
@@ -22,34 +22,36 @@ import (
 	"time"
 )
 
-// Store is everything that the executor keeps in its database. Package executor opens it and passes
-// to each part of the process what that part uses; operate uses most of it and gets the whole.
+// Store is everything that the executor keeps in its database. Package executor opens it, and
+// passes each part of the process only the interfaces that this part needs. operate needs most of
+// them, so it gets the whole Store.
 //
 // A Store is safe for concurrent use, including by several processes. When a method returns without
-// an error, its changes are committed and survive a crash of the process or the machine. Methods do
-// not retry, and a method that returns an error has changed nothing, unless the error is an
-// UnavailableError: then it may have made all of its changes, if only the response to the commit
-// was lost. A writing method returns a DataError if and only if the data caused the error.
+// an error, its changes are committed and survive a crash of the process or the machine. When a
+// method returns an error, it has changed nothing, with one exception: if the error is an
+// UnavailableError, only the response to the commit may have been lost, so that all changes were
+// made. Methods do not retry. A writing method returns a DataError if and only if the data caused
+// the error.
 type Store interface {
-	// Executions and what becomes of them.
+	// The executions and their progress.
 	Records
 	Recording
 	AsideMessages
 	DeadLetters
 	Cancellations
 
-	// Requests, including those that started no execution.
+	// The requests, including those that started no execution.
 	Reports
 	RequestCounts
 	Senders
 	TokenUseStore
 
-	// What else operators see.
+	// Other content that operators see.
 	Events
 	Sessions
 	AuditLog
 
-	// The database beside the streams and the registry.
+	// The database as a whole, and its relation to the streams and the registry.
 	HandledMessages
 	RegistryCopy
 	Backups
@@ -65,9 +67,9 @@ type Store interface {
 }
 
 // Observer is called with the duration and the error of each database operation. operation is the
-// name of the Store method, in lower case and with spaces, or the method's former name, because
-// metrics have it as a label. If a method runs several queries outside a transaction, each query
-// leads to a call.
+// name of the Store method in lower case, with spaces. If the method was renamed, operation is
+// still its former name, because metrics use it as a label. If a method runs several queries
+// outside a transaction, Observer is called for each query.
 type Observer func(ctx context.Context, operation string, took time.Duration, err error)
 
 // ErrNotFound means that the requested record or message put aside does not exist.
@@ -92,8 +94,8 @@ func IsDataError(err error) bool {
 	return ok
 }
 
-// UnavailableError means that the database could not do now what was asked, for a reason that may
-// pass: a lost connection, a lock that another transaction holds, a full disk.
+// UnavailableError means that the database could not perform the operation now, for a reason that
+// may pass, such as a lost connection, a lock that another transaction holds, or a full disk.
 type UnavailableError struct {
 	Err error // the driver's error
 }

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TokenUseStore keeps when tokens and operators' keys were last used. Recording adds the uses of
-// tokens, and the keyring of operate those of keys. operate and package events read them.
+// TokenUseStore keeps the times at which tokens and operators' keys were last used. Recording adds
+// the uses of tokens, and the keyring of operate adds those of keys. operate and package events
+// read them.
 type TokenUseStore interface {
 	// TokensLastUsed returns when each token was last used for a webhook request: the AcceptedAt of
 	// the newest record, including rejected ones. The map lacks tokens that were never used. The

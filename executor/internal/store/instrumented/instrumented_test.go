@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 )
 
-// An operation that the database did not perform counts as a failure. A missing object does not,
-// and neither does a call that its caller has abandoned.
+// An operation that the database could not perform counts as a failure. A lookup of a missing
+// object does not, and neither does a call whose context has been canceled.
 func TestFailures(t *testing.T) {
 	database, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	if err != nil {

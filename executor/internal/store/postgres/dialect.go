@@ -26,7 +26,8 @@ var dialect = relational.Dialect{
 	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
 		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
-	// Where counting would take a long time, use the planner's estimate.
+	// Up to 100,000 records are counted. Counting more would take a long time, so the planner's
+	// estimate is used.
 	Size: `SELECT pg_database_size(current_database()), 0::bigint,
 		CASE WHEN few.n < 100000 THEN few.n
 			ELSE greatest(few.n, (SELECT reltuples::bigint FROM pg_class

@@ -39,8 +39,9 @@ func asDataError(err error) error {
 // argument of a statement. These errors have no type of their own.
 const encodeErrorPrefix = "failed to encode args["
 
-// encodeErrorCause returns the cause of an error of pgx that means that an argument cannot be
-// encoded, or nil for any other error. The text of the error itself contains the whole argument.
+// encodeErrorCause checks whether pgx failed to encode an argument. If so, it returns only the
+// cause, because the text of the whole error contains the argument. For any other error, it returns
+// nil.
 func encodeErrorCause(err error) error {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if !strings.HasPrefix(err.Error(), encodeErrorPrefix) {
@@ -54,7 +55,7 @@ func encodeErrorCause(err error) error {
 	return nil
 }
 
-// passingFaults are the prefixes of the SQLSTATEs whose reason may pass.
+// passingFaults are the prefixes of the SQLSTATEs of errors whose reason may pass.
 var passingFaults = []string{
 	"08",    // the connection
 	"25006", // a standby, or a primary that takes no writes for now

@@ -24,14 +24,15 @@ func plain(id string) store.Record {
 	return store.Record{ID: id, Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
 }
 
-// Who is at fault when a call fails.
+// The possible causes of a failed call.
 const (
 	theData    = "the data"    // a store.DataError
 	theMoment  = "the moment"  // a store.UnavailableError
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies one record, which must fail.
+// wantBlame applies one record, which must fail, and checks that the kind of the error is want.
+// what describes the case.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -67,7 +68,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	}
 	wantBlame(t, s, "a value too long for its index", long, theData)
 
-	// Acquire the lock that CREATE INDEX acquires.
+	// Hold the lock that CREATE INDEX would hold, so that inserting a record times out.
 	locking, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -80,8 +81,8 @@ func TestWhoIsAtFault(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Some errors are hard to provoke. A trigger raises the error whose code is the delivery ID of
-	// the inserted record.
+	// Many errors are hard to provoke. A trigger therefore raises an error whose SQLSTATE is the
+	// delivery ID of the inserted record.
 	if _, err := s.pool.Exec(t.Context(), `
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = NEW.other_delivery; END $$;
@@ -119,7 +120,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	}
 }
 
-// A lost connection has no SQLSTATE.
+// A lost connection counts as an UnavailableError, although the error has no SQLSTATE.
 func TestALostConnectionMayPass(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
@@ -144,8 +145,8 @@ func TestALostConnectionMayPass(t *testing.T) {
 	}
 }
 
-// pgx refuses a value that does not fit its type before it sends anything. That is the data's
-// fault, too, and the error does not contain the other values of the array.
+// pgx refuses to send a value that does not fit its type. This counts as a DataError, too, and the
+// error does not contain the other values of the array.
 func TestAValueThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, pgtest.Start(t))

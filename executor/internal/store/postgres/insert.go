@@ -92,8 +92,8 @@ const uniqueViolation = "23505"
 // records, COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
 const minRecordsForCopy = 100
 
-// tryCopyRecords inserts records in short form with COPY, if none of them exists yet. Otherwise it
-// inserts none, and copied is false.
+// tryCopyRecords inserts records in short form with COPY, if none of them exists yet. If any of
+// them exists, it inserts nothing and returns false.
 func tryCopyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
 	point, err := tx.Begin(ctx)
 	if err != nil {

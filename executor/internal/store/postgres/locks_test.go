@@ -8,9 +8,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// ForgetWorkflow and AddRefusals would lock the same rows in different orders. In this test,
-// ForgetWorkflow waits for the second of three rows when AddRefusals begins, which locks the third
-// row before the first.
+// ForgetWorkflow and AddRefusals lock the same rows in different orders, which must not lead to a
+// deadlock. In this test, ForgetWorkflow waits for the second of three rows, which the test has
+// locked. Then AddRefusals begins. Without the protection against deadlocks, it would lock the
+// third row, which ForgetWorkflow needs next, and wait for the first row, which ForgetWorkflow has
+// locked.
 func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -40,8 +42,8 @@ func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 		t.Helper()
 		for {
 			var blocked int
-			// Other tests use the same server, and pg_locks has no database for a row lock. So
-			// count the waits of the processes that have any lock in this database.
+			// Other tests use the same server, and pg_locks does not show the database of a row
+			// lock. So count the waiting processes that have any lock in this database.
 			if err := tx.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted
 				AND pid IN (SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database
 					WHERE datname = current_database())`).Scan(&blocked); err != nil {

@@ -18,11 +18,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate migrates the tables. It holds a lock, so any number of executors can start at the same
-// time. It rejects a database that a newer program has migrated, or that was created before the
-// first release. It uses a separate connection, because waiting for another executor's migration,
-// or building an index, may take a long time. The context starting cancels only connecting and
-// reading the schema version, because a migration that is canceled begins again at the next start.
+// migrate migrates the tables, and returns the schema version that this program supports. It holds
+// a lock, so any number of executors can start at the same time. It rejects a database that a newer
+// program has migrated, or that was created before the first release. It uses a separate
+// connection, because waiting for another executor's migration, or building an index, may take a
+// long time. The context starting cancels only connecting and reading the schema version. It does
+// not cancel a migration, which would have to begin again at the next start.
 func migrate(ctx, starting context.Context, config *pgx.ConnConfig) (supported int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()

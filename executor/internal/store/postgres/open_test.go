@@ -98,8 +98,8 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	}
 }
 
-// A database whose tables were not created by the baseline is rejected immediately and stays
-// unchanged.
+// A database whose tables were not created by the baseline migration is rejected immediately,
+// without a retry, and stays unchanged.
 func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -108,7 +108,8 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	db := connect(t, url)
 	for _, version := range []int64{71, 20240101000000} {
-		// The first version is that of an earlier program, the second that of an unrelated one.
+		// The first version is one of an unreleased earlier program. The second is one of an
+		// unrelated program that also uses goose.
 		if _, err := db.Exec(t.Context(),
 			`UPDATE goose_db_version SET version_id = $1 WHERE version_id > 0`,
 			version); err != nil {
@@ -129,12 +130,13 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// A migration goes on when the time for connecting has passed.
+// A migration continues when the time limit for connecting has passed.
 func TestMigrationOutlastsConnecting(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
 	db := connect(t, url)
-	// The migration waits for this lock, as it does while another executor migrates.
+	// Hold the migration lock, as another executor does while it migrates, so that the migration
+	// waits.
 	if _, err := db.Exec(t.Context(), `SELECT pg_advisory_lock($1)`,
 		int64(relational.MigrationLock)); err != nil {
 		t.Fatal(err)
@@ -171,8 +173,8 @@ func TestMigrationOutlastsConnecting(t *testing.T) {
 	}
 }
 
-// The database crashes and comes back. In the meantime, calls fail. Afterwards, the same store
-// works again and still has everything that was committed.
+// When the database crashes, calls fail. When it is back, the same store works again and still has
+// everything that was committed.
 func TestDatabaseAwayAndBack(t *testing.T) {
 	t.Parallel()
 	server := pgtest.StartServer(t)
@@ -212,7 +214,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	}
 }
 
-// The driver's settings apply, no matter what the server's defaults are.
+// Every connection has the driver's settings, whatever the server's defaults are.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -260,8 +262,8 @@ func TestNewerSchema(t *testing.T) {
 	})
 }
 
-// A migration waits for transactions that began before it. Transactions that begin during the
-// migration wait for it.
+// A migration waits for the transactions that began before it, and transactions that begin during
+// the migration wait for it.
 func TestMigrationWaitsForTransactions(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -306,8 +308,8 @@ func TestMigrationWaitsForTransactions(t *testing.T) {
 	}
 }
 
-// A pool opens further connections to the same server at any time. Reconnected is silent about
-// them.
+// Reconnected reports a connection to a restarted server. It does not report the further
+// connections to the same server that the pool may open at any time.
 func TestReconnectedMeansAnotherServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.StartServer(t)

@@ -55,9 +55,9 @@ func (s *Store) EnsureOrigins(ctx context.Context, operation string, records []s
 }
 
 // originRowIDsOf returns the row numbers of the records' origins, and adds missing origins. Several
-// executors may add the same origins concurrently. If on is a pool, each statement is a separate
-// transaction that adds origins in a fixed order. Executors therefore cannot deadlock, and do not
-// wait for another executor to write its whole batch.
+// executors may add the same origins concurrently. If on is a pool, each statement is a transaction
+// of its own and adds origins in a fixed order. As a result, executors cannot deadlock, and none of
+// them waits until another one has written its whole batch.
 func originRowIDsOf(
 	ctx context.Context, on querier, known *relational.OriginCache, records []store.Record,
 ) (map[store.Origin]relational.OriginRowIDs, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A standby that takes over may lack the latest origins and give their numbers to others, so a new
-// connection starts with an empty cache.
+// A new connection starts with an empty cache of origins, because it may lead to a standby that has
+// taken over. That standby may lack the latest origins and give their numbers to other origins.
 func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

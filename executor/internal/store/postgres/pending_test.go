@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
-// The number of progress steps kept for unrecorded executions is limited. Beyond the limit, the
-// oldest steps are dropped.
+// The number of progress steps kept for unrecorded executions is limited. When the limit is
+// exceeded, the oldest steps are dropped.
 func TestEarlyProgressIsBounded(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

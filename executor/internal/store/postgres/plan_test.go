@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A list of the newest records reads an index in order, without sorting, even if the table has
+// A list of the newest records reads an index in order instead of sorting, even if the table has
 // grown since it was last analyzed.
 func TestListUsesItsIndex(t *testing.T) {
 	t.Parallel()
@@ -69,12 +69,13 @@ func TestListUsesItsIndex(t *testing.T) {
 				},
 			},
 			{store.RecordFilter{Status: execution.Failed}, []string{"executions_trouble"}},
-			// The search for executions that have not ended.
+			// The filter that finds executions that have not ended.
 			{store.RecordFilter{
 				Status: execution.Queued, Since: after.AcceptedAt.Add(-time.Hour),
 				Until: after.AcceptedAt,
 			}, []string{"executions_time"}},
-			// In this test, all failed records are dead letters.
+			// All failed records in this test are dead letters, so the index of failed records is
+			// suitable, too.
 			{
 				store.RecordFilter{DeadLetter: true}, []string{
 					"executions_dead_letters", "executions_trouble",
@@ -122,7 +123,8 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// A change of a record's state does not write to any index, because the row is updated in place.
+// A progress step does not write to any index, because PostgreSQL can update the row in place
+// (HOT).
 func TestStepsTouchNoIndex(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, pgtest.Start(t))

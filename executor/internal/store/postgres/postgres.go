@@ -2,10 +2,10 @@
 // executors.
 //
 // Executors write overlapping rows concurrently. They cannot deadlock, because every transaction
-// acquires its locks in the same order: keys of new executions, keys of messages put aside, records
-// whose state changes, per-minute counts, token uses. Within each of these groups, it locks rows in
-// key order, except that it locks new executions in the order in which they were accepted. Separate
-// transactions add new rows of the dimension tables of origins beforehand.
+// acquires its locks in the same order: new executions, messages put aside, records whose state
+// changes, per-minute counts, token uses. Within each of these groups, it locks rows in key order,
+// except that it locks new executions in the order in which they were accepted. New rows in the
+// dimension tables of origins are added beforehand, in separate transactions.
 package postgres
 
 import (
@@ -30,8 +30,8 @@ type Store struct {
 
 	pool *pgxpool.Pool
 	// writer is a random number that distinguishes this store's rows of per-minute counts from
-	// those of other stores. If two stores have the same number, they sometimes wait for each
-	// other, but the sums are still correct.
+	// those of other stores, so that stores need not wait for each other. If two stores have the
+	// same number, they sometimes wait for each other, but the sums are still correct.
 	writer int16
 	schema int64 // the schema version that this program uses
 	// reconnected is buffered for one value: see Reconnected.
@@ -46,7 +46,7 @@ var _ store.Store = (*Store)(nil)
 // password.
 func Open(ctx context.Context, url string) (*Store, error) { return open(ctx, ctx, url) }
 
-// open is like Open, but connecting to the server ends when the context starting is done. A
+// open is like Open, but gives up connecting to the server when the context starting is done. A
 // migration may take longer: only ctx cancels it.
 func open(ctx, starting context.Context, url string) (*Store, error) {
 	config, err := parseURL(url)
@@ -81,9 +81,9 @@ func open(ctx, starting context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
-// OpenWithRetry is like Open, but while the server is unavailable, it tries again until the context
-// starting is done, which must be derived from ctx. A migration may take longer: only ctx cancels
-// it.
+// OpenWithRetry is like Open, but retries while the server is unavailable, until the context
+// starting is done. starting must be derived from ctx. A migration may take longer: only ctx
+// cancels it.
 func OpenWithRetry(ctx, starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {
@@ -92,7 +92,8 @@ func OpenWithRetry(ctx, starting context.Context, url string) (store.Store, erro
 			return s, nil
 		}
 		if why == nil || starting.Err() == nil || !errors.Is(err, starting.Err()) {
-			// Once starting has timed out, errors of connecting report only the timeout.
+			// Remember the last error that names a cause: once starting has ended, an attempt to
+			// connect reports only the timeout.
 			why = err
 		}
 		if errors.Is(err, errWrongURL) || errors.Is(err, relational.ErrBeforeBaseline) {
@@ -111,8 +112,8 @@ var errStandby = errors.New("the server is a standby that is not promoted, and t
 	"promote it, or let the database URL lead to the primary (several hosts with " +
 	"target_session_attrs=read-write)")
 
-// Ping implements store.Database. An empty query is not enough, because a standby would also answer
-// it.
+// Ping implements store.Database. It asks the server whether it is a standby, because a standby
+// also answers queries.
 func (s *Store) Ping(ctx context.Context) error {
 	var version int64
 	var standby bool

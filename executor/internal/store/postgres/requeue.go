@@ -9,9 +9,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Of two concurrent callers, the second waits for the row lock and then finds that the condition no
-// longer holds. Rows are locked in ID order, as in Apply. 1, 2, 4 and 6 are the codes of queued,
-// running, failed and canceled: see relational.StatusCode.
+// These statements lock the rows in ID order, as Apply does. Of two concurrent callers, the second
+// one waits for a row lock and then finds that the condition no longer holds, so it does not change
+// the row. 1, 2, 4 and 6 are the codes of queued, running, failed and canceled: see
+// relational.StatusCode.
 const (
 	lockLost = `SELECT e.id, e.accepted_at FROM executions e
 		JOIN unnest($1::bytea[], $2::bigint[]) AS l (id, stream_sequence) USING (id)

@@ -58,9 +58,9 @@ func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// serverIdentity identifies a database of a server process. It changes when a standby is promoted,
-// when another copy of the data is put back, which a server has to be stopped for, and when the
-// database is created again.
+// serverIdentity identifies a database in one run of a server. It changes when a standby is
+// promoted, and when the database is created again. It also changes when the data is replaced by
+// another copy, because the server must be stopped for that.
 type serverIdentity struct {
 	started  int64  // when the server was started, in microseconds since 1970
 	database uint32 // the OID of the database

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// A standby answers queries but does not accept writes, so Ping fails until it is promoted.
-// Reconnected reports the new connections to the standby.
+// A standby answers queries but does not accept writes, so Ping fails until the standby is
+// promoted. Reconnected reports that the store's connections now lead to the standby.
 func TestAStandbyIsNoDatabase(t *testing.T) {
 	t.Parallel()
 	pair := pgtest.StartReplicatedPair(t)
@@ -38,7 +38,7 @@ func TestAStandbyIsNoDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for err == nil || !strings.Contains(err.Error(), "standby") {
-		// A connection to the primary has to end first.
+		// The first calls may fail because their connection to the primary is lost.
 		if err = s.Ping(t.Context()); err == nil {
 			t.Fatal("a standby counts as a database")
 		}

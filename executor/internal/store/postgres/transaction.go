@@ -58,8 +58,8 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 }
 
 // checkSchema prevents migrations until the transaction ends. It returns an error if the tables
-// have a newer schema version than this program supports. It sends both statements in one round
-// trip.
+// have a newer schema version than this program supports. It sends both statements, for the lock
+// and the version, in one round trip.
 func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	var version int64
 	both := &pgx.Batch{}
@@ -114,7 +114,8 @@ func (tx transaction) Insert(
 	return err
 }
 
-// arrayOf returns column i of rows as an array, and the array's element type in the database.
+// arrayOf returns column i of rows as an array, and the element type that this array has in the
+// database. There must be at least one row.
 func arrayOf(rows [][]any, i int) (array any, kind string) {
 	switch rows[0][i].(type) {
 	case string:
@@ -147,7 +148,8 @@ func typedColumn[V any](rows [][]any, i int) []V {
 	return mapSlice(rows, func(row []any) V { return row[i].(V) })
 }
 
-// AddMinutes implements relational.Tx. It adds to the rows that belong to this store.
+// AddMinutes implements relational.Tx. It only changes the rows that belong to this store: see
+// Store.writer.
 func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
 	if len(counts) == 0 {
 		return nil
@@ -201,7 +203,7 @@ func (s snapshot) Query(
 }
 
 // QueryInPages implements relational.Snapshot. It uses a cursor, so the connection has no query in
-// progress while page runs, even if that takes long.
+// progress while page runs, even if page takes a long time.
 func (s snapshot) QueryInPages(
 	ctx context.Context, row func(relational.Row) error, page func() error, query string,
 ) error {
@@ -210,7 +212,8 @@ func (s snapshot) QueryInPages(
 		return err
 	}
 	for {
-		// Describe the statement each time, because other queries reuse the cursor's name.
+		// Describe the result each time instead of caching its description, because other queries
+		// reuse the cursor's name.
 		rows, err := s.tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched),
 			pgx.QueryExecModeDescribeExec)
 		if err := eachRow(rows, err, row); err != nil {

@@ -9,10 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errWrongURL is part of those errors of Open after which retrying is pointless.
+// errWrongURL is wrapped by the errors of Open after which retrying is pointless, because the URL
+// is wrong.
 var errWrongURL = errors.New("the database URL is wrong")
 
-// errURLFormat has no details, because a malformed URL may contain a password anywhere.
+// errURLFormat contains no part of the URL, because a malformed URL may contain a password
+// anywhere.
 var errURLFormat = fmt.Errorf("%w: it has the form "+
 	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters "+
 	"escaped as %%XX", errWrongURL)
@@ -30,7 +32,8 @@ func parseURL(text string) (*pgxpool.Config, error) {
 	if urlErr != nil || (parsed.Scheme != "postgres" && parsed.Scheme != "postgresql") {
 		return nil, errURLFormat
 	}
-	// pgx quotes the URL. The text after it describes the problem: an option, a port, a file.
+	// The error of pgx quotes the URL. The text after the quote describes the problem: an option, a
+	// port, a file.
 	_, reason, ok := strings.Cut(oneLine(err), "`: ")
 	password, _ := parsed.User.Password()
 	secrets := append([]string{password}, parsed.Query()["password"]...)

@@ -6,8 +6,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asideMessageTable is the table of messages put aside. The table's name covers only one of their
-// two kinds.
+// asideMessageTable is the table of messages put aside. The name of the table covers only one of
+// their two kinds, the messages that cannot be decoded. The other kind is messages that the
+// database refuses.
 var asideMessageTable = table[store.AsideMessageRow]{
 	name:    "unreadable",
 	columns: "stream_sequence, subject, reason, at, dismissed_at",

@@ -16,7 +16,7 @@ func (s *Store) RequestCancel(
 		return nil, nil
 	}
 	return write(ctx, s, "request cancel", func(tx Tx) (requested []string, err error) {
-		// This locks the records, in the same order as in all other transactions.
+		// CurrentStates locks the records, in the same order as in all other transactions.
 		standing, err := tx.CurrentStates(ctx, ids)
 		if err != nil {
 			return nil, err

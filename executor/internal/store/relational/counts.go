@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// The right-hand sides in the upsert refer to the row before the update.
+// In the upsert, the right-hand sides of the assignments refer to the row as it was before the
+// update.
 var refusalTable = table[store.RefusalCount]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",
@@ -44,7 +45,7 @@ func (s *Store) AddRefusals(
 	})
 }
 
-// Refusals implements store.Counts.
+// Refusals implements store.RequestCounts.
 func (s *Store) Refusals(
 	ctx context.Context, workflowID string, since time.Time,
 ) ([]store.RefusalSum, error) {
@@ -58,7 +59,7 @@ func (s *Store) Refusals(
 	return sums, err
 }
 
-// AllRefusals implements store.Counts.
+// AllRefusals implements store.RequestCounts.
 func (s *Store) AllRefusals(
 	ctx context.Context, since time.Time, after store.RefusalPosition, limit int,
 ) ([]store.WorkflowRefusalSum, error) {
@@ -84,7 +85,7 @@ func scanRefusalSum(row Row) (sum store.WorkflowRefusalSum, err error) {
 }
 
 // These clauses add up the counts, because a database may have several rows for the same minute and
-// kind.
+// kind, one for each store that writes.
 const (
 	selectMinutes = `SELECT minute, kind, CAST(sum(n) AS bigint) FROM minutes `
 	groupByMinute = `GROUP BY minute, kind ORDER BY minute, kind`
@@ -95,7 +96,7 @@ func scanMinute(row Row) (c store.MinuteCount, err error) {
 	return c, err
 }
 
-// MinuteCounts implements store.Counts.
+// MinuteCounts implements store.RequestCounts.
 func (s *Store) MinuteCounts(ctx context.Context, since time.Time) ([]store.MinuteCount, error) {
 	return Collect(ctx, s.db, "minutes", scanMinute, selectMinutes+`WHERE minute >= ? `+groupByMinute,
 		since.Truncate(time.Minute))

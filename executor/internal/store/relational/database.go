@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// SelectSchemaVersion is a query for the schema version. It ignores migrations that are harmless to
-// programs of the previous version; such a migration adds its number to the harmless table.
+// SelectSchemaVersion is a query for the schema version. It ignores migrations after which programs
+// of the previous version still work. Such a migration adds its number to the harmless table.
 const SelectSchemaVersion = `SELECT coalesce(max(version_id), 0) FROM goose_db_version
 	WHERE is_applied AND version_id NOT IN (SELECT version FROM harmless)`
 

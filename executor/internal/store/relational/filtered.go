@@ -51,7 +51,7 @@ func (s *Store) AddFilteredRequests(
 ) error {
 	added = store.StorableFiltered(added)
 	return s.applyOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
-		// this also locks the rows
+		// the insert also locks the rows
 		if err := filteredRequestsTable.insert(ctx, tx, added); err != nil {
 			return err
 		}

@@ -6,9 +6,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// handledRangeTable is the table of the ranges of messages that have been recorded or put aside. A
-// batch adds rows to it without waiting for other executors, because the table has no index and no
-// two executors change the same row.
+// handledRangeTable is the table of the ranges of messages that have been recorded or put aside.
+// Adding a batch's rows never waits for other executors, because the table has no index and no two
+// executors change the same row.
 var handledRangeTable = table[store.HandledRange]{
 	name:    "decided",
 	columns: "stream, created, first_sequence, last_sequence",
@@ -20,8 +20,9 @@ var handledRangeTable = table[store.HandledRange]{
 	},
 }
 
-// mergeThreshold is the number of rows that merging must save before HandledRanges merges those of
-// a stream. Ranges that are not adjacent cannot be merged, however many they are.
+// mergeThreshold is the minimum number of rows that merging must save: otherwise, HandledRanges
+// does not merge a stream's rows. The number of rows itself is no criterion, because ranges that
+// are not adjacent cannot be merged.
 const mergeThreshold = 64
 
 // HandledRanges implements store.HandledMessages.
@@ -53,8 +54,9 @@ func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from 
 	return err
 }
 
-// replaceHandledRanges calls keep with the merged ranges of a stream, and replaces all of them with
-// its result. It does not affect rows that another transaction adds in the meantime.
+// replaceHandledRanges passes the merged ranges of a stream to keep, and replaces all of them with
+// the ranges that keep returns. It does not affect rows that another transaction adds in the
+// meantime.
 func (s *Store) replaceHandledRanges(
 	ctx context.Context,
 	stream, created string,

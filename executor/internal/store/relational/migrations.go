@@ -11,14 +11,15 @@ import (
 )
 
 // Baseline is the schema version of the first release, which each driver's first migration creates.
-// Earlier, unreleased programs used lower versions. They reject a database of this program as
-// newer, and this program rejects theirs: see CheckBaseline.
+// Earlier, unreleased programs used lower versions. Those programs reject a database of this
+// program because it is newer, and this program rejects databases of those programs: see
+// CheckBaseline.
 const Baseline = 100
 
 // Migrations reads a driver's files NUMBER_NAME.sql. Each file holds the statements of one
-// migration, without a rollback. Migrations does not use goose's parser, which allocates 4 MiB for
-// each file and direction to split the file into statements. Both databases accept several
-// statements at once.
+// migration, without a rollback. Migrations passes the whole text to the database, because both
+// databases accept several statements at once. goose's own parser would split the text into
+// statements, and would allocate 4 MiB for each file and direction.
 func Migrations(files fs.FS) (goose.ProviderOption, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {

@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// maxOrigins is the maximum number of an account's or a source's origins that a query lists. If
-	// there are more, the query looks up the origin of each record instead.
+	// maxOrigins is the maximum number of origins of an account or a source that a query lists one
+	// by one. If there are more, the query looks up the origin of each record instead.
 	maxOrigins = 1_000
-	// maxSortedRecords is the maximum number of records that are read and sorted. If there are
-	// more, they are searched in time order.
+	// maxSortedRecords is the maximum number of records that a query reads and sorts. If there are
+	// more, the query searches the records in time order instead.
 	maxSortedRecords = 1_000
 )
 
 // whereOrigin adds the conditions on the account, the source and the node, which are part of
 // origins. If many of the newest records belong to the account, a search in time order finds them
-// quickly. If only a few do, the query reads the records of the account's workflows instead.
+// quickly. If only a few of them do, the query reads the records of the account's workflows
+// instead.
 func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter, columnPrefix string,
 ) error {
@@ -37,8 +38,8 @@ func (s *Store) whereOrigin(
 		where.Add(`FALSE`)
 		return nil
 	case len(origins) > maxOrigins:
-		// The planner cannot turn a scalar subquery into a join. A join would start with all
-		// origins of the account.
+		// Use a scalar subquery, because the planner cannot turn it into a join. A join would start
+		// by reading all origins of the account.
 		where.Add(`(SELECT TRUE FROM origins o `+conditions.String()+
 			` AND o.origin = e.origin) IS TRUE`,
 			conditions.Args...)
@@ -60,15 +61,16 @@ func (s *Store) whereOrigin(
 			where.Add(columnPrefix+`e.workflow = ANY (?)`, workflows)
 		}
 	}
-	// Most workflows belong to a single account. coalesce keeps the planner from assuming that this
-	// further condition excludes most records.
+	// This condition excludes few records, because most workflows belong to a single account.
+	// coalesce keeps the planner from assuming that it excludes most of them.
 	where.Add(`coalesce(e.origin = ANY (?), FALSE)`, origins)
 	return nil
 }
 
-// origins returns the numbers of the origins that meet the conditions, and of their workflows. It
-// considers the origins of one workflow or of all workflows, and returns at most maxOrigins+1
-// origins.
+// origins returns the numbers of the origins that meet the conditions, and the numbers of their
+// workflows, each once. It considers the origins of one workflow, or of all workflows if workflowID
+// is "". It returns at most maxOrigins+1 origins, so that the caller can see that there are too
+// many.
 func (s *Store) origins(
 	ctx context.Context, what string, where Where, workflowID string,
 ) (origins, workflows []int64, err error) {
@@ -106,7 +108,7 @@ func (s *Store) haveFewRecords(
 	return n <= maxSortedRecords, err
 }
 
-// countUpTo counts the records that meet a condition, up to limit+1.
+// countUpTo counts the records that meet a condition. It stops at limit+1.
 func (s *Store) countUpTo(
 	ctx context.Context, what string, where Where, limit int,
 ) (n int, err error) {

@@ -12,8 +12,8 @@ import (
 // OriginRowIDs holds an origin's row numbers in the dimension tables.
 type OriginRowIDs struct{ Workflow, Origin int64 }
 
-// maxCachedOrigins is the maximum number of origins that a process caches. When it is exceeded, the
-// cache is emptied.
+// maxCachedOrigins is the maximum number of origins that a process caches. When the number is
+// exceeded, the cache is emptied.
 const maxCachedOrigins = 100_000
 
 // OriginCache caches origins. Rows of the dimension tables never change and are never deleted.
@@ -56,7 +56,8 @@ func (o *OriginCache) Clear() {
 // queryFunc runs a query on a database or in a transaction.
 type queryFunc = func(ctx context.Context, row func(Row) error, queryFunc string, args ...any) error
 
-// ByRowID returns origins by number. It reads those that are not cached.
+// ByRowID returns the origins with the given numbers. It reads the origins that are not cached from
+// the database.
 func (o *OriginCache) ByRowID(
 	ctx context.Context, read queryFunc, numbers []int64,
 ) (map[int64]store.Origin, error) {
@@ -88,7 +89,8 @@ func (o *OriginCache) ByRowID(
 	return found, nil
 }
 
-// findByRowIDs returns the cached origins, and the numbers of those that are not cached.
+// findByRowIDs returns the cached origins with the given numbers, and the numbers that are not
+// cached.
 func (o *OriginCache) findByRowIDs(numbers []int64) (found map[int64]store.Origin,
 	missing []int64,
 ) {
@@ -110,8 +112,8 @@ func (o *OriginCache) findByRowIDs(numbers []int64) (found map[int64]store.Origi
 	return found, missing
 }
 
-// fillOrigins sets the fields of each record's origin from its number. A lookup is cheaper than a
-// join.
+// fillOrigins sets the fields of each record that are part of its origin. numbers holds the number
+// of each record's origin. Looking the origins up in the cache is cheaper than a join.
 func (o *OriginCache) fillOrigins(
 	ctx context.Context, read queryFunc, records []store.Record, numbers []int64,
 ) error {

@@ -28,8 +28,8 @@ var pendingProgressTable = table[store.PendingProgress]{
 	part:     func(p *store.BackupPart) *[]store.PendingProgress { return &p.Pending },
 }
 
-// takePending deletes and returns the progress steps that were kept for executions that are now
-// recorded.
+// takePending returns the progress steps that were kept for executions that are now recorded, and
+// deletes them from the table.
 func takePending(
 	ctx context.Context, tx Tx, records []store.Record,
 ) (kept []store.PendingProgress, err error) {

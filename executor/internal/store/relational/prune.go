@@ -16,8 +16,9 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 				return 0, err
 			}
 			if pruned == int64(limit) {
-				// There may be more records to delete. As long as there are, the first query below
-				// would look at all old counts that have a record, in each batch.
+				// There may be more records to delete. Skip the queries below until there are none,
+				// because the first of them would look at all old counts that have a record, again
+				// in each batch.
 				return pruned, nil
 			}
 		}

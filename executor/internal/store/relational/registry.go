@@ -74,7 +74,8 @@ func (s *Store) SaveRegistryCopy(
 		return strings.Compare(a.Key, b.Key)
 	})
 	return s.db.Write(ctx, "keep registry", func(tx Tx) error {
-		// A concurrent transaction waits here, and then reads what the first one wrote.
+		// A concurrent transaction waits here for this one to commit, and then reads the position
+		// that this one wrote.
 		if _, err := tx.Exec(ctx,
 			`INSERT INTO registry_position (bucket, revision, at) VALUES (?, 0, ?)
 				ON CONFLICT DO NOTHING`,

@@ -1,7 +1,7 @@
 // Package relational implements the parts of a store that are the same for every relational
-// database: the steps of each transaction and their order, all tables except the executions table,
-// and the queries that read the executions table. A driver embeds Store and provides the
-// transactions.
+// database: the steps of each transaction and their order, the access to all tables except the
+// executions table, and the queries that read the executions table. A driver embeds Store, and
+// provides the transactions and the statements that write the executions table.
 //
 // Statements use PostgreSQL's dialect, with a ? for each value. A driver translates them where its
 // database differs.
@@ -31,21 +31,21 @@ type Database interface {
 	EnsureOrigins(ctx context.Context, operation string, records []store.Record) error
 	// Write runs one transaction.
 	Write(ctx context.Context, operation string, do func(Tx) error) error
-	// Snapshot runs one transaction that reads the database as of one moment, without holding
-	// locks.
+	// Snapshot runs one transaction that sees the database as it was at one moment. The transaction
+	// holds no locks.
 	Snapshot(ctx context.Context, operation string, do func(Snapshot) error) error
 }
 
-// Tx is a transaction. The arguments of its methods are strings, numbers, times, lists of strings,
-// numbers or IDs, and the types that Insert accepts.
+// Tx is a transaction that writes. The arguments of its queries are strings, numbers, times, lists
+// of strings, numbers or IDs, and the types that Insert accepts.
 type Tx interface {
 	// Exec runs a statement and returns the number of rows that it changed.
 	Exec(ctx context.Context, query string, args ...any) (changed int64, err error)
 	// Query runs a query and calls row for each row.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// Insert inserts rows of values, in order. into is the table and its columns, conflict the ON
-	// CONFLICT clause. A value is a string, an int64, a []byte, a time.Time, a *time.Time (nil
-	// means NULL), a NullableTime or an ExecutionID.
+	// Insert inserts rows of values, in order. into is the table with its columns, and conflict is
+	// the ON CONFLICT clause. A value is a string, an int64, a []byte, a time.Time, a *time.Time
+	// (nil means NULL), a NullableTime or an ExecutionID.
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
 	// AddMinutes adds to the per-minute counts.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
@@ -59,23 +59,23 @@ type Tx interface {
 // ExecutionTx is the part of a transaction that handles execution records. Values are in stored
 // form.
 type ExecutionTx interface {
-	// LockPendingProgress acquires the Pending lock, and reports whether the transaction may keep
-	// progress steps of executions that are not recorded yet.
+	// LockPendingProgress acquires PendingProgressLock, and reports whether the transaction may
+	// keep progress steps of executions that are not recorded yet.
 	LockPendingProgress(ctx context.Context, batch store.Batch) (mayKeepPending bool, err error)
 	// HasPendingProgress reports whether the database keeps any progress steps of executions that
 	// are not recorded yet. A driver that cannot check this cheaply returns true.
 	HasPendingProgress(ctx context.Context) (bool, error)
-	// InsertNew inserts the records whose IDs do not exist yet, and returns them. If two have the
-	// same ID, it inserts only the first. For existing records, it updates StreamSequence as
-	// documented for Batch.New.
+	// InsertNew inserts the records whose IDs do not exist yet, and returns them. If two records
+	// have the same ID, it inserts only the first. For existing records, it updates StreamSequence
+	// as documented for Batch.New.
 	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
 	// CurrentStates locks the records with the given IDs and returns their current states, keyed by
 	// ID.
 	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
 	// UpdateStates updates records that CurrentStates has returned.
 	UpdateStates(ctx context.Context, updates []store.StateUpdate) error
-	// EndLostExecutions, MarkRequeued and Dismiss make the changes to records and messages for the
-	// store.Store methods with the same names.
+	// EndLostExecutions, MarkRequeued and Dismiss change records and messages as documented for the
+	// methods of store.Store with the same names. They do not store audit entries or event causes.
 	EndLostExecutions(ctx context.Context, lost []store.LostExecution, at time.Time,
 		reason string) (ended []string,
 		err error)
@@ -87,7 +87,7 @@ type ExecutionTx interface {
 	PruneRecords(ctx context.Context, before time.Time, limit int) (pruned int64, err error)
 }
 
-// Snapshot reads the database as of one moment.
+// Snapshot reads the database as it was at one moment.
 type Snapshot interface {
 	// Query runs a query and calls row for each row. The page callback of QueryInPages may call it.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
@@ -103,24 +103,25 @@ type Dialect struct {
 	// IsUnavailable reports whether a driver's error has a reason that may pass: see
 	// store.UnavailableError.
 	IsUnavailable func(err error) bool
-	// DeadLetter is a condition that holds for executions that are dead letters.
+	// DeadLetter is a condition that is true for executions that are dead letters.
 	DeadLetter string
-	// Trouble is a condition that holds for executions that failed or were rejected, with a ? for
-	// the status code. It must be identical to the condition of a partial index.
+	// Trouble is a condition that is true for executions that failed or were rejected, with a ? for
+	// the code of one of these two statuses. It must be identical to the condition of a partial
+	// index.
 	Trouble string
-	// OfDelivery is a condition that selects the executions with a given delivery ID. It has three
-	// arguments: the execution IDs that can be computed from the delivery ID, and the delivery ID
-	// twice, once to verify the executions with these IDs, and once to find the executions whose ID
-	// was not computed from it. All lookups use an index.
+	// OfDelivery is a condition that selects the executions with a given delivery ID, using only
+	// indexes. Its first argument is the list of execution IDs that may have been computed from the
+	// delivery ID. The second and the third argument are the delivery ID itself: once to verify the
+	// executions with these IDs, and once to find the executions whose ID was not computed from it.
 	OfDelivery string
-	// Unindexed is a prefix for the column of a further condition. It keeps the planner from
-	// choosing an index on that column. "" means that the planner needs no hint.
+	// Unindexed is a prefix for the columns of further conditions. It keeps the planner from
+	// choosing an index on these columns. "" means that the planner needs no hint.
 	Unindexed string
 	// HasStatistics is true if the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// FirstTime is a time before every stored time. Queries without a lower bound use it as theirs,
-	// because some databases read an index in order only if there is one. nil means that the
-	// database does not need it.
+	// FirstTime is a time before every stored time. Some databases read an index in order only if
+	// the query has a lower bound, so queries without a lower bound use FirstTime. nil means that
+	// the database does not need it.
 	FirstTime any
 	// Step is the expression for accepted_at rounded down to a multiple of %[1]d microseconds.
 	Step string
@@ -139,8 +140,8 @@ type Lock int64
 
 const (
 	// PruningLock is held exclusively by transactions that prune, so that no two of them count the
-	// same rows. Transactions that add counts hold it shared, so they need not lock rows in the
-	// same order as a pruning transaction.
+	// same rows as deleted. Transactions that add counts hold it shared. They therefore cannot
+	// deadlock with a transaction that prunes, although they may lock rows in a different order.
 	PruningLock Lock = 7_303_014_917_201
 	// PendingProgressLock is shared by all transactions that record executions, and held
 	// exclusively by those that keep or prune progress steps of executions that are not recorded
@@ -155,8 +156,9 @@ const (
 	// conditions.
 	EventsLock Lock = 7_303_014_917_205
 	// HandledRangesLock is held exclusively by transactions that replace the ranges of handled
-	// messages. Without it, a transaction that waits for another one's rows would see that they are
-	// deleted, but not the rows inserted in their place. It would return the ranges without them.
+	// messages. Without the lock, a transaction that waits for the rows of another one would see
+	// that these rows are deleted, but not the rows inserted in their place. Its result would lack
+	// these ranges.
 	HandledRangesLock Lock = 7_303_014_917_206
 )
 
@@ -183,8 +185,9 @@ func (s *Store) SetFailureCause(cause func(store.ExecutionFailure) *store.EventC
 	s.failure = cause
 }
 
-// FinishOperation calls the observer for an operation, and returns err with the names of the driver
-// and the operation added.
+// FinishOperation calls the observer for an operation. It adds the names of the driver and the
+// operation to err, and wraps it in a store.UnavailableError if its reason may pass. It returns nil
+// if err is nil.
 func (s *Store) FinishOperation(
 	ctx context.Context,
 	operation string,

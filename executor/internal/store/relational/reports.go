@@ -32,8 +32,8 @@ var appliedReportTable = table[store.AppliedReport]{
 }
 
 // applyOnce runs one transaction that applies a report, unless the report has already been applied.
-// If another transaction is applying it, applyOnce waits for that one. Nothing is pruned before the
-// transaction ends.
+// If another transaction is applying the report, applyOnce waits for that transaction to end. Until
+// the transaction ends, nothing can be pruned.
 func (s *Store) applyOnce(
 	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,
 ) error {

@@ -7,7 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// The right-hand sides in the upsert refer to the row before the update.
+// In the upsert, the right-hand sides of the assignments refer to the row as it was before the
+// update.
 var senderTable = table[store.SenderActivity]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +
@@ -74,8 +75,8 @@ func (s *Store) ForgetSender(ctx context.Context, workflowID, nodeID string) err
 	})
 }
 
-// ForgetWorkflow implements store.Senders. It waits for the transactions that add reports: they
-// lock the rows in another order.
+// ForgetWorkflow implements store.Senders. The transactions that add reports lock the rows in a
+// different order, so ForgetWorkflow acquires a lock that keeps them from running at the same time.
 func (s *Store) ForgetWorkflow(ctx context.Context, workflowID string) error {
 	return s.db.Write(ctx, "forget workflow", func(tx Tx) error {
 		if err := tx.Lock(ctx, PruningLock, true); err != nil {

@@ -65,8 +65,8 @@ func storedValue(pointer any) any {
 	panic(fmt.Sprintf("relational: a field of the type %T", pointer))
 }
 
-// timeField is a time. It can be scanned from the form that either database uses: a time, or
-// microseconds since 1970.
+// timeField is a time column. It can be scanned from either database's form of a time: a time.Time,
+// or microseconds since 1970.
 type timeField struct{ at *time.Time }
 
 func (m timeField) value() any { return store.StoredTime(*m.at) }
@@ -86,7 +86,7 @@ func (m timeField) Scan(from any) error {
 	return nil
 }
 
-// countField is a small number.
+// countField is a column for a small number.
 type countField struct{ n *int }
 
 func (c countField) value() any { return int64(*c.n) }
@@ -104,7 +104,7 @@ func (c countField) Scan(from any) error {
 	return nil
 }
 
-// nullableTimeField is a time. The zero time is stored as NULL.
+// nullableTimeField is a time column in which the zero time is stored as NULL.
 type nullableTimeField struct{ timeField }
 
 func (o nullableTimeField) value() any {
@@ -119,7 +119,7 @@ func (o nullableTimeField) value() any {
 // SQLite, which stores a zero time as 0.
 type NullableTime time.Time
 
-// zeroTimeField scans and binds a time column in which the zero time means never: see NullableTime.
+// zeroTimeField is a time column in which the zero time means never: see NullableTime.
 type zeroTimeField struct{ timeField }
 
 func (o zeroTimeField) value() any { return NullableTime(store.StoredTime(*o.at)) }

@@ -17,14 +17,14 @@ var tokenUseTable = table[store.TokenUse]{
 	part:  func(p *store.BackupPart) *[]store.TokenUse { return &p.TokenUses },
 }
 
-// AddTokenUses implements store.Tokens.
+// AddTokenUses implements store.TokenUseStore.
 func (s *Store) AddTokenUses(ctx context.Context, uses []store.TokenUse) error {
 	return s.db.Write(ctx, "add token uses", func(tx Tx) error {
 		return tokenUseTable.insert(ctx, tx, store.StorableTokenUses(uses))
 	})
 }
 
-// TokensLastUsed implements store.Tokens.
+// TokensLastUsed implements store.TokenUseStore.
 func (s *Store) TokensLastUsed(
 	ctx context.Context, tokenIDs []string,
 ) (map[string]time.Time, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
-// A backup has the rows of every table, except for those of which package store says that it leaves
-// them out.
+// A backup contains the rows of every table, except for the tables that backups leave out as
+// documented for store.Backups.
 func TestBackupOfEveryTable(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -34,7 +34,8 @@ func BenchmarkApply(b *testing.B) {
 		func(b *testing.B) storetest.ApplyTarget {
 			b.Helper()
 			s := openForBenchmark(b)
-			// The bare table is in a separate file, so that it does not share a WAL with the store.
+			// Use a separate file for the bare table, so that it does not share a WAL with the
+			// store.
 			bare := openForBenchmark(b).writer
 			if _, err := bare.ExecContext(b.Context(),
 				`CREATE TABLE bare (`+fullFormColumns+`)`); err != nil {

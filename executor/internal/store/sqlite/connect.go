@@ -10,9 +10,9 @@ import (
 )
 
 // connect opens db's first connection, which switches a new file to WAL mode. SQLite holds a read
-// lock while it does so, and two processes doing it at the same time would wait for each other.
-// SQLite avoids that deadlock by telling the second process immediately that the database is
-// locked, despite the busy timeout. connect therefore retries for the duration of the busy timeout.
+// lock during the switch, so two processes that switch at the same time would wait for each other.
+// To avoid this deadlock, SQLite tells the second process immediately that the database is locked,
+// despite the busy timeout. connect therefore retries for the duration of the busy timeout.
 func connect(ctx context.Context, db *sql.DB) error {
 	wait, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// This is the lock that another process holds while it switches the file to WAL mode.
+// Open waits while another process has a new file locked, as it does while it switches the file to
+// WAL mode.
 func TestOpenWaitsForWhoHasANewFileLocked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

@@ -25,19 +25,20 @@ var dialect = relational.Dialect{
 	// index order.
 	FirstTime: int64(math.MinInt64),
 	Step:      `e.accepted_at / %[1]d * %[1]d`,
-	// With max(), SQLite returns the other columns of the row that has the maximum.
+	// If a query selects max(), SQLite takes the other columns from the row that has the maximum.
 	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
 		FROM refusals WHERE %s GROUP BY workflow_id, code`,
-	// Records are deleted oldest first, so seq has few gaps. Each subquery reads one end of an
-	// index.
+	// The number of records is estimated from the first and the last seq. There are few gaps
+	// between them, because records are deleted oldest first. Each subquery reads only one end of
+	// an index.
 	Size: `SELECT page_count * page_size, freelist_count * page_size,
 		coalesce((SELECT max(seq) FROM executions) - (SELECT min(seq) FROM executions) + 1, 0),
 		(SELECT min(accepted_at) FROM executions)
 		FROM pragma_page_count, pragma_page_size, pragma_freelist_count`,
 }
 
-// dialectReplacer translates package relational's expressions, which are in PostgreSQL's dialect,
-// to SQLite's.
+// dialectReplacer translates package relational's expressions from PostgreSQL's dialect to
+// SQLite's.
 var dialectReplacer = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`,
 	`IN (SELECT value FROM json_each(?))`,
 	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)

@@ -24,14 +24,15 @@ func plain(name string) store.Record {
 	}
 }
 
-// Who is at fault when a call fails.
+// The possible causes of a failed call.
 const (
 	theData    = "the data"    // a store.DataError
 	theMoment  = "the moment"  // a store.UnavailableError
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies one record, which must fail.
+// wantBlame applies one record, which must fail, and checks that the kind of the error is want.
+// what describes the case.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -79,7 +80,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	full := plain("full")
 	full.Error = strings.Repeat("x", 100_000)
 	wantBlame(t, s, "a full disk", full, theMoment)
-	// A small record still fits, although the large one does not.
+	// A small write still fits, although the large one did not.
 	if _, err := s.Apply(t.Context(), store.Batch{
 		PutAside: []store.AsideMessage{{StreamSequence: 1, At: full.AcceptedAt}},
 	}); err != nil {

@@ -118,7 +118,8 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	}
 }
 
-// A database whose tables were not created by the baseline is rejected and stays unchanged.
+// A database whose tables were not created by the baseline migration is rejected and stays
+// unchanged.
 func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
@@ -132,7 +133,8 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	for _, version := range []int64{71, 20240101000000} {
-		// The first version is that of an earlier program, the second that of an unrelated one.
+		// The first version is one of an unreleased earlier program. The second is one of an
+		// unrelated program that also uses goose.
 		if _, err := db.ExecContext(t.Context(),
 			`UPDATE goose_db_version SET version_id = ? WHERE version_id > 0`,
 			version); err != nil {
@@ -156,8 +158,8 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// Acknowledged data is in the files immediately. A copy of the files is what a machine finds after
-// a crash.
+// When Apply returns, its data is already in the files. To check this, the test copies the files of
+// the open database, as a machine would find them after a crash, and opens the copy.
 func TestApplySurvivesCrash(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

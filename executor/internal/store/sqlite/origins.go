@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// originLookup finds the numbers of origins within one transaction. Other transactions see the
-// origins that it adds in the cache only after a commit.
+// originLookup finds the numbers of origins within one transaction, and adds missing origins. Other
+// transactions must not see the added origins in the cache before the transaction is committed, so
+// originLookup collects them until then.
 type originLookup struct {
 	known *relational.OriginCache
 	added map[store.Origin]relational.OriginRowIDs

@@ -35,16 +35,16 @@ func prepareFile(path string) (absolute string, err error) {
 			"make the file and its folder writable for this user, or choose another database path",
 			absolute, withoutPath(err))
 	}
-	// SQLite syncs the folder for its journals, but assumes that the directory entry of the
-	// database file is durable.
+	// Sync the folder: SQLite syncs the folder for its journals, but assumes that the directory
+	// entry of the database file is already durable.
 	if err := errors.Join(file.Close(), durable.SyncFolder(folder)); err != nil {
 		return "", fmt.Errorf("cannot write the database %s: %w", absolute, err)
 	}
 	return absolute, nil
 }
 
-// withoutPath returns why a file operation failed, without the path, because the caller's message
-// already contains it.
+// withoutPath returns the cause of a file error, without the path, because the caller's message
+// already contains the path.
 func withoutPath(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
@@ -52,16 +52,16 @@ func withoutPath(err error) error {
 	return err
 }
 
-// dataSource returns the driver's data source name for the file, with the settings of every
-// connection and further key-value pairs. The path is escaped, because it may contain ? and %.
+// dataSource returns the driver's data source name for the file. It contains the settings of every
+// connection and the further key-value pairs. The path is escaped, because it may contain ? and %.
 func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
-		// The value is in pages. With the default, every second full batch triggers a checkpoint,
-		// which copies pages that the next batch changes again.
+		// wal_autocheckpoint is in pages. With the default, every second full batch would trigger a
+		// checkpoint, which copies pages that the next batch changes again.
 		"wal_autocheckpoint(8000)",
-		// NORMAL could lose the last commits in a power failure.
+		// With synchronous(NORMAL), a power failure could lose the last commits.
 		"cache_size(-32000)", "synchronous(FULL)",
 		"case_sensitive_like(1)", // as in PostgreSQL: IDs that differ only in case are different
 	}}

@@ -113,8 +113,8 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 	}
 }
 
-// A lookup by delivery ID uses an index: the one on execution IDs, or the one on delivery IDs if no
-// execution ID was computed from the delivery ID.
+// A lookup by delivery ID uses two indexes: the index of execution IDs, and the index of the
+// delivery IDs from which no execution ID was computed. It does not scan the table.
 func TestADeliveryIsLookedUp(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))

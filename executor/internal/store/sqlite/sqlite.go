@@ -37,7 +37,8 @@ type Store struct {
 	schema int64   // the schema version that this program uses
 	folder string  // the folder that contains the file
 
-	// underway is read-locked by every operation. Close write-locks it to wait for them.
+	// underway is read-locked by every operation in progress. Close write-locks it to wait for
+	// these operations.
 	underway sync.RWMutex
 }
 
@@ -113,8 +114,8 @@ func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	return size, err
 }
 
-// Reconnected implements store.HandledMessages. It returns nil: the file cannot change to another
-// database.
+// Reconnected implements store.HandledMessages. It returns nil, because an open file cannot become
+// another database.
 func (s *Store) Reconnected() <-chan struct{} { return nil }
 
 // Close implements store.Store.

@@ -18,7 +18,7 @@ func (tx *transaction) LockPendingProgress(context.Context, store.Batch) (mayKee
 	return true, nil
 }
 
-// HasPendingProgress implements relational.Tx. Usually there are no kept steps, so the check saves
+// HasPendingProgress implements relational.Tx. Usually no steps are kept, and then this check saves
 // a DELETE.
 func (tx *transaction) HasPendingProgress(ctx context.Context) (exist bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&exist)
@@ -72,8 +72,8 @@ func (tx *transaction) CurrentStates(
 	return standing, err
 }
 
-// encodeIDsJSON returns the keys of IDs as a JSON array of hex strings, because SQLite has no array
-// parameters.
+// encodeIDsJSON returns the stored forms of IDs as a JSON array of hex strings, because SQLite has
+// no array parameters.
 func encodeIDsJSON(ids []string) string {
 	array := make([]byte, 0, 2+len(ids)*35)
 	array = append(array, '[')

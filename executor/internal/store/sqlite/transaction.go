@@ -29,8 +29,8 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *transaction)
 	began, known := time.Now(), &originLookup{known: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
 		if err := checkSchema(ctx, tx, s.schema); err != nil {
-			// If the check succeeds, no other process can migrate the tables before the transaction
-			// ends.
+			// This check is reliable: no other process can migrate the tables before this
+			// transaction ends.
 			return err
 		}
 		return do(&transaction{Tx: tx, known: known})

@@ -98,7 +98,8 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"the subject may be as long as NATS takes it": func(t *testing.T, s store.Store) {
-		// Random bytes: PostgreSQL compresses what repeats before it measures.
+		// Use random bytes, because PostgreSQL compresses repetitive values before it checks their
+		// length.
 		random := make([]byte, 1_500)
 		_, _ = rand.Read(random)
 		subject := "executions.progress.q.wf." + hex.EncodeToString(random)

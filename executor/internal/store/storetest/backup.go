@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunBackup backs up a store and restores the backup into another store. open returns a store with
-// an empty database; the suite closes the store.
+// RunBackup tests that a backup of one store can be restored into another. open returns a store
+// with an empty database; RunBackup closes the store.
 func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	t.Run("all that is kept is there again", func(t *testing.T) {
@@ -84,9 +84,9 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
-// RunBackupOfEveryTable restores a backup of from, which has rows in every table that backups hold,
-// into to. rows returns how many rows each table of both has. A table that backups leave out is in
-// notInBackups.
+// RunBackupOfEveryTable backs up the store from and restores the backup into the store to. It
+// checks that every table then has the same number of rows in both, except for the tables in
+// notInBackups. rows returns the number of rows of each table, by name.
 func RunBackupOfEveryTable(
 	t *testing.T, from, to store.Store, rows func(t *testing.T) (from, to map[string]int),
 ) {
@@ -111,8 +111,8 @@ func RunBackupOfEveryTable(
 	}
 }
 
-// notInBackups lists the tables that backups leave out, as Backups says, and those about the
-// database itself.
+// notInBackups lists the tables that backups leave out: those with content that store.Backups
+// excludes, and those that describe the database itself.
 var notInBackups = []string{
 	"ended_sessions",
 	"event_causes", "operator_events", "event_conditions", "event_lead",

@@ -48,7 +48,7 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 	return nil
 }
 
-// Accounts of FillAccounts.
+// The accounts whose records FillAccounts adds.
 const (
 	AccountOneWorkflow   = "of one workflow"
 	AccountTwoWorkflows  = "of two workflows"
@@ -56,8 +56,9 @@ const (
 	AccountManyNodes     = "of many nodes"
 )
 
-// FillAccounts adds records of four more accounts and returns them, oldest first. A few are older
-// than those of Fill. The others are newer, one for each of 1,001 trigger nodes.
+// FillAccounts adds records of four accounts, in addition to those of Fill, and returns them,
+// oldest first. Some are older than the records of Fill. The others are newer: one for each of
+// 1,001 trigger nodes, which is one more than the number of origins that a query lists one by one.
 func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	var all []store.Record
 	add := func(year int, account, workflow, node string) {
@@ -158,7 +159,8 @@ type ApplyTarget struct {
 	ServerCPU func() time.Duration
 }
 
-// cpuMeter adds up the CPU time between start and stop. The zero value is ready for use.
+// cpuMeter adds up the CPU time that is used between calls of start and stop. The zero value is
+// ready for use.
 type cpuMeter struct {
 	process, server time.Duration
 }
@@ -183,7 +185,7 @@ func (t ApplyTarget) cpuTimes() (process, server time.Duration) {
 	return processCPU(), server
 }
 
-// report reports the CPU time for each of n units.
+// report reports the CPU time for each of n units as metrics of the benchmark.
 func (m *cpuMeter) report(b *testing.B, unit string, n int) {
 	b.Helper()
 	b.ReportMetric(m.process.Seconds()*1e6/float64(n), "cpu-µs/"+unit)
@@ -192,10 +194,10 @@ func (m *cpuMeter) report(b *testing.B, unit string, n int) {
 	}
 }
 
-// BenchmarkApply records batches of 500. bare inserts the same records, in one transaction, into a
-// table with the same columns but without keys or indexes. The metric x-bare is the time of Apply
-// divided by the time of bare. The other metrics are the CPU time of Apply in this process and in
-// the database server.
+// BenchmarkApply measures recording batches of 500. To compare, bare inserts the same records, in
+// one transaction, into a table with the same columns but without keys or indexes. The metric
+// x-bare is the time of Apply divided by the time of bare. The other metrics are the CPU time of
+// Apply in this process and in the database server.
 func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 	b.Helper()
 	b.Run("starts", func(b *testing.B) {

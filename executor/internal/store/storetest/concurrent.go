@@ -50,7 +50,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			stream := fmt.Sprint("stream-", round)
 			for n := range uint64(ranges) {
 				once := handledRange(stream, 2*n+1, 2*n+1)
-				// Added twice, so that merging saves rows.
+				// Each range is added twice, so that merging saves rows and HandledRanges merges
+				// them.
 				apply(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
 			}
 			inParallel(t, 4, func(worker int) error {
@@ -130,8 +131,8 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 					return err
 				}
 				count("new", applied.Changed)
-				// The batch contains all three kinds of messages, including steps of records that
-				// the other workers are inserting.
+				// This batch contains records, messages and steps. Some of the steps belong to
+				// records that other workers are inserting at the same time.
 				steps.New, steps.PutAside = fresh.New, fresh.PutAside
 				for range 20 {
 					// #nosec G404 -- a test's order.

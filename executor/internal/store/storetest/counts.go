@@ -13,7 +13,8 @@ import (
 // noon is the start of the epoch's minute.
 var noon = epoch.Truncate(time.Minute)
 
-// refusal returns n refusals in the m-th minute, with the last one s seconds into it.
+// refusal returns n refusals in the m-th minute. The last of them is s seconds after the start of
+// that minute.
 func refusal(workflow, code string, m, s int, n int64) store.RefusalCount {
 	minute := noon.Add(time.Duration(m) * time.Minute)
 	return store.RefusalCount{
@@ -143,8 +144,9 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "d2", epoch.Add(time.Minute), map[string]int64{id(1): 1})
 		addRefusals(t, s, "r", refusal("a", "token_invalid", 1, 1, 2),
 			refusal("b", "token_invalid", 1, 1, 5), refusal("", "not_found", 1, 1, 1))
-		// Each record is one second after the previous one, at the same fraction of a second, so
-		// the first minute has 60 records and the second has 40.
+		// The records are one second apart, and the first one is 0.123 seconds after the start of
+		// the first minute. So the first minute has 60 records and the second has 40. Two of the
+		// first 60 do not count as accepted: the rerun and the rejection.
 		wantMinutes(t, s, noon, minute(0, "accepted", 58), minute(0, "deduplicated", 5),
 			minute(1, "accepted", 40), minute(1, "deduplicated", 1),
 			minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
@@ -186,7 +188,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		if err != nil || len(counts) != 9 || !counts[0].Minute.Equal(at(2)) {
 			t.Errorf("%v, %v", counts, err)
 		}
-		// PruneCounts also deletes the ID of the report "r", which can then be applied again.
+		// PruneCounts also deletes the ID of the report "r", so the report can be applied again.
 		if _, err := s.PruneCounts(t.Context(), at(10), 100, 100); err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +212,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 					report = append(report,
 						refusal(fmt.Sprint("w", (i*7+worker)%20), "token_invalid", 0, i, 1))
 				}
-				// Every report is added by two workers.
+				// Two workers add each report. It must be counted once.
 				if err := s.AddRefusals(t.Context(), fmt.Sprint("r", worker/2, n), epoch,
 					report); err != nil {
 					return err

@@ -21,8 +21,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		})
 		records[5].Status = execution.Rejected
 		applyNewRecords(t, s, records...)
-		// Records 0, 1 and 2 fail; 3 and 4 do not. Messages 11 and 12 have the same time as record
-		// 1, and message 13 has that of record 4.
+		// Records 0, 1 and 2 fail; records 3 and 4 do not. Messages 11 and 12 have the same time as
+		// record 1, and message 13 has the same time as record 4.
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
 				withQueueAndWorkflowOf(
@@ -73,7 +73,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		want = records[3]
 		want.Status, want.FinishedAt = execution.Succeeded, epoch
 		wantRecord(t, get(t, s, id(3)), want)
-		// A late step does not undo the dismissal.
+		// A late step changes neither the failure nor the requeue.
 		apply(t, s, store.Batch{
 			New: []store.Record{records[1]},
 			Progress: []execution.Progress{withQueueAndWorkflowOf(records[1], succeededProgress(1,
@@ -128,7 +128,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("again: %q, %v", got, messageKeys)
 		}
 		wantCount(100, 3)
-		// Each dismissed dead letter is in the audit log once; the others are not in it.
+		// Each dismissed dead letter has one entry in the audit log; the others have none.
 		entries := listAuditIDs(t, s, store.AuditFilter{})
 		slices.Sort(entries)
 		if want := []string{
@@ -149,7 +149,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			u.Subject != "executions.progress.q.wf.n" {
 			t.Errorf("%+v, %v", u, err)
 		}
-		// Receiving the same message again does not make it a dead letter again.
+		// Putting the same message aside again does not make it a dead letter again.
 		apply(t, s, store.Batch{
 			PutAside: []store.AsideMessage{
 				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
@@ -189,7 +189,8 @@ func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 	var marked [n]atomic.Int32
 	inParallel(t, len(stores), func(worker int) error {
 		for i := range n {
-			// Each call marks two records, in different orders.
+			// Each call marks two records. Half of the workers pass them in the opposite order,
+			// which must not lead to a deadlock.
 			mark := []store.Requeue{
 				{ID: id(i), As: fmt.Sprint("by ", worker)}, {
 					ID: id((i + 1) % n),
@@ -232,9 +233,9 @@ func markRequeued(t *testing.T, s store.Store, id, as string, want bool) {
 	}
 }
 
-// deadLetters reads the whole list page by page and returns an ID for each record and a sequence
-// for each message. To get the next page, it passes only the fields of the last dead letter that
-// determine the order.
+// deadLetters reads the whole list page by page. It returns the ID of each record, and the stream
+// sequence of each message. To get the next page, it passes only the fields of the last dead letter
+// that determine its position.
 func deadLetters(
 	t *testing.T, s store.Store, filter store.DeadLetterFilter, size int,
 ) (names []string) {

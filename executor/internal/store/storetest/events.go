@@ -28,7 +28,7 @@ func failureCause(f store.ExecutionFailure) *store.EventCause {
 	}
 }
 
-// causesOf returns the waiting causes without deciding them.
+// causesOf returns the undecided causes, without deciding about them.
 func causesOf(
 	t *testing.T, s store.Store, except ...store.CauseGroup,
 ) (found []store.EventCause) {
@@ -44,7 +44,8 @@ func causesOf(
 	return found
 }
 
-// decideAllEvents replaces each cause with one event, and returns the events that existed before.
+// decideAllEvents replaces each cause with one event. It returns the events that had been decided
+// before.
 func decideAllEvents(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
 	t.Helper()
 	if err := s.DecideEvents(t.Context(), now, epoch, nil, func(
@@ -224,7 +225,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			ids = append(ids, e.ID)
 		}
 		if !slices.Equal(ids, []string{two.ID, "failed:" + id(3)}) {
-			// The first one was published and is old.
+			// The first event is gone, because it was published and is older than EventRetention.
 			t.Errorf("%q", ids)
 		}
 	},

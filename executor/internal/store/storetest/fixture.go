@@ -95,7 +95,7 @@ func failedProgress(n int, at time.Time, why string) execution.Progress {
 	}
 }
 
-// withQueueAndWorkflowOf returns step with its queue and workflow set to those of a record.
+// withQueueAndWorkflowOf returns step with the queue and the workflow of record r.
 func withQueueAndWorkflowOf(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step

@@ -30,9 +30,9 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		apply(t, s,
 			progress(failedProgress(1, epoch.Add(2*time.Second), "late"),
 				failedProgress(3, epoch.Add(3*time.Second), "bad \x00\xff")))
-		// This step arrives after another final step, so it is ignored.
+		// This step is ignored, because it arrives after another final step of the same execution.
 		apply(t, s, progress(succeededProgress(3, epoch.Add(4*time.Second), "1")))
-		// The batch's own steps come after the kept steps.
+		// The batch's own steps are applied after the kept steps.
 		applied = apply(t, s, store.Batch{
 			New: nRecords(4),
 			Progress: []execution.Progress{
@@ -51,7 +51,7 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		for i, r := range want {
 			wantRecord(t, get(t, s, id(i)), r)
 		}
-		// The step was kept only until its record arrived.
+		// The steps were kept only until their records arrived.
 		if n := prunePending(t, s); n != 0 {
 			t.Errorf("%d are still kept", n)
 		}
@@ -247,8 +247,9 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// RunPendingLimit applies steps of unrecorded executions to an empty store before and after it
-// calls full. full must change the store as if the maximum number of steps had arrived.
+// RunPendingLimit tests that the oldest pending steps are dropped when there are too many. s must
+// be empty, and full must change it as if the maximum number of steps had arrived. RunPendingLimit
+// applies steps of unrecorded executions before and after it calls full.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	apply(t, s, progress(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))

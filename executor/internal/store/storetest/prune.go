@@ -52,7 +52,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		if want := []int64{0, 0, 2, 0, 44}; !slices.Equal(got, want) {
 			t.Errorf("duplicates %d, want %d", got, want)
 		}
-		// Report IDs stay: the stream may deliver the reports again.
+		// Pruning records does not delete report IDs, because the stream may deliver the reports
+		// again. So adding these reports has no effect.
 		addDuplicates(t, s, "r2", hour(20), map[string]int64{id(0): 5})
 		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(0): 50})
 		wantDuplicates(t, s, 0, 0)
@@ -64,7 +65,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "r1", epoch, map[string]int64{id(3): 3})
 		addDuplicates(t, s, "r2", epoch, map[string]int64{id(4): 4})
 		before := epoch.Add(time.Hour)
-		// A batch of the limit does not look for them: it would look at every old count again.
+		// A call that deletes as many records as its limit allows does not look for such counts:
+		// while records are left, each call would look at every old count again.
 		if n := prune(t, s, before, 2); n != 2 {
 			t.Errorf("pruned %d", n)
 		}
@@ -112,8 +114,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		for n := range pruned {
 			total += n
 		}
-		// Two concurrent prunes share the work. Neither reports that no records are left while
-		// there are some.
+		// Two concurrent prunes delete each record once. Neither of them deletes less than its
+		// limit while more records are left.
 		if total != 1_000 {
 			t.Errorf("pruned %d, want 1000", total)
 		}

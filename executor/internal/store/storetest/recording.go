@@ -42,7 +42,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		want := nthRecord(1)
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
 		wantRecord(t, get(t, s, id(1)), want)
-		// Another attempt is running, so a late report of the first attempt changes nothing.
+		// The second attempt is running, so a late report of the first attempt changes nothing.
 		applied := apply(t, s, store.Batch{
 			Progress: []execution.Progress{
 				attempt(runningProgress(1, later), 2), attempt(runningProgress(1, later), 1),
@@ -113,7 +113,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		if err != nil {
 			t.Fatal(err)
 		}
-		// the runner cancels the running one
+		// the runner itself cancels the running execution
 		wantSameElements(t, "canceled", canceled, []string{id(0)})
 		wantSameElements(t, "canceling", list(store.RecordFilter{Canceling: true}), []string{id(1)})
 		apply(t, s, store.Batch{
@@ -338,12 +338,12 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		applied := apply(t, s, store.Batch{
 			New: []store.Record{nthRecord(2), nthRecord(3), nthRecord(4)},
 			Progress: []execution.Progress{
-				// The last step is late.
+				// The last of these steps is late: the execution has already failed.
 				runningProgress(2, epoch), failedProgress(2, epoch.Add(1*time.Second), "why"),
 				succeededProgress(2, epoch.Add(2*time.Second), "1"),
-				// The second step arrives after a later one.
+				// The second of these steps is late: the execution has already succeeded.
 				succeededProgress(3, epoch.Add(3*time.Second), `"x"`), runningProgress(3, epoch.Add(4*time.Second)),
-				// The second step is a duplicate.
+				// The second of these steps is a duplicate.
 				runningProgress(1, epoch.Add(5*time.Second)), runningProgress(1,
 					epoch.Add(6*time.Second)),
 			},
@@ -386,7 +386,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
 		applyNewRecords(t, s, nRecords(4)...)
 		apply(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, at(1))}})
-		// The last step arrives before its record.
+		// The last of these steps arrives before its record.
 		apply(t, s, store.Batch{Progress: []execution.Progress{
 			began(succeededProgress(0, at(2), "1"), at(1)), began(failedProgress(1, at(3), "why"),
 				at(2)),
@@ -440,8 +440,8 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		wantSameElements(t, "changed", applied.Changed, []string{id(2)})
 		wantSameElements(t, "unknown", applied.Unknown, nil)
 		wantRecord(t, get(t, s, id(1)), nthRecord(1))
-		// The step from the execution's own runner is applied, even if the batch also has a forged
-		// one.
+		// The step with the execution's own queue and workflow is applied, even if the batch also
+		// contains forged steps.
 		applied = apply(t, s, store.Batch{
 			Progress: []execution.Progress{
 				otherWorkflow, succeededProgress(1, epoch, "1"),

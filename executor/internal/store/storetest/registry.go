@@ -44,7 +44,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		saveRegistryCopy(t, s, 0, 3, revision("a", 1, "first"), revision("b", 2, "b"),
 			revision("a", 3, "second"))
 		saveRegistryCopy(t, s, 3, 5, revision("b", 5, ""))
-		// Another executor stores the same revisions.
+		// Another executor stores the same revisions later. This changes nothing.
 		saveRegistryCopy(t, s, 0, 2, revision("a", 1, "first"), revision("b", 2, "b"))
 		wantRegistryCopy(t, s, 5, revision("a", 3, "second"), revision("b", 5, ""))
 		if at, err := s.RegistryPosition(t.Context(), "another"); err != nil ||

@@ -55,7 +55,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		want(refused)
 		add("two", store.SenderActivity{WorkflowID: "wf", NodeID: "node", Refused: 2})
 		want(refused)
-		// An ingress's report may be late.
+		// A report of an ingress may arrive late, with times before those that are stored.
 		add(
 			"late",
 			store.SenderActivity{

@@ -1,5 +1,5 @@
-// Package storetest is the test suite that every store driver must pass. It checks the contract of
-// store.Store sentence by sentence.
+// Package storetest is the test suite that every store driver must pass. It checks every sentence
+// of the contract in package store.
 package storetest
 
 import (

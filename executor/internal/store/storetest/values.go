@@ -76,7 +76,8 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		if got := get(t, s, id(2)).Output; string(got) != broken {
 			t.Errorf("output %q", got)
 		}
-		// A record is found by the same text that it was stored with.
+		// A filter with the original text finds the record, although its text was stored in another
+		// form.
 		if found := list(t, s, store.RecordFilter{DeliveryID: broken}, store.RecordPosition{},
 			5); len(found) != 1 {
 			t.Errorf("found %d", len(found))

@@ -31,10 +31,10 @@ func (s *Server) BaseBackup(ctx context.Context) error {
 	return nil
 }
 
-// RestoreBaseBackup kills the server and restarts it from the copy, so everything written since
-// BaseBackup is lost. If promoted is true, the copy starts as a standby that stopped following at
-// the time of BaseBackup. RestoreBaseBackup then promotes it, and it begins a new timeline.
-// Otherwise, the copy starts as a primary. The copy can be used only once.
+// RestoreBaseBackup kills the server and restarts it from the copy that BaseBackup made, so
+// everything written since then is lost. If promoted is true, the copy starts as a standby that has
+// not received anything since BaseBackup, and RestoreBaseBackup promotes it, which begins a new
+// timeline. Otherwise, the copy starts as a primary. The copy can be used only once.
 func (s *Server) RestoreBaseBackup(ctx context.Context, promoted bool) error {
 	old := s.dataFolder() + "-old"
 	err := errors.Join(s.stopWithSignal(os.Kill), os.Rename(s.dataFolder(), old),

@@ -6,7 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// Everything written after the copy is lost, and a promoted copy begins a new timeline.
+// After RestoreBaseBackup, everything written since BaseBackup is lost. The timeline changes only
+// if the copy is promoted.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	s := pgtest.StartServer(t)

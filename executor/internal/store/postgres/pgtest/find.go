@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// findPrograms returns the folder that contains initdb and postgres, from PATH or from where Debian
-// installs them.
+// findPrograms returns the folder that contains initdb and postgres. It searches PATH, and then the
+// folders in which Debian installs PostgreSQL.
 func findPrograms() (folder string, err error) {
 	if initdb, err := exec.LookPath("initdb"); err == nil {
 		// If initdb is a symbolic link, postgres may not be next to the link.

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// sharedServer is the test binary's server, for every test that only needs a database.
+// sharedServer is the server that all tests of the test binary share, except for tests that start a
+// server of their own.
 var sharedServer struct {
 	mu     sync.Mutex
 	server *Server
@@ -24,8 +25,8 @@ var sharedServer struct {
 	empty     []string // empty databases that no test is using
 }
 
-// Start returns the URL of an empty database. Concurrent tests of one binary share a server; with
-// Main, all its tests share one.
+// Start returns the URL of an empty database. The database is on a server that concurrent tests of
+// one binary share. If the binary uses Main, all its tests share this server.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server := acquire(t)

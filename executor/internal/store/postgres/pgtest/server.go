@@ -63,8 +63,8 @@ func (s *Server) Start(t testing.TB) {
 	}
 }
 
-// url returns a URL that uses the socket. With a port, another process could take the port before
-// the server listens on it.
+// url returns a URL that connects through the server's socket. If the server used a port instead,
+// another process could take the port before the server listens on it.
 func (s *Server) url(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
 	u.RawQuery = url.Values{"host": {s.folder}}.Encode()
@@ -128,7 +128,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The process has a copy of the descriptor.
+	// The server process has its own copy of the descriptor.
 	defer func() { _ = log.Close() }()
 	//nolint:gosec,noctx // found on this machine; stop ends it
 	command := exec.Command(filepath.Join(s.programs, "postgres"), args...)
