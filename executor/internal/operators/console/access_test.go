@@ -93,7 +93,8 @@ func TestSignInAndOut(t *testing.T) {
 		a.cookies[0].MaxAge >= 0 || a.cookies[0].Value != "" {
 		t.Errorf("sign out: %d to %q, %v", a.status, a.location, a.cookies)
 	}
-	// Signing out also ends copies of the cookie: here, at another executor, and for the API.
+	// Signing out also invalidates every copy of the cookie: at this executor, at another executor,
+	// and for the API.
 	another := httptest.NewServer(console.New(console.Config{
 		Log: logtest.Quiet(),
 		SignIn: signin.New(signin.Config{
@@ -172,7 +173,7 @@ func TestSignInOnce(t *testing.T) {
 	}
 }
 
-// Another site can make the browser send requests, but none of them changes anything.
+// Another site can make the browser send requests, but these requests change nothing.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -239,8 +240,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 		}
 		wantSecured(t, path, a)
 	}
-	// After a link on another site, the browser sends the session cookie only with a request
-	// initiated by this site.
+	// If the user follows a link on another site, the browser does not send the session cookie. The
+	// response is therefore a page of this site that loads the same URL again, now with the cookie.
 	a := r.get("/workflows?q=x", with("Sec-Fetch-Site", "cross-site"),
 		with("Sec-Fetch-Mode", "navigate"))
 	if a.status != http.StatusOK || !strings.Contains(a.body, `content="0; url=/workflows?q=x"`) {

@@ -18,7 +18,7 @@ func (c *Console) showAccounts() http.HandlerFunc {
 	return pageHandler(c, "accounts", page{Title: "Accounts", Section: "accounts"}, c.accountList)
 }
 
-// planForm returns the form of an account's plan.
+// planForm returns the form that changes an account's plan.
 func (c *Console) planForm() *form {
 	return &form{
 		name:      "plan",
@@ -113,7 +113,8 @@ func (c *Console) newAccountForm() *form {
 	}
 }
 
-// eventsForm returns the form of the workflow that an account's operator events start.
+// eventsForm returns the form of an account's operator event settings, such as the workflow that
+// the events start.
 func (c *Console) eventsForm() *form {
 	return &form{
 		name:      "events",
@@ -128,8 +129,10 @@ func (c *Console) eventsForm() *form {
 	}
 }
 
-// eventsFields returns the fields of the form of an account's operator events. put is nil if the
-// events start no workflow. The form has a checkbox for each kind; the field kinds is all of them.
+// eventsFields returns the fields of the form of an account's operator events. put holds the
+// account's settings; nil means that the events start no workflow. The form has one checkbox for
+// each kind of event. The field kinds holds all selected kinds, so that they are compared as one
+// value.
 func eventsFields(put *api.PutEvents) map[string]string {
 	if put == nil {
 		put = &api.PutEvents{}
@@ -181,7 +184,7 @@ func (c *Console) saveEvents(r *http.Request, p *postedForm) (string, error) {
 	return "The account's events start “" + put.WorkflowID + "”.", err
 }
 
-// hasAccount reports whether the account of a form exists.
+// hasAccount reports whether the account that a form belongs to still exists.
 func (c *Console) hasAccount(r *http.Request) bool {
 	_, err := c.Operate.Account(r.Context(), signin.Caller(r.Context()), r.PathValue("id"))
 	return err == nil

@@ -20,7 +20,8 @@ type accountList struct {
 	Rows  []accountRow
 	Plans []planChoice
 	New   formView
-	// PlanChange and ToDelete are what the page asks about; at most one of them is set.
+	// PlanChange and ToDelete are the data of the page's confirmation dialogs. At most one of them
+	// is set.
 	PlanChange *planChange
 	ToDelete   *accountToDelete
 }

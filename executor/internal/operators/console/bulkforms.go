@@ -15,19 +15,23 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The bulk forms change many dead letters or executions at once: those that are selected, or all
-// that match the filters of the list. A list has one form element for them. Each button has the
-// address to which it posts that form, and the query of the address holds the filters. The page
-// asks before anything is changed. One post makes one call, which does a limited number. The
-// message tells whether to press the button again; post.js posts the form again by itself.
+// The bulk forms change many dead letters or executions at once: either the selected ones, or all
+// that match the filters of the list. All bulk buttons of a list share one form element. Each
+// button posts it to an address of its own, whose query holds the filters. The page asks for
+// confirmation before anything is changed.
+//
+// One post makes one call, which changes a limited number of items. If more of them may remain, the
+// message asks the operator to press the button again. With JavaScript, post.js posts the form
+// again by itself.
 
 // bulkFormName is the name of the bulk forms.
 const bulkFormName = "bulk"
 
-// Fields of the bulk forms. listedAtField holds the time at which the page was rendered, since
-// nothing that arrived later is selected. selectedField holds the IDs of the selected items.
-// askedField is in the dialog, and holds the number of selected items that its question is about. A
-// field that begins with soFarFieldPrefix holds what earlier posts by the same script have counted.
+// Names of the fields of the bulk forms. listedAtField holds the time at which the page was
+// rendered; the filters do not select items that arrived later. selectedField holds the IDs of the
+// selected items. askedField is a field of the confirmation dialog, and holds the number of items
+// that were selected when the page asked. A field that begins with soFarFieldPrefix holds a count
+// of the items that earlier posts by the same script have changed.
 const (
 	listedAtField    = "listed-at"
 	selectedField    = "id"
@@ -35,7 +39,7 @@ const (
 	soFarFieldPrefix = "so-far."
 )
 
-// newBulkFormView returns how a list shows its bulk form.
+// newBulkFormView returns the view of a list's bulk form.
 func newBulkFormView(ctx context.Context) formView {
 	return newFormView(ctx, bulkFormName, map[string]string{
 		listedAtField: time.Now().UTC().Format(time.RFC3339Nano),
@@ -48,7 +52,7 @@ type bulkQuestion struct {
 	Selected int    // number of selected items; 0 means all that match the filters
 }
 
-// What returns what the question is about.
+// What returns a phrase for the items that the question is about.
 func (q bulkQuestion) What() string {
 	switch q.Selected {
 	case 0:
@@ -60,8 +64,9 @@ func (q bulkQuestion) What() string {
 	}
 }
 
-// requireBulkConfirmation is like requireConfirmation. It asks again if the operator has selected
-// other items since the question, for without a selection, the form would change all that match.
+// requireBulkConfirmation is like requireConfirmation, but asks again if the number of selected
+// items has changed since the question. Otherwise, an operator who confirms after clearing the
+// selection would change all items that match the filters.
 func (p *postedForm) requireBulkConfirmation(action string) error {
 	question := bulkQuestion{action, len(p.all[selectedField])}
 	if p.values[askedField] != strconv.Itoa(question.Selected) {
@@ -86,14 +91,15 @@ type bulkResult struct {
 	more   bool        // there may be more to do
 }
 
-// bulkCount is a number of items, and the words for what was done with them.
+// bulkCount is the number of items with the same outcome. words describes the outcome.
 type bulkCount struct {
 	number int
 	words  string
 }
 
-// bulkMessage returns what the form says about a result. If there is more to do, a script posts the
-// form again, and the message that it gets at last counts what all of its posts have done.
+// bulkMessage returns the form's message about a result. If a script posted the form and there may
+// be more to do, bulkMessage also makes the script post the form again. The message after the last
+// post counts the items of all these posts.
 func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 	sum, before := 0, 0
 	again := map[string]string{}
@@ -147,7 +153,8 @@ func (c *Console) dismissLettersForm() *form {
 	})
 }
 
-// deadLettersForm returns a bulk form of the dead letters.
+// deadLettersForm returns a bulk form of the dead letters page. action is the last part of the path
+// to which the form is posted, and call changes the selected dead letters.
 func (c *Console) deadLettersForm(
 	operation, action string,
 	call func(context.Context, operate.DeadLetterSelection) (bulkResult, error),
@@ -178,7 +185,7 @@ func (c *Console) deadLettersForm(
 }
 
 // replayMatchingForm returns the form that replays all rejected executions that match the filters
-// of a list. It leaves alone what was rejected after the list was shown.
+// of a list, except those that were rejected after the list was shown.
 func (c *Console) replayMatchingForm() *form {
 	return c.matchingExecutionsForm("ReplayRejected", "replay", executionList.selectsRejected,
 		func(ctx context.Context, p executionList, at time.Time) (bulkResult, error) {
@@ -190,8 +197,8 @@ func (c *Console) replayMatchingForm() *form {
 		})
 }
 
-// cancelMatchingForm returns the form that cancels all executions that match the filters of a list.
-// It leaves alone what was accepted after the list was shown.
+// cancelMatchingForm returns the form that cancels all executions that match the filters of a list,
+// except those that were accepted after the list was shown.
 func (c *Console) cancelMatchingForm() *form {
 	return c.matchingExecutionsForm("CancelExecutions", "cancel", executionList.selectsUnended,
 		func(ctx context.Context, p executionList, at time.Time) (bulkResult, error) {
@@ -206,9 +213,9 @@ func (c *Console) cancelMatchingForm() *form {
 		})
 }
 
-// matchingExecutionsForm returns a bulk form of a list of executions, which is the page of a
-// workflow or the page of all executions. offered reports whether a list with the given filters has
-// the form.
+// matchingExecutionsForm returns a bulk form of a list of executions. The list is on a workflow's
+// page or on the page of all executions. offered reports whether a list with the given filters has
+// the form. call changes the executions that match these filters and were accepted before at.
 func (c *Console) matchingExecutionsForm(
 	operation, action string, offered func(executionList) bool,
 	call func(ctx context.Context, p executionList, at time.Time) (bulkResult, error),

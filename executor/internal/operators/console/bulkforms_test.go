@@ -19,7 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// rejected publishes a rejection to the stream, and records it. A body "" was not kept.
+// rejected publishes a rejection to the stream, records it, and returns its ID. An empty body means
+// that the request's body was not kept.
 func (r *rig) rejected(workflowID, body string) string {
 	r.t.Helper()
 	now := time.Now().UTC().Truncate(time.Microsecond)
@@ -44,7 +45,8 @@ func (r *rig) rejected(workflowID, body string) string {
 	return rejection.ID
 }
 
-// others makes another account, with a workflow, and returns the session of its editor.
+// others creates another account with a workflow. It returns the session of an editor who has
+// access only to that account.
 func (r *rig) others() func(*http.Request) {
 	r.t.Helper()
 	r.CreateWorkflow(r.t, "others", "pro", true)
@@ -53,8 +55,8 @@ func (r *rig) others() func(*http.Request) {
 	})
 }
 
-// ask presses a button of a page, with some values changed, and fails the test unless the page then
-// asks a question. It returns that page.
+// ask presses a button of a page after changing some values of its form. It fails the test unless
+// the response is a page that asks the given question, and returns that page.
 func (r *rig) ask(
 	page answer, part, question string, values url.Values, session func(*http.Request),
 ) answer {
@@ -68,8 +70,9 @@ func (r *rig) ask(
 
 const yes = `name="confirmed" value="yes"`
 
-// Many dead letters are retried and dismissed without JavaScript: those that are selected, or all
-// that match the filters. The page asks first, and then says how many were done.
+// Without JavaScript, an operator can retry or dismiss many dead letters: either the selected ones,
+// or all that match the filters. The page asks for confirmation first, and then says how many were
+// retried or dismissed.
 func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -98,7 +101,8 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	}
 	messages := r.messages()
 
-	// Nobody else may do it, even after the question.
+	// A viewer and another account's editor can neither retry nor dismiss these dead letters, even
+	// by confirming a question that was shown to the right operator.
 	asked := r.ask(page, dismiss, "Dismiss all that match?", nil, session)
 	if a := r.press(asked, yes, viewer); a.status != http.StatusForbidden {
 		t.Errorf("a viewer: %d", a.status)
@@ -117,8 +121,8 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	}
 	want("after the others", messages, first, second, third, invoice, latest)
 
-	// The page with the question has the selection. If it changes, the page asks again: without a
-	// selection, the form would change all that match.
+	// The page with the question keeps the selection. If the number of selected dead letters
+	// changes, the page asks again, because an empty selection stands for all that match.
 	asked = r.ask(page, retry, "Retry the 2 selected?", selected, session)
 	wantSays(t, asked, http.StatusConflict, `value="`+first+`" form="bulk-form" checked`,
 		`value="`+third+`" form="bulk-form" data-`, "Not done yet: confirm it.")
@@ -132,7 +136,7 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	}
 	want("after one was retried", messages+1, second, third, invoice, latest)
 
-	// What cannot be retried is counted by its cause.
+	// Dead letters that cannot be retried are counted by cause. Here, the input of one has expired.
 	record, err := r.store.Get(t.Context(), second)
 	r.check(err)
 	s, err := r.JetStream.Stream(t.Context(), stream.ExecutionsName)
@@ -152,7 +156,8 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	}
 	want("in the end", messages+2, invoice, latest)
 
-	// A form without the time of its page might concern what nobody has seen.
+	// A form without the time at which its page was rendered is refused, because it might change
+	// dead letters that the operator has never seen.
 	values = url.Values{"asked": {"0"}, "confirmed": {"yes"}}
 	a = r.call(http.MethodPost, "/dead-letters/dismiss", values, session)
 	wantSays(t, a, http.StatusUnprocessableEntity, "autofocus>The form is not complete.")
@@ -161,8 +166,9 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// One post does a limited number, and says that there may be more. A script posts the form again
-// until nothing is left, and gets a message about all of it.
+// One post dismisses a limited number of dead letters (here 600), and its message says that there
+// may be more. A script posts the form again until no dead letter is left. Its last message counts
+// the dead letters of all its posts.
 func TestMoreDeadLettersThanOneCallDismisses(t *testing.T) {
 	t.Parallel()
 	const number = 1_201
@@ -217,8 +223,8 @@ func TestMoreDeadLettersThanOneCallDismisses(t *testing.T) {
 	}
 }
 
-// All rejected executions that match the filters of a list are run again without JavaScript, each
-// once.
+// Without JavaScript, an operator can run all rejected executions again that match the filters of a
+// list. Each of them is run again only once.
 func TestRunManyAgainWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -262,8 +268,8 @@ func TestRunManyAgainWithoutJavaScript(t *testing.T) {
 			t.Errorf("%s: the stream has %d messages, not %d", list.path, r.messages(), messages)
 		}
 	}
-	// A post is refused if a list with its filters does not offer the form. It must not act on more
-	// executions than those filters select.
+	// A post is refused if a list with the filters in its address does not offer the form.
+	// Otherwise, the post could change more executions than the filters select.
 	values := url.Values{
 		"listed-at": {time.Now().Format(time.RFC3339)}, "asked": {"0"}, "confirmed": {"yes"},
 	}
@@ -277,8 +283,8 @@ func TestRunManyAgainWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// All executions that match the filters of a list are canceled without JavaScript, but not those
-// that were accepted after the list was shown.
+// Without JavaScript, an operator can cancel all executions that match the filters of a list.
+// Executions that were accepted after the list was shown are not canceled.
 func TestCancelManyWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)

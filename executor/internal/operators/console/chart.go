@@ -135,8 +135,8 @@ type activity struct {
 	Total, Failed, Rejected int64
 }
 
-// activity counts the executions that match a filter in each of the last steps intervals, up to
-// now.
+// activity counts the executions that match a filter, separately for each of the last intervals.
+// There are steps intervals of length step, and the last one ends now.
 func (c *Console) activity(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
 ) (activity, error) {

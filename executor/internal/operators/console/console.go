@@ -1,6 +1,7 @@
-// Package console is the operators' web interface: pages and forms, rendered and handled by the
-// server. JavaScript makes them quicker to use. Tokens and captured secrets still need it: their
-// scripts read them from the operators' API. Browsers load nothing from other hosts.
+// Package console is the operators' web interface. The server renders its pages and handles its
+// forms, so they work without JavaScript, which only makes them quicker to use. There is one
+// exception: tokens and captured secrets are shown only with JavaScript, because scripts read them
+// from the operators' API. Browsers load nothing from other hosts.
 package console
 
 import (
@@ -93,8 +94,8 @@ func (c *Console) showNotFound(w http.ResponseWriter, r *http.Request) {
 		"The address may be mistyped, or the page's subject was deleted.")
 }
 
-// renderNotAllowed responds to a request whose method the address does not have. allowed lists the
-// methods that it has.
+// renderNotAllowed responds to a request whose method is not allowed at its address. allowed lists
+// the allowed methods.
 func (c *Console) renderNotAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
 	c.renderError(w, r, http.StatusMethodNotAllowed, "Method not allowed",

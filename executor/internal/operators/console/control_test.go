@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A list of one workflow's queued or running executions offers to cancel all of them, unless it is
-// also filtered by something that the call does not support. The form is posted to an address with
-// the filters of the list.
+// The list of one workflow's queued or running executions has a button that cancels all of them,
+// unless the list has another filter that a bulk cancellation does not support. The button's form
+// is posted to an address that contains the filters of the list.
 func TestCancelAllIsOffered(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -92,7 +92,7 @@ func TestQueueAndAttemptsOfAnExecution(t *testing.T) {
 	}
 }
 
-// Requests that a filter kept out are in the overview's chart of requests.
+// The overview's chart of requests includes the requests that did not match a node's filter.
 func TestFilteredRequestsAreInTheChart(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -49,7 +49,8 @@ func (f deadLetterFilter) query() url.Values {
 	})
 }
 
-// listed returns the filter of the dead letters that the page lists at the given time.
+// listed returns the filter for the dead letters that the page lists when it is rendered at the
+// given time.
 func (f deadLetterFilter) listed(at time.Time) operate.DeadLetterFilter {
 	return operate.DeadLetterFilter{
 		WorkflowID: f.Workflow, Reason: f.Reason, Since: timeSpanStart(f.Within, at),
@@ -61,8 +62,8 @@ func (c *Console) showDeadLetters() http.HandlerFunc {
 		c.deadLetterList)
 }
 
-// requeueLetterForm returns the form that requeues a dead letter. Its page, which may have been
-// loaded long ago, says at the top why it was refused.
+// requeueLetterForm returns the form that requeues a dead letter. If the requeue is refused, the
+// page shows the reason at the top, because the dead letter may no longer be in the list.
 func (c *Console) requeueLetterForm() *form {
 	return &form{
 		name:      "requeue",

@@ -88,8 +88,8 @@ func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// loadExecutionPage returns the data of an execution's page. If it cannot, it responds with an
-// error page and returns false.
+// loadExecutionPage returns the data of an execution's page. If the data cannot be loaded, it
+// responds with an error page and returns false.
 func (c *Console) loadExecutionPage(
 	w http.ResponseWriter, r *http.Request, id string,
 ) (p executionPage, found bool) {
@@ -170,7 +170,9 @@ func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.Known
 }
 
-// steps returns the known steps of an execution in order, and what the execution is waiting for.
+// steps returns the known steps of an execution in order of time, and a description of what the
+// execution is waiting for, or "" if it has ended. storedAt is when the stream stored the start
+// message; zero means unknown.
 func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {
 	status := execution.Status(r.Status)
 	add := func(name, text, kind string, at time.Time) {
@@ -178,7 +180,7 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 			known = append(known, step{Name: name, Note: text, Kind: kind, At: at})
 		}
 	}
-	// A fast runner may start before the record is written.
+	// Sort the steps, because a fast runner may start before the record is written.
 	defer func() {
 		slices.SortStableFunc(known, func(a, b step) int { return a.At.Compare(b.At) })
 		for i := range known {
@@ -257,8 +259,9 @@ func nameValuePairs(values execution.Values) []nameValuePair {
 	return list
 }
 
-// reruns returns the reruns of an execution. The database has no index for them, so it searches at
-// most maxSearchedReruns of the workflow's reruns. more reports whether there may be others.
+// reruns returns the executions that operators started by running an execution again. The database
+// has no index for them, so reruns searches at most maxSearchedReruns of the workflow's reruns.
+// more reports whether there may be others.
 func (c *Console) reruns(
 	ctx context.Context, original operate.Execution,
 ) (made []operate.Execution, more bool, err error) {

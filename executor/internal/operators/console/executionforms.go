@@ -10,13 +10,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The forms of an execution cancel it or run it again. An execution's page has one form element for
-// all of them, and so has a list of executions. Each button has the address to which it posts that
-// form. The form has an idempotency key in a hidden field, so that the same form starts only one
-// execution, however often it is posted. A page that stays open after the execution was started
-// gets a new key.
+// The forms of an execution cancel it or run it again. An execution's page has a single form
+// element for all of them, and so does a list of executions. Each button posts the form element to
+// an address of its own.
+//
+// A hidden field contains an idempotency key, so a form that is posted several times starts only
+// one execution. If the page stays open after the execution was started, the form gets a new key.
 
-// idempotencyKeyField is the hidden field with the idempotency key.
+// idempotencyKeyField is the name of the hidden field that contains the idempotency key.
 const idempotencyKeyField = "key"
 
 // newIdempotencyKey returns an idempotency key for a form.
@@ -25,8 +26,9 @@ func newIdempotencyKey() string { return rand.Text() }
 // executionPath returns the path of an execution's page.
 func executionPath(id string) string { return "/executions/" + url.PathEscape(id) }
 
-// executionForm returns a form of an execution. If the form is refused, the execution's page shows
-// why, even if the form was posted from a list.
+// executionForm returns a form of an execution. save makes the change to the execution with the
+// given ID. If the change is refused, the execution's page shows the reason, even if the form was
+// posted from a list.
 func (c *Console) executionForm(
 	operation string, save func(r *http.Request, p *postedForm, id string) (string, error),
 ) *form {
@@ -42,7 +44,8 @@ func (c *Console) executionForm(
 	}
 }
 
-// idempotencyKey returns the form's idempotency key. After success, the form gets a new key.
+// idempotencyKey returns the idempotency key in the form. It also generates a new key, which the
+// form gets if the page stays open after success.
 func (p *postedForm) idempotencyKey() (string, error) {
 	if p.values[idempotencyKeyField] == "" {
 		return "", errIncomplete()
@@ -54,7 +57,8 @@ func (p *postedForm) idempotencyKey() (string, error) {
 	return p.values[idempotencyKeyField], nil
 }
 
-// setStarted records the execution that the form has started, and returns the message about it.
+// setStarted records the execution that the form has started, so that the browser continues with
+// its page. It returns done, the message to show there.
 func (p *postedForm) setStarted(started api.Started, done string) string {
 	p.started, p.next = started.ExecutionID, executionPath(started.ExecutionID)
 	return done
@@ -86,12 +90,12 @@ func (c *Console) requeueForm() *form {
 	})
 }
 
-// runAgainDialog is the template data of the dialog in which the operator chooses what an execution
-// runs again on.
+// runAgainDialog is the template data of the dialog that asks whether to run an execution again
+// with its own request or with the sample payload.
 type runAgainDialog struct{ ID string }
 
-// replayForm returns the form that runs an execution again on its request. If the trigger node has
-// a sample payload, the operator chooses first.
+// replayForm returns the form that runs an execution again with its own request. If the trigger
+// node has a sample payload, the page first asks which of the two to use.
 func (c *Console) replayForm() *form {
 	return c.executionForm("ReplayExecution", func(
 		r *http.Request, p *postedForm, id string,
@@ -122,7 +126,7 @@ func hasSample(node api.Trigger) bool {
 	return len(node.SamplePayload) > 0 && string(node.SamplePayload) != "null"
 }
 
-// rerunForm returns the form that runs an execution again on the sample payload.
+// rerunForm returns the form that runs an execution again with the node's sample payload.
 func (c *Console) rerunForm() *form {
 	return c.executionForm("RerunExecution", func(
 		r *http.Request, p *postedForm, id string,

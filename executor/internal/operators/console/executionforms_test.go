@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ended starts an execution of a workflow, and records its end.
+// ended starts an execution of a workflow, records that it has ended with the given status, and
+// returns its ID.
 func (r *rig) ended(workflowID string, status execution.Status) string {
 	r.t.Helper()
 	id := r.execution(workflowID, `{"n":1}`)
@@ -30,7 +31,8 @@ func (r *rig) messages() uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// startedBy returns the ID of the execution to whose page a form redirects.
+// startedBy returns the ID of the execution that a form has started. It takes the ID from the
+// redirect to the execution's page.
 func (r *rig) startedBy(a answer) string {
 	r.t.Helper()
 	id, ok := strings.CutPrefix(a.location, "/executions/")
@@ -40,8 +42,8 @@ func (r *rig) startedBy(a answer) string {
 	return id
 }
 
-// An execution is canceled without JavaScript. The page says why an execution that has ended cannot
-// be canceled.
+// An operator can cancel an execution without JavaScript. If the execution has already ended, the
+// page says why it cannot be canceled.
 func TestCancelWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -61,8 +63,8 @@ func TestCancelWithoutJavaScript(t *testing.T) {
 		http.StatusNotFound, "There is no execution")
 }
 
-// An execution is retried and run again without JavaScript, from its page and from the lists. A
-// form that is posted twice starts one execution.
+// An operator can retry an execution or run it again without JavaScript, from its page and from the
+// lists. A form that is posted twice starts only one execution.
 func TestRunAgainWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -107,8 +109,8 @@ func TestRunAgainWithoutJavaScript(t *testing.T) {
 		t.Error("it does not say what was done")
 	}
 
-	// If the node has a sample payload, the page first asks whether to run on that or on the
-	// execution's own request.
+	// If the node has a sample payload, the page first asks whether to use it or the execution's
+	// own request.
 	r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(`{"sample":true}`)))
 	a := r.press(list, `id="`+succeeded+`:run-again"`, session)
 	wantSays(t, a, http.StatusConflict, `aria-labelledby="again-title" open>`, "Run again on what?")
@@ -128,7 +130,8 @@ func TestRunAgainWithoutJavaScript(t *testing.T) {
 		t.Errorf("the same list has started %s and %s", onRequest, id)
 	}
 
-	// Without a key, each post would start another execution.
+	// A form without an idempotency key is refused, because each post of it would start another
+	// execution.
 	for _, path := range []string{"/replay", "/rerun"} {
 		a = r.call(http.MethodPost, "/executions/"+succeeded+path, nil, session)
 		wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
@@ -158,8 +161,8 @@ func TestStartedExecutionForAScript(t *testing.T) {
 		`","done":"Started on the same request.","started":"`+as+`"}`)
 }
 
-// A dead letter is retried without JavaScript. If an execution cannot be retried, the page of dead
-// letters, with the same filters, says why.
+// An operator can retry a dead letter without JavaScript. If an execution cannot be retried, the
+// page of dead letters says why, and keeps its filters.
 func TestRetryADeadLetterWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)

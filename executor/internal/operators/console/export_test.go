@@ -2,7 +2,8 @@ package console
 
 import "maps"
 
-// Conflict is a form with one field, which the operator and somebody else have changed.
+// Conflict is a posted form with one field. It lets tests simulate that the operator and somebody
+// else have both changed the field.
 type Conflict struct{ p postedForm }
 
 // NewConflict returns a form whose field had the value "shown", to which the operator has given the
@@ -14,18 +15,20 @@ func NewConflict() *Conflict {
 	}}
 }
 
-// Check returns the form's error if somebody else has given the field the value theirs.
+// Check checks the form after somebody else has given the field the value theirs. It returns an
+// error if this conflicts with the operator's change.
 func (c *Conflict) Check(theirs string) error {
 	return c.p.checkEditConflict(map[string]string{"name": theirs})
 }
 
-// Fail makes the form fail, and returns the values with which the page shows it again.
+// Fail records err as the failure of the form, and returns the values with which the page then
+// shows the form again.
 func (c *Conflict) Fail(err error) map[string]string {
 	c.p.recordFailure(err)
 	return maps.Clone(c.p.values)
 }
 
-// FormOperations returns the operations of all forms, by the path to which the form is posted.
+// FormOperations returns the operation of each form, keyed by the path to which the form is posted.
 func FormOperations() map[string]string {
 	operations := map[string]string{}
 	for path, f := range (&Console{}).forms() {

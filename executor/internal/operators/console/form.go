@@ -19,31 +19,34 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// form describes a form of a page, which the browser posts to an address of its own. If the change
-// succeeds, the response is a redirect to the page, which shows a message once. Otherwise, it is
-// the page with the error, and with what the operator has typed. With JavaScript (post.js), the
-// browser stays on the page and shows there what the response says. A script gets a savedResponse
-// as the response after success.
+// form describes a form of a page. The browser posts each form to an address of its own. If the
+// change succeeds, the response is a redirect to the page, which shows a message once. Otherwise,
+// the response is the page with the error and with the values that the operator typed.
+//
+// With JavaScript (post.js), the browser stays on the page and shows the response there. After
+// success, a script receives a savedResponse instead of a redirect.
 type form struct {
 	name string   // identifies the form among those of its page
 	of   []string // path values that identify the object, if the page has this form for several
 	// operation is the name of the operation that makes the change. It determines the role that the
 	// caller needs.
 	operation string
-	// settings lists the settings that the form shows and changes. The fields of the form that
-	// belong to none of these settings are commands or new values, which replace nothing.
+	// settings lists the settings that the form shows and changes. Fields that belong to none of
+	// them are commands or new values. They do not replace anything that somebody else may have
+	// changed.
 	settings []setting
-	// whole means that the settings are replaced even if the operator has not changed them.
+	// whole means that saving the form replaces its settings even if the operator has not edited
+	// them.
 	whole bool
-	// fields maps fields of the operators' API, as in errors, to fields of the form. Fields of the
-	// same name need no entry.
+	// fields maps field names in errors of the operators' API to field names of the form. Names
+	// that are the same need no entry.
 	fields map[string]string
 	// words replaces words of the API in messages. nil replaces nothing.
 	words *strings.Replacer
-	// labels maps fields of the operators' API to what the form's message calls them.
+	// labels maps fields of the operators' API to their labels in the form's message.
 	labels map[string]string
-	// single means that the form's message describes the problem with a field, because the form has
-	// only one field to fill in, or because the operation reports only one problem at a time.
+	// single means that the problem of a field is also the form's message. It is set if the form
+	// has only one field to fill in, or if the operation reports only one problem at a time.
 	single   bool
 	maxBytes int64                      // maximum size; 0 means maxFormBytes
 	page     func(*http.Request) string // returns the path and query of the page
@@ -53,7 +56,8 @@ type form struct {
 }
 
 // setting is a value that a form shows and changes. For each of its fields, the form has a hidden
-// field shownFieldPrefix+name, which holds the value that the page has shown.
+// field named shownFieldPrefix+name, which holds the value that the page showed. The hidden fields
+// reveal whether the operator or somebody else has changed the setting since.
 type setting struct {
 	what   string // noun for messages
 	fields []string
@@ -63,8 +67,8 @@ type setting struct {
 
 const shownFieldPrefix = "shown."
 
-// postedForm is a form that was posted, and after a failure, what the page says about it. The zero
-// value is a form that was not posted.
+// postedForm is a form that was posted, with the result that the page has to show. The zero value
+// is a form that was not posted.
 type postedForm struct {
 	form *form
 	name string     // as formName returns it
@@ -89,19 +93,21 @@ type postedForm struct {
 
 type postedFormContextKey struct{}
 
-// formView is a form as a page shows it. The zero value is a form without values.
+// formView is the template data of a form: its current values and, if it was just posted, the post
+// and its result. The zero value is a form without values.
 type formView struct {
 	postedForm
 	current map[string]string // current values by field
 }
 
-// formName returns the name of a form of an object. It is unique in its page, because IDs do not
-// contain a colon.
+// formName returns the name of a form, which consists of the IDs of the form's object and the given
+// name. It is unique in its page, because IDs do not contain a colon.
 func formName(name string, ids ...string) string {
 	return strings.Join(append(slices.Clone(ids), name), ":")
 }
 
-// newFormView returns how a page shows a form.
+// newFormView returns the view of the form with the given name. If this form was just posted, the
+// view contains the post and its result.
 func newFormView(ctx context.Context, name string, current map[string]string) formView {
 	view := formView{current: current}
 	if p := postedFormFromContext(ctx); p != nil && p.name == name {
@@ -110,14 +116,14 @@ func newFormView(ctx context.Context, name string, current map[string]string) fo
 	return view
 }
 
-// postedFormFromContext returns the form that was posted to the page, and whose failure or result
-// the page has to show, or nil if there is none.
+// postedFormFromContext returns the form that was posted with the request, whose failure or result
+// the page has to show. It returns nil if there is none.
 func postedFormFromContext(ctx context.Context) *postedForm {
 	p, _ := ctx.Value(postedFormContextKey{}).(*postedForm)
 	return p
 }
 
-// Value returns what a field contains.
+// Value returns the content of a field: the posted value if there is one, or the current value.
 func (v formView) Value(field string) string {
 	if value, ok := v.values[field]; ok {
 		return value
@@ -125,7 +131,8 @@ func (v formView) Value(field string) string {
 	return v.current[field]
 }
 
-// Shown returns the value of the hidden field that belongs to a field.
+// Shown returns the content of the hidden field that records which value of a field the page
+// showed.
 func (v formView) Shown(field string) string {
 	if value, ok := v.values[shownFieldPrefix+field]; ok {
 		return value
@@ -133,8 +140,9 @@ func (v formView) Shown(field string) string {
 	return v.current[field]
 }
 
-// Has reports whether a field that may have several values has the given one. current reports
-// whether the stored setting has it; it applies unless a post of the form has failed.
+// Has reports whether a field with several values contains the given one. If a post of the form has
+// failed, Has looks at the posted values. Otherwise, it returns current, which says whether the
+// stored setting contains the value.
 func (v formView) Has(field, value string, current bool) bool {
 	if v.Code == "" {
 		return current
@@ -142,20 +150,21 @@ func (v formView) Has(field, value string, current bool) bool {
 	return slices.Contains(v.all[field], value)
 }
 
-// Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes.
+// Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes, so the
+// posted hidden field shows whether the checkbox was posted as unchecked.
 func (v formView) Checked(field string) bool {
 	_, edited := v.values[shownFieldPrefix+field]
 	return edited && v.values[field] != "" || !edited && v.current[field] != ""
 }
 
-// Stored reports whether what the form contains is stored, although the form has failed.
+// Stored reports whether the values in the form were stored, although the form has failed later.
 func (v formView) Stored() bool { return v.stored }
 
-// Problem returns what is wrong with a field, or "" if nothing is.
+// Problem returns a description of the problem with a field, or "" if there is none.
 func (v formView) Problem(field string) string { return v.problems[field] }
 
-// Invalid returns the attributes of a field that has a problem. The browser moves the focus to one
-// of them.
+// Invalid returns the HTML attributes that mark a field as invalid, or "" if it has no problem. The
+// browser moves the focus to only one of the invalid fields.
 func (v formView) Invalid(field string) template.HTMLAttr {
 	switch {
 	case v.problems[field] == "":
@@ -301,7 +310,7 @@ type savedResponse struct {
 	Done string `json:"done"` // says what was done
 	// Started is the ID of the execution that was started.
 	Started string `json:"started,omitempty"`
-	// Fields holds the values of fields that are different now, for a page that stays.
+	// Fields holds the new values of the fields that have changed, for a page that stays open.
 	Fields map[string]string `json:"fields,omitempty"`
 	// Again is set if there is more to do. The script then posts the form again, with these values
 	// in its fields, and Done says how much has been done so far.
@@ -318,8 +327,8 @@ func respondSaved(w http.ResponseWriter, result savedResponse) {
 	_ = json.NewEncoder(w).Encode(result)
 }
 
-// valuesOf returns the first value of each field, with the line breaks that the operator has typed.
-// Browsers post them as CRLF.
+// valuesOf returns the first value of each field. It converts the line breaks, which browsers post
+// as CRLF, to line feeds.
 func valuesOf(posted url.Values) map[string]string {
 	values := make(map[string]string, len(posted))
 	for name := range posted {
@@ -328,7 +337,7 @@ func valuesOf(posted url.Values) map[string]string {
 	return values
 }
 
-// checkComplete returns an error if a hidden field with a value that the page has shown is missing.
+// checkComplete returns an error if a hidden field with a value that the page showed is missing.
 // Without these values, the form might overwrite changes that the operator has not seen.
 func (p *postedForm) checkComplete() error {
 	for _, s := range p.form.settings {
@@ -354,8 +363,8 @@ func (p *postedForm) isEdited(fields ...string) bool {
 	})
 }
 
-// sameValue reports whether two values of a field are the same to whoever edits it. Browsers remove
-// line breaks from the value of a field of one line, and the space around a value does not count.
+// sameValue reports whether two values of a field look the same to an operator. It ignores line
+// breaks, which browsers remove from single-line fields, and white space around the value.
 func sameValue(a, b string) bool {
 	plain := func(value string) string { return strings.TrimSpace(noLineBreaks.Replace(value)) }
 	return plain(a) == plain(b)
@@ -371,8 +380,8 @@ func (p *postedForm) changesSetting(s setting) bool {
 
 // checkEditConflict returns an error with api.CodeChangedSince if the operator and somebody else
 // have changed the same setting to different values. current holds the current values of all fields
-// of the settings. Call it within the change, so that they are still current when the change is
-// stored.
+// of the settings. checkEditConflict must be called as part of the change, so that current is still
+// up to date when the change is stored.
 func (p *postedForm) checkEditConflict(current map[string]string) error {
 	var theirs []string
 	for _, s := range p.form.settings {
@@ -398,15 +407,15 @@ func (p *postedForm) checkEditConflict(current map[string]string) error {
 		"the form: save again to overwrite theirs, or reload the page to keep theirs.")
 }
 
-// quoted returns the text of a setting with one field.
+// quoted returns the text of a setting: its values in quotation marks.
 func quoted(values []string) string { return "“" + strings.Join(values, " ") + "”" }
 
 // codeConfirm is the code of a form that was not saved because the operator has to confirm it.
 const codeConfirm = "confirm"
 
-// requireConfirmation returns an error that makes the page ask a question, unless the operator has
-// already confirmed the change. The button that confirms it is in a dialog of the page, and belongs
-// to the same form.
+// requireConfirmation returns an error that makes the page ask for confirmation, unless the
+// operator has already confirmed the change. question is the data of the page's dialog. The
+// dialog's button posts the same form again, with the confirmation.
 func (p *postedForm) requireConfirmation(question any) error {
 	if p.values["confirmed"] == "yes" {
 		return nil
@@ -424,7 +433,8 @@ func confirmDialogData[T any](ctx context.Context) *T {
 	return nil
 }
 
-// createdObject returns what a change has made, for the page that shows it once, or nil.
+// createdObject returns the object that a change has created, so that the page can show it once. It
+// returns nil if the change has created no object of type T.
 func createdObject[T any](ctx context.Context) *T {
 	if p := postedFormFromContext(ctx); p != nil {
 		made, _ := p.made.(*T)
@@ -500,9 +510,9 @@ func (f *form) replaceAPITerms(message string) string {
 	return f.words.Replace(message)
 }
 
-// discardUneditedValues forgets the values of settings that the operator has not changed, so that
-// the page shows their current values. After a conflict, it records that the page has shown the
-// current values of the changed settings, too, so that the form can then be saved.
+// discardUneditedValues deletes the posted values of settings that the operator has not edited, so
+// that the page shows their current values. After a conflict, it also records that the page has
+// shown the current values of the edited settings, so that saving the form again overwrites them.
 func (p *postedForm) discardUneditedValues() {
 	for _, s := range p.form.settings {
 		edited := p.changesSetting(s)

@@ -38,7 +38,8 @@ func attributesOf(tag string) map[string]string {
 	return all
 }
 
-// formIn returns the address of a form in a page, and what a browser without JavaScript posts.
+// formIn returns the address of a form in a page, and the values that a browser without JavaScript
+// posts.
 func (r *rig) formIn(page, id string) (action string, values url.Values) {
 	r.t.Helper()
 	form := regexp.MustCompile(`(?s)(<form [^>]*id="` + id + `"[^>]*>)(.*?)</form>`).
@@ -79,7 +80,8 @@ func (r *rig) formIn(page, id string) (action string, values url.Values) {
 	return of["action"], values
 }
 
-// post posts a form of a page as a browser without JavaScript does, with some values changed.
+// post loads a page and posts one of its forms like a browser without JavaScript, after changing
+// some values.
 func (r *rig) post(
 	path, id string, changes map[string]string, session func(*http.Request),
 ) answer {
@@ -87,7 +89,7 @@ func (r *rig) post(
 	return r.postAgain(r.get(path, session), id, changes, session)
 }
 
-// postAgain is like post, for a page that was loaded before.
+// postAgain is like post, for a page that was already loaded.
 func (r *rig) postAgain(
 	page answer, id string, changes map[string]string, session func(*http.Request),
 ) answer {
@@ -107,8 +109,8 @@ func (r *rig) press(page answer, part string, session ...func(*http.Request)) an
 	return r.call(http.MethodPost, action, values, session...)
 }
 
-// buttonIn returns the address to which a button posts its form, and what a browser without
-// JavaScript posts.
+// buttonIn returns the address to which a button posts its form, and the values that a browser
+// without JavaScript posts.
 func (r *rig) buttonIn(page, part string) (action string, values url.Values) {
 	r.t.Helper()
 	tag := regexp.MustCompile(`<button [^>]*` + part + `[^>]*>`).FindString(page)
@@ -128,7 +130,7 @@ func (r *rig) buttonIn(page, part string) (action string, values url.Values) {
 	return cmp.Or(of["formaction"], action), values
 }
 
-// done follows the redirect after a form was saved, and returns what the page says.
+// done follows the redirect after a form was saved, and returns the message on the page.
 func (r *rig) done(a answer, session func(*http.Request)) string {
 	r.t.Helper()
 	if a.status != http.StatusSeeOther || len(a.cookies) != 1 {
@@ -158,7 +160,7 @@ func (r *rig) done(a answer, session func(*http.Request)) string {
 	return said(notice.Name + "=" + notice.Value)
 }
 
-// workflow returns a workflow as the registry has it.
+// workflow returns a workflow from the registry.
 func (r *rig) workflow(id string) *registry.Workflow {
 	r.t.Helper()
 	have, ok := r.Directory.Workflow(id)
@@ -168,7 +170,7 @@ func (r *rig) workflow(id string) *registry.Workflow {
 	return have.Record
 }
 
-// account returns an account as the registry has it.
+// account returns an account from the registry.
 func (r *rig) account(id string) *registry.Account {
 	r.t.Helper()
 	have, ok := r.Directory.Account(id)
@@ -178,7 +180,7 @@ func (r *rig) account(id string) *registry.Account {
 	return have.Record
 }
 
-// change changes a workflow, as another operator does.
+// change changes a workflow in the registry, as if another operator had changed it.
 func (r *rig) change(id string, change func(*edit.WorkflowSpec)) {
 	r.t.Helper()
 	_, err := r.ChangeWorkflow(r.t.Context(), id, func(spec *edit.WorkflowSpec) error {
@@ -188,7 +190,7 @@ func (r *rig) change(id string, change func(*edit.WorkflowSpec)) {
 	r.check(err)
 }
 
-// signInAs signs in with a new key that has the role.
+// signInAs signs in with a new key that has the given role.
 func (r *rig) signInAs(role string) func(*http.Request) {
 	r.t.Helper()
 	return r.signInWith(api.PutKey{Name: "a " + role, Role: role})
@@ -217,7 +219,7 @@ func (r *rig) signInWith(create api.PutKey) func(*http.Request) {
 	return with("Cookie", a.cookies[0].Name+"="+a.cookies[0].Value)
 }
 
-// wantSays fails the test if the answer has another status, or does not contain a part.
+// wantSays reports an error if the answer has another status, or lacks one of the parts.
 func wantSays(t *testing.T, a answer, status int, parts ...string) {
 	t.Helper()
 	if a.status != status {
@@ -273,7 +275,8 @@ func TestSettingsWithoutJavaScript(t *testing.T) {
 		t.Errorf("it is %+v", w)
 	}
 
-	// A form without the values that the page has shown might overwrite a change that nobody saw.
+	// A form without the values that the page showed is refused, because it might overwrite a
+	// change that the operator has not seen.
 	a = r.call(http.MethodPost, "/workflows/orders/settings", url.Values{"name": {"x"}}, session)
 	wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
 	a = r.call(http.MethodPost, "/workflows/orders/settings",
@@ -294,8 +297,8 @@ func TestSettingsWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// A form does not overwrite a change that somebody else has made since it was shown, unless the
-// page has reported that change first.
+// A form does not overwrite a change that somebody else has made since the page was loaded, unless
+// the page has already reported that change.
 func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -304,8 +307,8 @@ func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	const path, form = "/workflows/orders", "settings-form"
 	page := r.get(path, session)
 	r.change("orders", func(spec *edit.WorkflowSpec) { spec.Queue = "theirs" })
-	// Saving changes only the fields that were edited in the form. The queue, which was not, keeps
-	// the value that somebody else has set since the page was loaded.
+	// Saving changes only the fields that the operator edited. The queue was not edited, so it
+	// keeps the value that somebody else has set since the page was loaded.
 	a := r.postAgain(page, form, map[string]string{"name": "Mine"}, session)
 	r.done(a, session)
 	if w := r.workflow("orders"); w.Name != "Mine" || w.Queue != "theirs" {
@@ -323,10 +326,12 @@ func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	if w := r.workflow("orders"); w.Queue != "again" || w.RateLimit != (registry.RateLimit{}) {
 		t.Errorf("after a conflict, it is %+v", w)
 	}
-	// Another failure does not hide a conflict.
+	// If the form fails for another reason, it does not forget which queue the page showed, so that
+	// the next attempt still detects the conflict.
 	bad := r.postAgain(page, form, map[string]string{"queue": "mine", "requests": "5"}, session)
 	wantSays(t, bad, http.StatusUnprocessableEntity, `name="shown.queue" value="theirs"`)
-	// After the page has shown a conflict, the form may overwrite that change, but not a later one.
+	// After the page has reported a conflict, the form may overwrite the reported change, but not a
+	// later one.
 	r.change("orders", func(spec *edit.WorkflowSpec) { spec.Queue = "third" })
 	a = r.postAgain(a, form, nil, session)
 	wantSays(t, a, http.StatusConflict, "changed the queue to “third”")
@@ -337,7 +342,8 @@ func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	}
 }
 
-// The switch works without JavaScript. If the plan does not allow it, the page says what to do.
+// The switch that activates a workflow works without JavaScript. If the plan does not allow the
+// activation, the page says what to do.
 func TestSwitchWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -360,7 +366,8 @@ func TestSwitchWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
 }
 
-// Forms have the protection of pages and of the API: the session, its role, and its origin.
+// Forms are protected like pages and the API: a post needs a session with a sufficient role, and
+// must come from this site.
 func TestFormsAreProtected(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -512,7 +519,7 @@ func TestFormsAreProtected(t *testing.T) {
 	}
 }
 
-// Every form names an operation, which determines the role that it needs.
+// Every form names an operation, which determines the role that its callers need.
 func TestFormsNameTheirOperations(t *testing.T) {
 	t.Parallel()
 	for path, operation := range console.FormOperations() {
@@ -522,7 +529,8 @@ func TestFormsNameTheirOperations(t *testing.T) {
 	}
 }
 
-// Workflows are made and deleted without JavaScript. The page asks before it deletes one.
+// An operator can create and delete workflows without JavaScript. The page asks for confirmation
+// before it deletes one.
 func TestMakeAndDeleteAWorkflowWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -558,7 +566,7 @@ func TestMakeAndDeleteAWorkflowWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// Accounts are made, changed and deleted without JavaScript.
+// An operator can create, change and delete accounts without JavaScript.
 func TestAccountsWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -575,7 +583,7 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 		t.Errorf("%s: %s", a.location, said)
 	}
 
-	// The page asks before webhooks stop.
+	// The page asks for confirmation before a new plan stops webhooks.
 	page := r.get("/accounts", session)
 	a = r.postAgain(page, "on-pro:plan", map[string]string{"plan": "free"}, session)
 	wantSays(t, a, http.StatusConflict, `aria-labelledby="ask-title" open>`, "This one stops",
@@ -588,7 +596,8 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 		r.account("on-pro").Plan != "free" {
 		t.Errorf("%s: %s", a.location, said)
 	}
-	// The page that was opened before the change still shows the old plan.
+	// The page that was loaded before the change still shows the old plan, so its form conflicts
+	// with the change.
 	a = r.postAgain(page, "on-pro:plan", map[string]string{"plan": "ultra"}, session)
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the plan to “free”")
 	if plan := r.account("on-pro").Plan; plan != "free" {
@@ -599,7 +608,7 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 		t.Error("it was not saved by who was told")
 	}
 
-	// Events.
+	// Test the form of the account's operator events.
 	page = r.get("/accounts", session)
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Renamed", "ultra") // is no conflict
 	r.check(err)
@@ -667,7 +676,8 @@ func TestHandlingWithoutJavaScript(t *testing.T) {
 		!n.Answer.Raw {
 		t.Errorf("it is %+v", n)
 	}
-	// The page that was loaded first does not show the new settings, so it must not replace them.
+	// The page that was loaded first does not show the new settings, so its forms must not replace
+	// them.
 	a = r.postAgain(page, "order-form", map[string]string{"place": "ptr:/b"}, session)
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the order key to “ptr:/a”")
 	a = r.postAgain(page, "answer-form", map[string]string{"wait": "7"}, session)
@@ -698,7 +708,8 @@ func TestHandlingWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// A key is made and revoked without JavaScript. Only the response that makes it shows its secret.
+// An operator can create and revoke a key without JavaScript. Only the response that creates the
+// key shows its secret.
 func TestKeysWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -741,7 +752,7 @@ func TestKeysWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusNotFound, "There is no key")
 }
 
-// A key that was made is shown even if the other keys cannot be listed.
+// A new key is shown even if the database is unavailable, so that the other keys cannot be listed.
 func TestNewKeyWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -758,7 +769,7 @@ func TestNewKeyWithoutTheDatabase(t *testing.T) {
 	wantSays(t, r.get("/keys", session), http.StatusServiceUnavailable)
 }
 
-// A queue is paused and resumed, and a group of runners limited, without JavaScript.
+// An operator can pause and resume a queue, and limit a group of runners, without JavaScript.
 func TestQueuesWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -864,7 +875,8 @@ func TestFormPostedByAScript(t *testing.T) {
 	wantSays(t, a, http.StatusConflict, "changed the queue to “quick”", "<form ")
 }
 
-// On an executor whose copy of the registry lags, a conflict is checked again with a current copy.
+// If an executor's copy of the registry lags, a conflict is checked again with a current copy.
+// Here, the current copy shows no conflict, so the change succeeds.
 func TestConflictWithALaggingCopy(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -898,7 +910,8 @@ func TestNameWithLineBreaks(t *testing.T) {
 	if w := r.workflow("orders"); w.Name != name || w.Queue != "quick" {
 		t.Errorf("it is %+v", w)
 	}
-	// The HTML parser converts CRLF to a line feed.
+	// In the page, the browser's HTML parser has converted the CRLF to a line feed. This does not
+	// count as a change by somebody else.
 	a = r.post("/workflows/orders", "settings-form", map[string]string{
 		"shown.name": "two\nlines ", "name": "one line",
 	}, session)
@@ -941,7 +954,8 @@ func TestUneditedFormOfAStalePage(t *testing.T) {
 	}
 }
 
-// A group's runners may be there when the executor has just started, although none has been heard.
+// An executor that has just started has not heard from any runner yet. Until it could have, the
+// page says that the runners are unknown, and not that there are none.
 func TestQueuesBeforeRunnersCanBeHeard(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -959,7 +973,8 @@ func TestQueuesBeforeRunnersCanBeHeard(t *testing.T) {
 	}
 }
 
-// The parts of a page have different IDs, whatever the IDs of the objects on it are.
+// All elements of a page have different IDs, no matter which IDs the accounts, queues and groups on
+// the page have.
 func TestIDsOfElements(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -1028,7 +1043,8 @@ func TestQueueStreamWithoutJavaScript(t *testing.T) {
 		t.Errorf("it is %+v", settings())
 	}
 
-	// begins the move, which nobody continues
+	// Begin a move that nothing continues, so that the queue is still moving when the form is
+	// posted.
 	_, err := r.BeginMoveToSharedStream(t.Context(), "default")
 	r.check(err)
 	a = r.postAgain(before, form, map[string]string{"age": "200000"}, session)
@@ -1038,7 +1054,8 @@ func TestQueueStreamWithoutJavaScript(t *testing.T) {
 	if said := r.done(a, session); said != "default is in the shared stream." {
 		t.Errorf("it says %q", said)
 	}
-	// The own stream, which is kept until it has drained, does not count as somebody else's change.
+	// The queue's own stream still exists until it has drained. This does not count as a change by
+	// somebody else.
 	left := r.get("/queues", session)
 	for _, value := range []string{"shown.bytes", "bytes"} {
 		if _, values := r.formIn(left.body, form); values.Get(value) != "" {
@@ -1069,8 +1086,9 @@ func TestQueueStreamInWords(t *testing.T) {
 		"Has a stream of its own, 1 replica, at most 30 MB<")
 }
 
-// After a failure that is no conflict, a form does not take over a change that the page does not
-// name.
+// A form may overwrite somebody else's change only after the page has reported it. If the form
+// fails with another error than a conflict, the page does not report the change, so the next
+// attempt must detect the conflict again.
 func TestConflictOfAnEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{
@@ -1087,7 +1105,8 @@ func TestConflictOfAnEarlierAttempt(t *testing.T) {
 	}
 }
 
-// A form of an account says what is true after somebody else has removed its events or the plan.
+// The forms of an account report the actual state after somebody else has removed the account's
+// operator event settings or the selected plan.
 func TestAccountFormsOfAStalePage(t *testing.T) {
 	t.Parallel()
 	r := start(t)

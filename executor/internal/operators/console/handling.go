@@ -41,7 +41,7 @@ func conditionsOf(filter json.RawMessage) (conditions []condition) {
 	return conditions
 }
 
-// filterOperatorWords maps operators with an operand to words.
+// filterOperatorWords maps filter operators to the words that precede their operand.
 var filterOperatorWords = map[string]string{
 	"$prefix": "begins with",
 	"$gt":     "is more than",
@@ -132,7 +132,8 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// firstFieldProblem returns the description of the first invalid field in an error of a call.
+// firstFieldProblem returns the description of the first invalid field in err, or the text of err
+// if it names no field.
 func firstFieldProblem(err error) string {
 	if refused, ok := errors.AsType[*operate.Error](err); ok && len(refused.Fields) > 0 {
 		return refused.Fields[0].Problem

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// A filter is tried on the last requests and on the sample payload before it is saved. They also
-// provide suggestions for fields and values, but never for those that hold secrets.
+// An operator can try a filter on the last requests and on the sample payload before saving it. The
+// same requests provide suggestions for fields and values, but not for fields that hold secrets.
 func TestAFilterIsTried(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -71,7 +71,8 @@ func TestAFilterIsTried(t *testing.T) {
 	}
 }
 
-// A value that did not match is shown up to a length in bytes, and is cut between characters.
+// A value that did not match the filter is shown up to a length of 60 bytes, and is cut between
+// characters.
 func TestALongValueIsCut(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -93,7 +94,7 @@ func TestALongValueIsCut(t *testing.T) {
 	}
 }
 
-// A filter is tried on the last 20 requests, and no others.
+// A filter is tried on exactly the last 20 requests.
 func TestAFilterIsTriedOnTheLastRequests(t *testing.T) {
 	t.Parallel()
 	r := start(t)

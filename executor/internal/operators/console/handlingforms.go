@@ -14,10 +14,9 @@ import (
 // removeButtonValue is the value of the button that removes a setting of a trigger node.
 const removeButtonValue = "take-away"
 
-// nodeForm completes f, the form of one setting of a trigger node, in which the operator fills in
-// one field. valuesOf returns what the form's fields contain for the given settings of a node, and
-// set changes the settings to what was posted. saved and gone are the messages after the setting
-// was saved or removed.
+// nodeForm completes f, a form with one setting of a trigger node. valuesOf returns the values of
+// the form's fields for the given settings. set changes the settings to the posted values. saved
+// and gone are the messages after the setting was saved or removed.
 func (c *Console) nodeForm(
 	f form, valuesOf func(*api.TriggerSettings) map[string]string,
 	set func(*postedForm, *api.TriggerSettings) error, saved, gone string,
@@ -45,7 +44,7 @@ func (c *Console) nodeForm(
 	return &f
 }
 
-// handlingForms returns the forms of a trigger node as the page shows them.
+// handlingForms returns the views of the forms for a trigger node's filter, order key and answer.
 func handlingForms(ctx context.Context, s *api.TriggerSettings) (filter, order, answer formView) {
 	return newFormView(ctx, "filter", filterFields(s)), newFormView(ctx, "order", orderFields(s)),
 		newFormView(ctx, "answer", answerFields(s))
@@ -127,7 +126,7 @@ func (c *Console) answerForm() *form {
 		"The answer does not wait any more.")
 }
 
-// quotedOrNothing returns the text of a setting with one field that may be empty.
+// quotedOrNothing is like quoted, but returns "nothing" if the setting's value is empty.
 func quotedOrNothing(values []string) string {
 	if values[0] == "" {
 		return "nothing"

@@ -154,8 +154,9 @@ func quoteJSON(text string) string {
 	return shown
 }
 
-// escapeUnseen escapes invisible characters. Some of them reverse the text around them, and no
-// value must look like a different one. Joiners are kept because they are parts of words and emoji.
+// escapeUnseen escapes invisible characters, some of which reverse the text around them. Otherwise,
+// a value could look like a different one. Joiners are kept because they are parts of words and
+// emoji.
 func escapeUnseen(text string) string {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	var shown strings.Builder

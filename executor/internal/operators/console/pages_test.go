@@ -226,7 +226,8 @@ func TestPagesOfExtremeInput(t *testing.T) {
 	}
 }
 
-// If a tree omits a part of an output, the raw text contains it, as for an input.
+// If the JSON tree omits a part of a long output, the raw text contains that part, as it does for
+// an input.
 func TestPageOfALongOutput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -283,7 +284,7 @@ func (r *rig) start(
 	return id
 }
 
-// refused stores counts of refused requests, like the recorder.
+// refused stores counts of refused requests, as the recorder does.
 func (r *rig) refused(workflowID, code string, n int64, userAgent string) {
 	r.t.Helper()
 	now := time.Now()
@@ -558,8 +559,8 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// Before a plan is changed, the page names the workflows that would stop: those that were activated
-// last among those that currently work.
+// Before a plan is changed, the page names the workflows that would stop. Of the workflows that
+// currently work, these are the ones that were activated last.
 func TestPlanChange(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -615,7 +616,7 @@ func TestPlanChange(t *testing.T) {
 	if _, status := ask("nobody", "pro", "free"); status != http.StatusNotFound {
 		t.Errorf("of no account: %d", status)
 	}
-	// A workflow that is already being refused does not stop.
+	// A workflow that the current plan already refuses is not listed among those that would stop.
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "free")
 	r.check(err)
 	if dialog, _ := ask("on-pro", "free", "none"); !strings.Contains(dialog, "This one stops") ||
@@ -623,7 +624,8 @@ func TestPlanChange(t *testing.T) {
 		t.Errorf("from free to none: %s", dialog)
 	}
 
-	// No workflow stops, but senders may send at a lower rate.
+	// A plan with a lower rate limit stops no workflow. The page asks only if this slows down
+	// workflows without a rate limit of their own.
 	r.CreateWorkflow(t, "limited", "ultra", true)
 	_, _, err = r.PutWorkflow(t.Context(), edit.WorkflowSpec{
 		ID: "limited", AccountID: "on-ultra", Triggers: []edit.TriggerSpec{{NodeID: "node"}},
@@ -644,8 +646,8 @@ func TestPlanChange(t *testing.T) {
 	}
 }
 
-// Links to a deleted workflow, and buttons that would run it again, are not shown, but its
-// executions are.
+// The executions of a deleted workflow are still shown, but without links to the workflow and
+// without buttons that would run it again.
 func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -227,18 +227,19 @@ func (p executionList) ReplayAll() bool { return p.selectsRejected() && p.needsB
 // filters.
 func (p executionList) CancelAll() bool { return p.selectsUnended() && p.needsBulkForm() }
 
-// needsBulkForm reports whether the bulk form has something to do or to say.
+// needsBulkForm reports whether the page must contain the bulk form: there are executions that it
+// may change, or a failure that it must show.
 func (p executionList) needsBulkForm() bool { return len(p.Rows) > 0 || p.Bulk.Code != "" }
 
-// selectsRejected reports whether the filters select rejected executions, and nothing by which a
-// replay cannot select.
+// selectsRejected reports whether the filters select rejected executions, and whether a bulk replay
+// supports all of these filters.
 func (p executionList) selectsRejected() bool {
 	return p.Filter.Status == string(execution.Rejected) && p.Filter.DeliveryID == "" &&
 		p.Filter.Source != string(execution.SourceRerun)
 }
 
 // selectsUnended reports whether the filters select the queued or the running executions of one
-// workflow, and nothing by which a cancellation cannot select.
+// workflow, and whether a bulk cancellation supports all of these filters.
 func (p executionList) selectsUnended() bool {
 	status := execution.Status(p.Filter.Status)
 	return (status == execution.Queued || status == execution.Running) &&
@@ -267,8 +268,8 @@ func (c *Console) suggestions(ctx context.Context) (workflows, accounts []linkCh
 	return workflows, accounts, err
 }
 
-// goToExecution redirects to an execution's page if the request searches for an ID that is an
-// execution's, and reports whether it did. Any other ID is searched as a delivery ID.
+// goToExecution redirects to an execution's page if the request searches for that execution's ID,
+// and reports whether it did. The caller searches for any other ID as a delivery ID.
 func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
 	id := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("delivery")))
 	if uuid.Validate(id) != nil {

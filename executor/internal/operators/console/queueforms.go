@@ -16,15 +16,16 @@ func (c *Console) showQueues() http.HandlerFunc {
 	return pageHandler(c, "queues", page{Title: "Queues", Section: "queues"}, c.queueList)
 }
 
-// queueForm returns a form of a queue. If the form is refused, the page says at the top why.
+// queueForm completes f, a form of a queue. If the change is refused, the page shows the reason at
+// the top.
 func (c *Console) queueForm(f form) *form {
 	f.of, f.single = append([]string{"queue"}, f.of...), true
 	f.page, f.show = listFormPage("/queues"), c.showQueues()
 	return &f
 }
 
-// pauseForm returns the form that pauses or resumes a queue, depending on its button. A pause lasts
-// the given number of seconds; 0 means until the queue is resumed.
+// pauseForm returns the form that pauses or resumes a queue, depending on its button. The field
+// seconds is the length of the pause in seconds; 0 means until the queue is resumed.
 func (c *Console) pauseForm() *form {
 	return c.queueForm(form{
 		name:      "pause",
@@ -57,7 +58,7 @@ var pauseChoices = []timeChoice{
 	{"86400", "for 1 day"},
 }
 
-// groupForm returns the form of the limit of a group of runners.
+// groupForm returns the form that limits how many executions a group of runners may have in flight.
 func (c *Console) groupForm() *form {
 	return c.queueForm(form{
 		name:      "limit",
@@ -110,7 +111,7 @@ func streamFields(put *api.PutQueueStream) map[string]string {
 }
 
 // ownStreamSettings returns the settings of a queue's own stream. It returns nil if the queue has
-// none, or if its own stream only drains.
+// none, or if the queue has moved back to the shared stream and its own stream only drains.
 func ownStreamSettings(q api.Queue) *api.PutQueueStream {
 	if q.OwnStream == nil || q.OwnStream.Phase == "draining" {
 		return nil

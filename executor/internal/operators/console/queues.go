@@ -19,9 +19,11 @@ type queueList struct {
 type queueRow struct {
 	api.Queue
 	Members int // number of members in all groups
-	// MembersUnknown is whether Members is 0 but there may be some.
+	// MembersUnknown means that Members is 0, but that there may be members that this executor does
+	// not know yet.
 	MembersUnknown bool
-	// Pause, Limits and Stream are the queue's forms. Limits has one for each group.
+	// Pause, Limits and Stream are the queue's forms. Limits holds one form for each group, keyed
+	// by the group's name.
 	Pause, Stream formView
 	Limits        map[string]formView
 }

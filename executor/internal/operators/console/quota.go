@@ -81,7 +81,7 @@ func stateOf(w api.Workflow) workflowState {
 	}
 }
 
-// HasKind reports whether the account's events include a kind by name.
+// HasKind reports whether the account's operator event settings name the given kind.
 func (q quota) HasKind(kind string) bool {
 	return q.Events != nil && slices.Contains(q.Events.Kinds, kind)
 }

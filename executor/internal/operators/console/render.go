@@ -62,7 +62,8 @@ type page struct {
 	Caller   operate.Caller
 	Refresh  string // URL that the browser loads immediately; "" means none
 	Done     string // message about a form that has just been saved, shown once; "" means none
-	// RunAgain is set if the page asks what an execution runs again on.
+	// RunAgain is set if the page asks whether to run an execution again with its own request or
+	// with the sample payload.
 	RunAgain *runAgainDialog
 	Body     any
 }
@@ -110,7 +111,8 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	c.write(w, r, status, name, "layout", p)
 }
 
-// pageHandler returns the handler of a page. data returns the page's data.
+// pageHandler returns the handler of a page. p is the page without its body, which data returns for
+// each request.
 func pageHandler[T any](
 	c *Console, name string, p page, data func(*http.Request) (T, error),
 ) http.HandlerFunc {
@@ -196,7 +198,7 @@ func (c *Console) renderError(
 	c.render(w, r, status, "problem", page{Title: title, Body: errorPage{status, title, detail}})
 }
 
-// renderCallError responds with the error page for an error of a call.
+// renderCallError responds with the error page for an error that an operation has returned.
 func (c *Console) renderCallError(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*operate.Error](err)
 	switch {

@@ -17,8 +17,8 @@ import (
 // requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is the maximum number of causes shown separately in a chart. If there are more, the
-// rest are shown together. A single further cause is also shown separately.
+// maxCauses is the maximum number of causes shown separately in a chart. Any further causes are
+// combined, but a single further cause is also shown separately.
 const maxCauses = 4
 
 // requests holds the requests of the last hour by minute: their outcomes, and the causes of
@@ -76,8 +76,9 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 // otherCausesName is the name of the chart's part that sums up all less frequent causes.
 const otherCausesName = "others"
 
-// causeParts returns the most frequent causes as parts. If there are too many causes, the last part
-// is others, whose counts causeParts adds to causes.
+// causeParts returns the most frequent causes as parts of a chart. If there are too many causes, it
+// combines the remaining ones in the last part, which is named otherCausesName, and adds the counts
+// of that part to causes.
 func causeParts(causes map[string][]int64) []chartPart {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// A chart shows the most frequent causes separately and omits none, no matter how many there are.
+// A chart shows the most frequent causes separately and combines the others, so that it omits none.
 func TestChartOfCauses(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -37,7 +37,7 @@ const (
 	nonce      = "a-nonce-for-tests"
 )
 
-// rig is a console and its API, served as by an executor.
+// rig is a console with the operators' API, served as an executor serves them.
 type rig struct {
 	*registrytest.Registry
 	t      *testing.T
@@ -53,7 +53,7 @@ func start(t *testing.T, change ...func(*operate.Config)) *rig {
 	return startAt(t, "https://hooks.example.com", change...)
 }
 
-// startAt is like start, with the public URL of the webhook endpoint.
+// startAt is like start, but takes the public URL of the webhook endpoint.
 func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *rig {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
@@ -142,7 +142,7 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 	return r
 }
 
-// keyUses is the store of the keys' last uses. It can be made unavailable.
+// keyUses is a store whose last-use times of keys can be made unavailable.
 type keyUses struct {
 	store.Store
 	gone atomic.Bool
@@ -200,7 +200,7 @@ func (r *rig) get(path string, change ...func(*http.Request)) answer {
 	return r.call(http.MethodGet, path, nil, change...)
 }
 
-// signIn signs in with the token, and returns an option that adds the session to a request.
+// signIn signs in with the admin token, and returns an option that adds the session to a request.
 func (r *rig) signIn() func(*http.Request) {
 	r.t.Helper()
 	a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {adminToken}})

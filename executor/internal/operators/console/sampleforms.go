@@ -16,14 +16,16 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The form of a trigger node's sample payload has three addresses: one saves the payload, the
-// others also start an execution on it, with or without the endpoint.
+// The form of a trigger node's sample payload has three addresses, all of which save the payload.
+// Two of them then start an execution with it: one by sending it to the webhook endpoint as a test,
+// the other directly.
 
 // maxSampleForm is the maximum size, in bytes, of a form with a sample payload. URL encoding can
 // triple the payload.
 const maxSampleForm = 3*operate.MaxSamplePayloadBytes + 16<<10
 
-// sampleForm returns a form of the sample payload. test is called after the payload was saved.
+// sampleForm returns a form of the sample payload. It saves the payload and then calls test, which
+// returns the form's message.
 func (c *Console) sampleForm(
 	operation string, test func(r *http.Request, p *postedForm) (string, error),
 ) *form {
@@ -56,17 +58,18 @@ func sampleText(sample []byte) string {
 	return ""
 }
 
-// sampleDigest returns a value that differs between different sample payloads, so that the page
-// need not contain the payload twice. It ignores the form of the line breaks, which the browser may
-// have changed.
+// sampleDigest returns a hash of a sample payload. The form contains the hash of the payload that
+// the page showed, so that it need not contain the payload twice. The hash ignores how lines end,
+// because the browser may have changed that.
 func sampleDigest(text string) string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimSpace(text))
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// sampleFields returns the fields of the form of a sample payload. The field digest is the digest
-// of the payload as it is stored, and display the digest of the payload as the page shows it.
+// sampleFields returns the fields of the form of a sample payload. The field digest holds the
+// digest of the stored payload. The field display holds the digest of text, which is the payload as
+// the page shows it.
 func sampleFields(stored []byte, text string) map[string]string {
 	return map[string]string{
 		"sample": text, "digest": storedDigest(stored), "display": sampleDigest(text),
@@ -82,7 +85,8 @@ func storedDigest(stored []byte) string {
 	return sampleDigest("")
 }
 
-// storeSample stores the sample payload if the operator has changed it.
+// storeSample stores the sample payload if the operator has edited it. Otherwise, it only checks
+// that the stored payload is still the one that the page showed.
 func (c *Console) storeSample(r *http.Request, p *postedForm) error {
 	text := p.values["sample"]
 	digest := sampleDigest(text)
@@ -145,12 +149,12 @@ func (c *Console) rerunTriggerForm() *form {
 // codeTestRefused is the code of a test that the endpoint has refused.
 const codeTestRefused = "test_refused"
 
-// testDeliveryID returns the delivery ID of a test. Each form and each payload has a different one,
-// because a test with the ID of an earlier delivery would start nothing.
+// testDeliveryID returns the delivery ID of a test. It depends on the form's idempotency key and on
+// the payload's digest, because a test with the ID of an earlier delivery would start nothing.
 func testDeliveryID(key, digest string) string { return "test-" + key + "-" + digest[:16] }
 
-// sendTestForm returns the form that sends the sample payload to the endpoint as the node's sender
-// does.
+// sendTestForm returns the form that sends the sample payload to the webhook endpoint in the same
+// way as the node's sender.
 func (c *Console) sendTestForm() *form {
 	return c.sampleForm("SendTest", func(r *http.Request, p *postedForm) (string, error) {
 		key, err := p.idempotencyKey()
@@ -170,7 +174,7 @@ func (c *Console) sendTestForm() *form {
 				"Sent as "+c.senderTitle(ctx, id, node)+" does"+testOutcome(sent)), nil
 		case !sent.Success:
 			if sent.Code == string(webhook.CodeWorkflowInactive) {
-				// so that another test is recorded, too
+				// Give another test a new delivery ID, so that it is also recorded.
 				p.values[idempotencyKeyField] = newIdempotencyKey()
 			}
 			return "", &operate.Error{Code: codeTestRefused, Detail: testRefusal(sent)}
@@ -193,14 +197,14 @@ func (c *Console) senderTitle(ctx context.Context, workflowID, nodeID string) st
 	return t.Preset.Title
 }
 
-// hasStarted reports whether a test has started an execution. The endpoint's answer can then come
-// from the execution, or say that it has failed.
+// hasStarted reports whether a test has started an execution. In this case, an error from the
+// endpoint is the answer of the execution, and not a refusal.
 func hasStarted(sent api.SentTest) bool {
 	return sent.ExecutionID != "" && sent.Code != string(webhook.CodeWorkflowInactive) &&
 		sent.Outcome != webhook.OutcomeUnknown
 }
 
-// testOutcome returns what has become of a test that has started an execution.
+// testOutcome returns the end of the message about a test that has started an execution.
 func testOutcome(sent api.SentTest) string {
 	switch {
 	case sent.Deduplicated:
@@ -213,7 +217,7 @@ func testOutcome(sent api.SentTest) string {
 	}
 }
 
-// testRefusal returns what the endpoint has answered to a test, and what to do.
+// testRefusal returns the message about a test that the endpoint has refused. It says what to do.
 func testRefusal(sent api.SentTest) string {
 	if sent.Code == string(webhook.CodeWorkflowInactive) {
 		return "Its signature was right, but the workflow is inactive: the test was recorded as " +

@@ -11,8 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The sample payload is saved and tested without JavaScript. A form that is posted twice starts one
-// execution, and a payload that somebody else has set meanwhile is not overwritten.
+// An operator can save and test the sample payload without JavaScript. A form that is posted twice
+// starts only one execution, and a payload that somebody else has set in the meantime is not
+// overwritten.
 func TestSampleWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -45,7 +46,7 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 		t.Errorf("%s: %s: %s", a.location, said, sample())
 	}
 
-	// A test first saves the payload.
+	// Sending a test first saves the payload.
 	old, messages := page, r.messages()
 	page = r.get(path, session)
 	first := r.startedBy(press(page, "data-send-test", `{"n":2}`))
@@ -79,15 +80,15 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 		}
 	}
 
-	// The same form starts another execution on another payload.
+	// If the payload has changed, the same form starts another execution.
 	third := r.startedBy(press(a, "data-send-test", ""))
 	if third == second || r.messages() != messages+3 {
 		t.Errorf("the changed payload was not run, but %s was returned", third)
 	}
 }
 
-// A script that stays on the page after it has saved the sample payload gets the values with which
-// it can save it again.
+// A script that stays on the page after saving the sample payload receives the field values that it
+// needs to save the payload again.
 func TestSampleSavedByAScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -113,8 +114,8 @@ func TestSampleSavedByAScript(t *testing.T) {
 	wantSays(t, a, http.StatusOK, `"started":"`, `"key":"`)
 }
 
-// A test that the endpoint refuses, or that cannot be sent, is not lost: what was typed is saved,
-// and the page says why nothing was started.
+// If the endpoint refuses a test, or the test cannot be sent, the typed payload is still saved, and
+// the page says why nothing was started.
 func TestRefusedTestWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -131,8 +132,9 @@ func TestRefusedTestWithoutJavaScript(t *testing.T) {
 	r.startedBy(a)
 }
 
-// A test whose outcome is unknown can be repeated as the same delivery. An answer of the execution
-// itself is not a refusal. Another payload is another delivery.
+// If the outcome of a test is unknown, pressing the button again repeats the same delivery. An
+// error that is the execution's own answer does not count as a refusal. A test with another payload
+// is another delivery.
 func TestAnswersToATestWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	const id = "0190a6a2-7d3c-7000-8000-000000000001"

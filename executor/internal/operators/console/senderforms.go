@@ -20,7 +20,7 @@ import (
 // KiB, and URL encoding can triple that.
 const maxSenderForm = 32 << 10
 
-// presetFields is the template data of the part of the form of a sender that depends on the preset.
+// presetFields is the template data of the part of the sender form that depends on the preset.
 type presetFields struct {
 	WorkflowID, NodeID string
 	Preset             api.SenderPreset // the zero value means that none was chosen
@@ -45,7 +45,7 @@ type presetInput struct {
 	Form  formView
 }
 
-// Value returns what the field contains.
+// Value returns the content of the field. A setting with a fixed list of values has a default.
 func (i presetInput) Value() string {
 	if i.Values == nil {
 		return i.Form.Value(i.Field)
@@ -53,7 +53,9 @@ func (i presetInput) Value() string {
 	return cmp.Or(i.Form.Value(i.Field), i.Default)
 }
 
-// Inputs returns the fields of the settings that are required, or of the others.
+// Inputs returns the fields of the preset's required settings if required is true, or those of its
+// optional settings otherwise. A secret setting that the sender already has need not be filled in
+// again.
 func (f presetFields) Inputs(required bool) (inputs []presetInput) {
 	for _, s := range f.Preset.Settings {
 		if s.Required == required {
@@ -81,8 +83,8 @@ func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error)
 	return presets.Items, err
 }
 
-// presetNamed returns the preset with an ID, a title or an alias. begins reports whether the ID or
-// the title of any preset contains the name.
+// presetNamed returns the preset with the given ID, title or alias. begins is also true if the name
+// is only a part of a preset's ID or title: the operator may still be typing.
 func presetNamed(
 	presets []api.SenderPreset, name string,
 ) (found api.SenderPreset, begins bool) {
@@ -125,12 +127,14 @@ func (t *trigger) setSenderForms(ctx context.Context) {
 	t.PresetFields = t.presetFields(t.SenderForm.Value("preset"))
 }
 
-// presetFields returns the part of the form of a sender for the preset with a name.
+// presetFields returns the part of the sender form that depends on the preset. name is the ID, the
+// title or an alias of the preset.
 func (t *trigger) presetFields(name string) presetFields {
 	f := presetFields{WorkflowID: t.WorkflowID, NodeID: t.NodeID, Form: t.SenderForm}
 	preset, begins := presetNamed(t.Presets, name)
 	if f.Form.values["of"] != preset.ID {
-		// What was typed for another preset may be secret there.
+		// Discard the values that were typed for another preset: they may be secret there, and this
+		// preset may show the same fields in clear text.
 		f.Form.values = maps.Clone(f.Form.values)
 		maps.DeleteFunc(f.Form.values, func(field, _ string) bool {
 			return field == "secret" || strings.HasPrefix(field, settingPrefix)
@@ -147,15 +151,16 @@ func (t *trigger) presetFields(name string) presetFields {
 	return f
 }
 
-// senderFields renders the part of the form of a sender for the preset that was typed.
+// senderFields returns the part of the sender form for the preset that the operator has typed.
 func (c *Console) senderFields(r *http.Request) (presetFields, error) {
 	query := r.URL.Query()
 	t, err := c.trigger(r.Context(), query.Get("workflow"), query.Get("node"))
 	return t.presetFields(query.Get("preset")), err
 }
 
-// senderForm returns the form that sets a trigger node's sender. Its fields depend on the preset,
-// so it is saved only after it has shown the fields of the chosen preset.
+// senderForm returns the form that sets a trigger node's sender. Its fields depend on the preset.
+// If the operator chooses another preset, the first post only shows the fields of that preset, and
+// the next one saves the sender.
 func (c *Console) senderForm() *form {
 	return &form{
 		name:      "sender",
@@ -217,8 +222,8 @@ func isSecretSetting(preset api.SenderPreset, name string) bool {
 	})
 }
 
-// withSettingLabels returns the error of a call, with the label of each invalid setting before the
-// description of its problem.
+// withSettingLabels returns err with the label of each invalid setting before the description of
+// its problem.
 func withSettingLabels(err error, preset api.SenderPreset) error {
 	refused, ok := errors.AsType[*operate.Error](err)
 	if !ok {
@@ -262,7 +267,8 @@ func (c *Console) newSecretForm() *form {
 	}
 }
 
-// secretEndChoices are the choices of when the other secrets end.
+// secretEndChoices are the choices for when the sender's other secrets end after a new one was
+// added.
 var secretEndChoices = []timeChoice{
 	{"0", "end at once"},
 	{"3600", "work for 1 hour more"},
@@ -270,8 +276,8 @@ var secretEndChoices = []timeChoice{
 	{"", "stay"},
 }
 
-// senderRemovalForm returns a form that ends a secret of a trigger node's sender, or removes the
-// sender, after the operator has confirmed it.
+// senderRemovalForm returns a form that asks for confirmation, and then ends a secret of a trigger
+// node's sender or removes the sender.
 func (c *Console) senderRemovalForm(
 	operation string, save func(r *http.Request, p *postedForm) (string, error),
 ) *form {
@@ -280,7 +286,8 @@ func (c *Console) senderRemovalForm(
 	}
 }
 
-// senderOf returns the sender of a node, which may be gone since the page was loaded.
+// senderOf returns the sender of the request's node. It returns an error if the node has none,
+// because somebody else may have removed the sender since the page was loaded.
 func (c *Console) senderOf(r *http.Request) (*api.Sender, error) {
 	node, err := c.Operate.Trigger(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
 		r.URL.Query().Get("node"))

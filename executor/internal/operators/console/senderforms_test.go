@@ -22,8 +22,9 @@ func (r *rig) setStripe(workflowID string) string {
 	return r.workflow(workflowID).Trigger("node").Sender.Secrets[1].ID
 }
 
-// A sender is chosen, changed and removed without JavaScript. The form asks for what a preset
-// needs before it sets the sender, and does not overwrite what somebody else has set.
+// An operator can choose, change and remove a sender without JavaScript. The form asks for the
+// values that a preset needs before it sets the sender, and does not overwrite a sender that
+// somebody else has set.
 func TestSenderWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -61,7 +62,7 @@ func TestSenderWithoutJavaScript(t *testing.T) {
 		t.Errorf("it is %+v", s)
 	}
 
-	// The settings that are there are shown before they are replaced. The secret stays.
+	// The form shows the existing settings before it replaces them. The existing secret is kept.
 	a = r.post(path, form, map[string]string{"preset": "stripe"}, session)
 	wantSays(t, a, http.StatusConflict, `value="600"`, "(empty: those that are there stay)")
 	mine := r.postAgain(a, form, map[string]string{"settings.toleranceSeconds": "500"}, session)
@@ -78,7 +79,8 @@ func TestSenderWithoutJavaScript(t *testing.T) {
 		t.Errorf("a conflict has made it %+v", s)
 	}
 
-	// For JavaScript, the server renders the fields of what was typed.
+	// For JavaScript, the server renders the fields of the preset whose name was typed. A part of a
+	// name has no fields, but does not count as unknown.
 	a = r.get("/fragments/sender?workflow=orders&node=node&preset=strIpe", session)
 	wantSays(t, a, http.StatusOK, `data-of="stripe"`, `value="500"`)
 	a = r.get("/fragments/sender?workflow=orders&node=node&preset=strip", session)
@@ -87,7 +89,7 @@ func TestSenderWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// Secrets of a sender are added and ended, and the sender is removed, without JavaScript.
+// An operator can add and end the secrets of a sender, and remove the sender, without JavaScript.
 func TestSecretsWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -127,7 +129,8 @@ func TestSecretsWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusNotFound, "There is no sender")
 }
 
-// A secret is not shown again if the preset has changed to one whose key is public.
+// A typed secret is not shown again if the preset has changed to one that shows its key because it
+// is public.
 func TestSecretForAnotherPreset(t *testing.T) {
 	t.Parallel()
 	r := start(t)

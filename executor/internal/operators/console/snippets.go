@@ -11,7 +11,7 @@ type snippet struct {
 	Parts    []string // the texts before and after each occurrence of the token
 }
 
-// tokenMark stands for the token in the code.
+// tokenMark marks the place of the token in the code of an example.
 const tokenMark = "\x00"
 
 //go:embed snippets
@@ -25,8 +25,8 @@ var languages = []struct{ id, name, file string }{
 	}, {"go", "Go", "main.go.txt"},
 }
 
-// snippets returns the examples for a webhook. baseURL ends with "token="; header is the first
-// header that the delivery ID can be in.
+// snippets returns the examples for a webhook. baseURL ends with "token="; header is the name of
+// the header in which the examples send the delivery ID.
 func snippets(baseURL, header string) []snippet {
 	replaced := strings.NewReplacer("{URL}", baseURL+tokenMark, "{HEADER}", header)
 	made := make([]snippet, len(languages))

@@ -41,7 +41,8 @@ func (p workflowPage) Fragment() string {
 		url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
 }
 
-// StartedByEvents reports whether the operator events of the workflow's account start it.
+// StartedByEvents reports whether the operator events of the workflow's account start this
+// workflow.
 func (p workflowPage) StartedByEvents() bool {
 	return p.Account.Events != nil && p.Account.Events.WorkflowID == p.ID
 }
@@ -91,7 +92,8 @@ type trigger struct {
 	// the sender.
 	SenderForm, NewSecretForm, EndForm formView
 	PresetFields                       presetFields
-	// SecretToEnd and SenderToRemove are set if the page asks about them.
+	// SecretToEnd and SenderToRemove are the data of the page's confirmation dialogs. nil means
+	// that the page does not ask.
 	SecretToEnd    *secretToEnd
 	SenderToRemove *api.Sender
 }
@@ -130,8 +132,9 @@ func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// loadWorkflowPage returns the data of a workflow's page without its lists. If it cannot, it
-// responds with an error page or a redirect to an execution, and returns false.
+// loadWorkflowPage returns the data of a workflow's page without its lists. It returns false if it
+// has already responded: with an error page, or with a redirect to the execution whose ID the
+// request searches for.
 func (c *Console) loadWorkflowPage(
 	w http.ResponseWriter, r *http.Request, id string,
 ) (p workflowPage, found bool) {
@@ -304,7 +307,7 @@ func deliveryIDs(sources []string) [][]requestField {
 	return all
 }
 
-// maxIndentedBrackets is the maximum number of brackets in a text that readable formats. It is
+// maxIndentedBrackets is the maximum number of brackets in a text that indentJSON formats. It is
 // limited because nested brackets make the size of the formatted text quadratic.
 const maxIndentedBrackets = 2000
 

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// workflowFormPage returns the path and query of the workflow page that has the form, with the
-// trigger node that the page showed.
+// workflowFormPage returns the path and query of the workflow page that showed the form. The query
+// names the trigger node that the page showed.
 func workflowFormPage(r *http.Request) string {
 	path := "/workflows/" + url.PathEscape(r.PathValue("id"))
 	if node := r.URL.Query().Get("node"); node != "" {
@@ -89,7 +89,8 @@ func (c *Console) saveWorkflowSettings(r *http.Request, p *postedForm) (string, 
 	return "The settings are saved.", err
 }
 
-// parseRateLimit returns the rate limit in the form, or nil if the plan's applies.
+// parseRateLimit returns the rate limit in the form. It returns nil if the operator has emptied the
+// fields, so that the plan's rate limit applies, or has not edited them.
 func (p *postedForm) parseRateLimit() (*api.RateLimit, error) {
 	requests, seconds := p.values["requests"], p.values["seconds"]
 	if requests == "" && seconds == "" || !p.isEdited("requests", "seconds") {
@@ -144,7 +145,8 @@ func (c *Console) saveWorkflowSwitch(r *http.Request, p *postedForm) (string, er
 	}
 	w, err := change(r.Context(), signin.Caller(r.Context()), r.PathValue("id"))
 	if refused, ok := errors.AsType[*operate.Error](err); ok && isPlanErrorCode(refused.Code) {
-		// What to do about the plan is on the page, with links.
+		// Keep only the first sentence, which is the reason. The page itself says, with links, what
+		// to do about the plan.
 		why, _, _ := strings.Cut(refused.Text(), ". ")
 		return "", &operate.Error{Code: refused.Code, Detail: strings.TrimSuffix(why, ".") + "."}
 	}
@@ -164,7 +166,7 @@ func isPlanErrorCode(code string) bool {
 	return code == api.CodePlanLimitExceeded || code == api.CodeWebhooksNotInPlan
 }
 
-// OfPlan reports whether the plan does not allow what the form asked for.
+// OfPlan reports whether the form has failed because the account's plan does not allow the change.
 func (v formView) OfPlan() bool { return isPlanErrorCode(v.Code) }
 
 // deleteWorkflowForm returns the form that deletes a workflow.

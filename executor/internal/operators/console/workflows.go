@@ -57,7 +57,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		return list, err
 	}
 	list.listPage = at
-	// Limit the time for all rows together.
+	// Limit the total time for counting the executions of all rows.
 	counting, cancel := context.WithTimeout(ctx, 2*countQueryTimeout)
 	defer cancel()
 	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
@@ -75,7 +75,8 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	return list, nil
 }
 
-// hasAccountsAndWorkflows reports whether there are any accounts and any workflows.
+// hasAccountsAndWorkflows reports whether there is at least one account, and whether there is at
+// least one workflow.
 func (c *Console) hasAccountsAndWorkflows(
 	ctx context.Context,
 ) (accounts, workflows bool, err error) {
