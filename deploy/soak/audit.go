@@ -35,17 +35,19 @@ type ledgerAuditResult struct {
 	inStreams  map[string]int // number of stored executions by the stream of their starts
 }
 
-// auditLedger compares the ledger with the stored and recorded executions. Only the responses to
-// senders count, whatever happened on the way:
+// auditLedger compares the ledger with the stored and recorded executions. It judges by the
+// responses that senders got. It does not matter which faults occurred before a response. The kinds
+// of findings are:
 //
 //   - lost: the execution was acknowledged but is not stored.
 //   - unrecorded: the execution is stored but not recorded.
-//   - doubled: an execution has two messages, or a delivery has two executions, or two responses
-//     claimed to be the first. A delivery without a first response is fine, because that response
-//     may have been lost.
+//   - doubled: an execution has two messages, or a delivery has two executions, or two responses to
+//     a delivery were not marked as deduplicated. It is fine if all responses to a delivery were
+//     marked, because the unmarked response may have been lost.
 //   - a ghost: the request had no delivery ID and was refused, but is stored. The ingress publishes
-//     such a request only once; if the stream does not acknowledge it in time, the ingress cannot
-//     know whether it was stored.
+//     such a request only once; if the stream does not acknowledge the message in time, the ingress
+//     refuses the request without knowing whether the message was stored. Ghosts are therefore
+//     allowed.
 //   - wrong: the recorded final status differs from the reported one.
 func auditLedger(
 	b *ledger, s streamContents, records map[string]record, incidents []incident,
@@ -138,8 +140,8 @@ func (a *ledgerAuditResult) examineStored(
 		case d == nil:
 			a.strange = append(a.strange,
 				fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
-		// The delivery was acknowledged, even if with another execution ID; that case is counted
-		// as doubled below.
+		// The delivery was acknowledged. If it was acknowledged with another execution ID, it has
+		// two executions, which are counted as doubled below.
 		case len(d.executions) > 0:
 		case d.unheard > 0 && d.refused == 0:
 			a.unheard++
@@ -161,9 +163,9 @@ func (a *ledgerAuditResult) examineStored(
 	}
 }
 
-// examineQueues counts the executions in each stream. It checks that the executions of a queue with
-// an own stream are in that stream, and that each own stream has some. Queues do not move during
-// the load.
+// examineQueues counts the executions in each stream. It checks that the executions of each queue
+// are in the stream of that queue, and that no own stream is empty. Queues do not change their
+// stream during the load, so each queue has only one stream.
 func (a *ledgerAuditResult) examineQueues(starts map[string]storedStart, i *installation) {
 	a.inStreams = map[string]int{}
 	for id, s := range starts {
@@ -183,7 +185,8 @@ func (a *ledgerAuditResult) examineQueues(starts map[string]storedStart, i *inst
 }
 
 // examineFinalStatuses compares the first reported final status of each execution with its record.
-// If runners have reported any final status, every recorded execution must have one.
+// Without any reported final status, the installation has no runners, so nothing is checked.
+// Otherwise, a runner must have reported the final status of every recorded execution.
 func (a *ledgerAuditResult) examineFinalStatuses(
 	s streamContents,
 	records map[string]record,
@@ -209,8 +212,9 @@ func (a *ledgerAuditResult) examineFinalStatuses(
 	}
 }
 
-// lastFaultKind returns the kind of the last fault that began before the sender got its response. A
-// fault of a NATS node takes precedence over all other kinds.
+// lastFaultKind returns the kind of the last fault that began before the sender got its last
+// response. A fault of a NATS node takes precedence over all other kinds, because a ghost is a
+// message that NATS has stored but not acknowledged in time.
 func lastFaultKind(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// examine finds every kind of broken promise, and reports nothing else.
+// auditLedger reports every kind of broken promise under its name, and nothing else.
 func TestExamine(t *testing.T) {
 	first := deliver.Answer{ExecutionID: "x"}
 	repeat := deliver.Answer{ExecutionID: "x", Deduplicated: true}
@@ -122,7 +122,9 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// examine compares the recorded end of an execution with the end that a runner reported first.
+// auditLedger reports an execution whose recorded status differs from the final status that a
+// runner reported, or for which no runner reported a final status. Without any reports, there are
+// no runners, and nothing is wrong.
 func TestExamineEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends   map[string]execution.Status
@@ -182,8 +184,8 @@ func found(a *ledgerAuditResult) string {
 	return strings.Join(all, " ")
 }
 
-// Executions of a queue with an own stream must be in that stream, and all others in the shared
-// one.
+// Executions of a queue with an own stream must be in that stream. Executions of all other queues
+// must be in the shared stream.
 func TestExamineQueues(t *testing.T) {
 	t.Parallel()
 	right := map[string]storedStart{

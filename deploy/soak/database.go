@@ -8,25 +8,25 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Limits for how long a table is locked. They range from well below to far above the timeouts of
-// the executors.
+// Limits for how long a table is locked. The shortest is well below the timeouts of the executors,
+// the longest far above them, so that executors either wait for the lock or give up.
 const (
 	shortestLock = 5 * time.Second
 	longestLock  = 40 * time.Second
 )
 
-// lockModes are typical lock modes: CREATE INDEX takes the first, and VACUUM FULL and many forms of
-// ALTER TABLE take the second.
+// lockModes are the lock modes of typical maintenance: CREATE INDEX takes a SHARE lock, which
+// blocks writes. VACUUM FULL and many forms of ALTER TABLE take an ACCESS EXCLUSIVE lock, which
+// also blocks reads.
 var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 
-// lockTable locks the executions table in a separate session. lasts is the duration of the lock.
-// With lockTimeout, PostgreSQL makes the other sessions fail after they have waited one second for
-// the lock.
+// lockTable locks the executions table in a separate session for the duration lasts. If lockTimeout
+// is true, statements of the other sessions fail once they have waited one second for the lock.
 func (f *faultInjector) lockTable(
 	ctx context.Context, mode string, lockTimeout bool, lasts time.Duration,
 ) error {
 	if lockTimeout {
-		// The setting applies only to new connections.
+		// The setting applies only to new connections, so close the executors' existing ones.
 		const reconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE " +
 			"application_name LIKE 'executor-%'"
 		if _, err := f.database.Query(ctx, "ALTER ROLE postgres SET lock_timeout = '1s'",
@@ -52,9 +52,9 @@ func (f *faultInjector) killDatabase(ctx context.Context, lasts time.Duration) e
 	return f.restartDatabase(ctx)
 }
 
-// fillDatabase fills the database's disk, and frees the space again after some time. room is the
-// number of bytes that it leaves free, and lasts is that time. If the database has exited
-// meanwhile, fillDatabase restarts it.
+// fillDatabase fills the database's disk except for room bytes, waits for the duration lasts, and
+// frees the space again. If the database has exited because of the full disk, fillDatabase restarts
+// it.
 func (f *faultInjector) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err

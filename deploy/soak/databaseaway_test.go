@@ -32,8 +32,8 @@ func TestDatabaseAway(t *testing.T) {
 		t.Error(err)
 	}
 	second.kill()
-	// Start the second executor just before the database is back, because it waits only 30 s for
-	// the database.
+	// Start the second executor just before the database is back: a starting executor waits at most
+	// 30 s for the database, and AWAY may be longer.
 	retry.Sleep(t.Context(), *away-time.Second)
 	if err := second.start(); err != nil {
 		t.Fatal(err)

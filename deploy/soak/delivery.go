@@ -11,7 +11,8 @@ import (
 
 // delivery records all responses that a sender got for one delivery.
 type delivery struct {
-	// marker identifies the delivery in the body. It is also the delivery ID, if hasID is true.
+	// marker is a unique text in the request's body, which identifies the delivery in the stream.
+	// If hasID is true, it is also the delivery ID.
 	marker string
 	hasID  bool
 
@@ -25,8 +26,9 @@ type delivery struct {
 	clear        bool     // no request sent so far can have been stored
 	early        bool     // the first response was deduplicated although clear was true
 
-	// refusedForGood is the status and code of a response that makes a sender give up. It is set
-	// only if always is true; "" means that there was none.
+	// refusedForGood is the status and code of a permanent refusal, after which a sender does not
+	// retry. It is set only if always is true, because only then is such a refusal a fault. ""
+	// means that there was none.
 	refusedForGood string
 }
 
@@ -116,8 +118,8 @@ func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	}
 }
 
-// markConcurrent records that two requests with the same delivery are sent at the same time, so
-// that the second may arrive first.
+// markConcurrent records that two requests with the same delivery are sent at the same time. The
+// first response may then be the deduplicated one, and that is not a fault.
 func (b *ledger) markConcurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -27,7 +27,8 @@ const (
 	replicaTimeout = 3 * time.Minute
 )
 
-// maxQueuedFaults is the number of waiting faults at which no more are added to the queue.
+// maxQueuedFaults limits the queue of waiting faults: faults are added only while the queue is
+// shorter.
 const maxQueuedFaults = 200
 
 // fault is one kind of fault in one target.
@@ -41,8 +42,8 @@ type fault struct {
 // injection causes a fault and lets it last for the given duration.
 type injection func(ctx context.Context, lasts time.Duration) error
 
-// incident is a fault that was injected. It ends when the cause of the fault is removed, which is
-// before the installation has recovered.
+// incident is a fault that was injected. It ends when the cause of the fault is removed. The
+// recovery of the installation, which takes longer, is not part of the incident.
 type incident struct {
 	kind     string
 	from, to time.Time
@@ -87,7 +88,8 @@ func newFaultInjector(
 }
 
 // shuffledFaults returns faults of every kind for the targets, in random order. It omits some kinds
-// at random for some targets. All nodes share one slot, because two of the three must work.
+// at random for some targets. All nodes share one slot, so that at most one of them has a fault:
+// two of the three NATS nodes must always work.
 func (f *faultInjector) shuffledFaults() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
@@ -184,7 +186,8 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 	slot := []string{"database"}
 	add("kill database", slot, 0, longestDowntime, f.killDatabase)
 	if f.databaseDisk != nil {
-		// With a little room left, some writes may still succeed.
+		// Add one fault that leaves no room, and one that leaves up to 64 KiB, so that some writes
+		// may still succeed.
 		for _, room := range []uint64{0, f.random.Uint64N(64 << 10)} {
 			add("full disk of database", slot, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
@@ -252,7 +255,8 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 			if found {
 				break
 			}
-			// The slow faults that wait for the nodes must not block all other kinds.
+			// No queued fault can start. Add another set, because the queue may hold only slow
+			// faults that wait for the nodes, and other kinds of faults could start now.
 			if deck := f.shuffledFaults(); len(queue) < maxQueuedFaults && len(deck) > 0 {
 				queue = append(queue, deck...)
 				continue
@@ -267,12 +271,14 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 	}
 }
 
-// minQueueBlockingSlots is the number of slots that a fault must need so that no other fault can
-// overtake it in the queue. Without this rule, smaller faults could make it wait forever.
+// minQueueBlockingSlots is the number of slots from which a fault blocks the queue: faults behind
+// it must wait until it has started. Otherwise, a fault that needs many slots could wait forever,
+// because faults with fewer slots would always take some of them.
 const minQueueBlockingSlots = 4
 
-// takeNextFault removes from the queue the first fault whose slots are all free, and occupies those
-// slots. It returns false if there is none. The caller holds mu.
+// takeNextFault finds the first fault in the queue whose slots are all free, and occupies its
+// slots. It returns the fault, the rest of the queue, and true. If there is no such fault, it
+// returns the unchanged queue and false. The caller holds mu.
 func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
@@ -364,7 +370,8 @@ func pauseProcess(p *process) injection {
 	}
 }
 
-// breakLinks returns an injection that calls do for each link, and heals the links afterwards.
+// breakLinks returns an injection that breaks each link by calling do, and heals the links
+// afterwards.
 func breakLinks(links []*link.Link, do func(*link.Link)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// While runners report, one executor is frozen with unacknowledged starts, and the other one cannot
-// write to the database for longer than its timeouts. Afterwards everything is recorded with its
-// final status.
+// One of two executors is frozen while it holds start messages that it has not acknowledged.
+// Meanwhile the other executor cannot write to the database, for longer than its timeouts, although
+// runners keep reporting. Afterwards every execution is recorded with its final status.
 func TestFrozenAndLocked(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)

@@ -11,19 +11,20 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// These limits for how long an executor is frozen exceed the time after which its messages are
-// redelivered to another executor.
+// Limits for how long an executor is frozen. Both exceed the time after which the messages of the
+// frozen executor are redelivered to another executor.
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// takeoverTimeout is the maximum time that the other executors may take to record everything.
-	// onlyFaultFreezeDuration is how long the executor stays frozen to observe this.
+	// takeoverTimeout is the maximum time that the other executors may take to continue recording.
+	// onlyFaultFreezeDuration is the minimum duration of a freeze in which this is checked.
 	takeoverTimeout         = 20 * time.Second
 	onlyFaultFreezeDuration = takeoverTimeout + 10*time.Second
 )
 
-// freeze stops an executor either inside or outside of a transaction. It retries until it catches
-// the executor in that state. Then it calls meanwhile, and resumes the executor afterwards.
+// freeze suspends an executor with SIGSTOP, inside a transaction if inTransaction is true,
+// otherwise outside of one. It retries until it catches the executor in that state. It then calls
+// meanwhile, and resumes the executor when meanwhile returns.
 func (f *faultInjector) freeze(
 	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
 ) error {

@@ -133,10 +133,10 @@ func (s *secrets) makeCertificates(hosts []*network.Host) error {
 }
 
 // installOnHosts starts a NATS server with the shipped configuration, an ingress, an executor and a
-// runner on each host, and creates the workflows. All executors connect to one PostgreSQL through
-// its socket, which no partition affects. If nearest is true, an ingress connects only to the NATS
-// server on its host, otherwise to any of them. If installOnHosts returns an error, nothing is left
-// running; otherwise the caller must call close.
+// runner on each host, and creates the workflows. All executors connect to one PostgreSQL through a
+// Unix socket, so no partition separates them from the database. If nearest is true, an ingress
+// connects only to the NATS server on its own host, otherwise to the server on any host. If
+// installOnHosts returns an error, nothing is left running. Otherwise the caller must call close.
 func installOnHosts(
 	ctx context.Context, folder, natsConfig string, hosts []*network.Host, database *pgtest.Server,
 	nearest bool,
@@ -176,7 +176,8 @@ func (i *installation) prepareHosts(
 	})
 }
 
-// prepareSite adds the processes on the hosts of a site. It sets natsURL and routes in s itself.
+// prepareSite adds the processes on the hosts of a site without starting them. The caller need not
+// set natsURL and routes in s, because prepareSite does.
 func (i *installation) prepareSite(hosts []*network.Host, s sharedHostConfig) error {
 	programs, err := linkPrograms(i.folder)
 	if err != nil {
@@ -276,8 +277,9 @@ func (i *installation) addHost(h *programHost, s sharedHostConfig) {
 	})
 }
 
-// linkPrograms creates a folder with a link to this binary for each role. A program on a host is
-// started by its path alone, so the role must be part of the path.
+// linkPrograms creates a folder with a link to this binary for each role, and returns its path. A
+// program on a host cannot be given another os.Args[0] than its path, so the name of the link must
+// be the role.
 func linkPrograms(folder string) (programs string, err error) {
 	binary, err := os.Executable()
 	if err != nil {

@@ -85,7 +85,7 @@ func (s *service) links() []*link.Link {
 }
 
 // install starts all processes and creates the workflows. If it returns an error, nothing is left
-// running; otherwise the caller must call close.
+// running. Otherwise the caller must call close.
 func install(ctx context.Context, folder string, s processCounts) (*installation, error) {
 	i := &installation{folder: folder, own: s.ownStreams, links: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
@@ -115,7 +115,8 @@ func (i *installation) startAll(ctx context.Context) error {
 			return err
 		}
 	}
-	// The services would also wait for the nodes, but for longer.
+	// The services also wait for the nodes, but with a longer timeout. Waiting here first reports a
+	// failure sooner.
 	if err := i.awaitNodes(ctx, time.Minute); err != nil {
 		return err
 	}
@@ -187,7 +188,7 @@ func (i *installation) addServices(s processCounts) error {
 	return nil
 }
 
-// newLinks returns new links to all nodes, and the NATS URL that uses them.
+// newLinks returns new links to all nodes, and a NATS URL that lists the addresses of these links.
 func (i *installation) newLinks() (links []*link.Link, natsURL string, err error) {
 	urls := make([]string, len(i.nodes))
 	for n, to := range i.nodes {
@@ -231,8 +232,8 @@ func (i *installation) addNodes(count int, first *disk) error {
 			MonitorPort: monitors[n].Number,
 		}
 		if count > 1 {
-			// Nodes tell each other the addresses of the other nodes. The advertised address leads
-			// nowhere, so that the nodes cannot bypass the links.
+			// Without an advertised address, nodes would tell each other their real addresses, and
+			// could then bypass the links. The advertised address leads nowhere.
 			o.Cluster = &embednats.Cluster{
 				Name:      "soak",
 				Port:      routes[n].Number,
@@ -513,8 +514,8 @@ func (i *installation) problems() (all []string) {
 	return all
 }
 
-// eventually calls try until it succeeds. If the timeout ends first, it returns the last error from
-// before the timeout.
+// eventually calls try until it succeeds or the timeout ends. After the timeout, it returns the
+// last error of try that the timeout itself did not cause.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

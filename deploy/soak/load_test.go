@@ -70,8 +70,9 @@ type posting struct {
 	all []posted
 }
 
-// post starts senders that post requests. Every other request has no delivery ID. If after is not
-// 0, each request that did not get a 200 is retried once after that delay.
+// post starts senders that post requests until posting.end is called. Every other request has no
+// delivery ID. after is the delay after which a request is retried once if it did not get a 200; 0
+// means that requests are not retried.
 func post(t *testing.T, i *installation, after time.Duration) *posting {
 	t.Helper()
 	const count, every = 16, 40 * time.Millisecond
@@ -148,7 +149,7 @@ func (p *posting) accepted() (n int) {
 	return n
 }
 
-// awaitAccepted waits until there are more additional responses with status 200.
+// awaitAccepted waits for the given number of further responses with status 200.
 func (p *posting) awaitAccepted(t *testing.T, more int) {
 	t.Helper()
 	want := p.accepted() + more
@@ -162,9 +163,9 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 	}
 }
 
-// checkStored waits up to within until the streams are recorded, and then checks that each
-// acknowledged execution is stored and recorded exactly once. It returns the markers of all stored
-// executions.
+// checkStored waits until everything in the streams is recorded, at most for the duration within.
+// It then checks that each acknowledged execution is stored and recorded exactly once, and returns
+// the markers of all stored executions.
 func checkStored(
 	t *testing.T, i *installation, requests []posted, within time.Duration,
 ) map[string]bool {

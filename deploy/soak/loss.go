@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Limits for how far the database is rolled back.
+// Limits for the age of the state that the database is rolled back to.
 const (
 	shortestRollback = 2 * time.Second
 	longestRollback  = 15 * time.Second
@@ -30,8 +30,8 @@ const maxUnreportedAcks = 10
 // unreadableReport is the data of a message that cannot be decoded as a report.
 const unreadableReport = "\xff this is no report"
 
-// addDataLossFaults adds the faults that lose stored or acknowledged data: in the database, in the
-// registry, or because a runner does not report.
+// addDataLossFaults adds the faults that lose data: the latest transactions of the database, the
+// registry, or the report of a runner that has acknowledged an execution.
 func (f *faultInjector) addDataLossFaults(add addFaultFunc) {
 	slot := []string{"database"}
 	add("failover of database to a standby that lags", slot, shortestRollback, longestRollback,
@@ -47,7 +47,9 @@ func (f *faultInjector) addDataLossFaults(add addFaultFunc) {
 	add("deleted registry", []string{"nodes"}, 0, time.Second, f.deleteRegistry)
 }
 
-// rollBackDatabase returns an injection that makes the database lose its latest transactions.
+// rollBackDatabase returns an injection that makes the database lose its latest transactions. If
+// promoteStandby is true, it fails over to a standby that lags behind; otherwise it restores a
+// backup.
 func (f *faultInjector) rollBackDatabase(promoteStandby bool) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := f.database.BaseBackup(ctx); err != nil {
@@ -60,8 +62,9 @@ func (f *faultInjector) rollBackDatabase(promoteStandby bool) injection {
 	}
 }
 
-// injectUnreportedAcks consumes a queue's executions as a member of the runners' group, and
-// acknowledges each without a report, or after an unreadable one.
+// injectUnreportedAcks acts as a faulty runner in the group of a queue's runners. It acknowledges
+// executions without running them: every other one after an unreadable report, the others without
+// any report.
 func (f *faultInjector) injectUnreportedAcks(ctx context.Context, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
@@ -102,7 +105,8 @@ func (f *faultInjector) ackWithoutValidReport(
 		return err
 	}
 	start := event.Start
-	// Record this before the acknowledgement, which may arrive even if its response is lost.
+	// Record the acknowledgement before sending it, because it may take effect even if DoubleAck
+	// returns an error.
 	f.mu.Lock()
 	f.unreportedAcks[start.ID] = time.Now()
 	f.mu.Unlock()
@@ -124,7 +128,7 @@ func (f *faultInjector) unreportedAckTimes() map[string]time.Time {
 }
 
 // awaitUnreportedEnded waits until the executions that were acknowledged without a readable report
-// have a final status. It restarts the executors, because they look for such executions when they
+// have a final status. It first restarts the executors: they search for such executions when they
 // start, and only rarely afterwards.
 func (f *faultInjector) awaitUnreportedEnded(ctx context.Context) error {
 	unreported := f.unreportedAckTimes()
@@ -169,9 +173,10 @@ func (f *faultInjector) deleteRegistry(ctx context.Context, _ time.Duration) err
 // deleteStoresAndCheck deletes the stores of all nodes. It returns the violations of the following
 // promises:
 //
-//   - Until the registry is restored, no call of an active workflow is refused permanently.
-//   - The same URLs work again, and the deactivated workflow stays deactivated.
-//   - Queues that had a stream of their own have it again.
+//   - Until the registry is restored, an ingress may answer a call of an active workflow with a
+//     5xx, but never with a permanent refusal.
+//   - Afterwards, the same webhook URLs work, and the deactivated workflow is still deactivated.
+//   - Queues that had an own stream have one again.
 //   - The records still exist, and executions accepted afterwards are recorded and reach a final
 //     state.
 func (i *installation) deleteStoresAndCheck(

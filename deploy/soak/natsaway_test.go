@@ -10,8 +10,9 @@ import (
 // answerBound is the maximum time a sender waits for a response: the publish timeout plus a second.
 const answerBound = 6 * time.Second
 
-// While NATS is unavailable under load, every response is a 503 within answerBound. Afterwards
-// senders get 200 again without intervention, and no request that was refused meanwhile is stored.
+// While NATS is unavailable under load, every request gets a 503 within answerBound. When NATS is
+// back, senders get 200 again without intervention. No request that began and was refused during
+// the outage is stored.
 func TestNATSAway(t *testing.T) {
 	t.Parallel()
 	i := set(t, processCounts{nodes: 1, ingresses: 2, executors: 1, databaseURL: sqlite(t)})

@@ -13,7 +13,8 @@ import (
 )
 
 // natsProbes publishes through the NATS server of each host to a stream that hookstart does not
-// use. The probes show what NATS alone accepts during a partition.
+// use. The results show which messages NATS alone accepts during a partition, for comparison with
+// the requests that the ingresses accept.
 type natsProbes struct {
 	*probes
 	connections []*nats.Conn

@@ -12,8 +12,8 @@ import (
 // unknownReportsPerFault is the number of reports that injectUnknownReports publishes.
 const unknownReportsPerFault = 500
 
-// injectUnknownReports publishes reports about executions that do not exist, as a faulty runner
-// might, in all queues.
+// injectUnknownReports publishes reports about executions that do not exist, in all queues, as a
+// faulty runner might.
 func (f *faultInjector) injectUnknownReports(_ context.Context, _ time.Duration) error {
 	queues := f.installation.queues()
 	for n := range unknownReportsPerFault {

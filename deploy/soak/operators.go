@@ -20,10 +20,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// changeInterval is the average pause between two changes, and changeRetryDelay the pause before a
-// change is retried. changeTimeout is the longest time that an executor can take to respond. It is
-// long because an abandoned call could still change something. checkTimeout limits one request that
-// checks a change, and learnTokenTimeout the search for a new token.
+// changeInterval is the average pause between two changes, and changeRetryDelay is the pause before
+// a change is retried. changeTimeout limits a call that changes something. It is longer than any
+// response can take, because a call that is given up could still take effect later. checkTimeout
+// limits a request that checks a change. learnTokenTimeout limits the search for a new token.
 const (
 	changeInterval    = 400 * time.Millisecond
 	changeRetryDelay  = 300 * time.Millisecond
@@ -43,8 +43,8 @@ const (
 const operatedNodeID = "node"
 
 // operators change the registry through random executors. Each operator has a separate account.
-// After each confirmed change, they query every ingress and every executor. A service may respond
-// that it does not know the state, but its response must not reflect the state before the change.
+// After each confirmed change, they query every ingress and every executor. A service may fail to
+// answer, for instance with a 503, but it must not answer according to the state before the change.
 type operators struct {
 	all       []*operator
 	confirmed atomic.Int64 // confirmed changes
@@ -121,8 +121,8 @@ func (all *operators) makeChanges(ctx, measuring context.Context) {
 	each.Wait()
 }
 
-// checkAllStrictly checks every service again once the network has healed. A service that does not
-// respond then counts as a violation, too.
+// checkAllStrictly checks every service again. Call it once the network has healed: a service that
+// does not reveal the state counts as a violation, too.
 func (all *operators) checkAllStrictly(ctx context.Context) {
 	for _, o := range all.all {
 		o.checkServices(ctx, true)
@@ -181,7 +181,8 @@ func (o *operator) makeRandomChange(ctx context.Context) {
 	names := slices.Sorted(maps.Keys(changes))
 	name := names[o.random.IntN(len(names))]
 	if name == "delete" && o.random.IntN(3) > 0 {
-		// Make fewer of these, because most other changes are impossible after them.
+		// Skip two of three deletions, because most other changes are impossible without the
+		// workflow.
 		return
 	}
 	for {
@@ -248,8 +249,8 @@ func (o *operator) delete(ctx context.Context, client *apiclient.Client) error {
 	err := client.DeleteWorkflow(ctx, o.name)
 	if problem, ok := errors.AsType[*api.Problem](err); ok &&
 		problem.Status == http.StatusNotFound {
-		// The error means that an earlier, unconfirmed call took effect. If it did not, the checks
-		// will notice.
+		// The workflow existed, so an earlier call that was not confirmed must have deleted it. If
+		// the response is wrong, the following checks will notice that the workflow still exists.
 		err = nil
 	}
 	if err == nil {
@@ -303,8 +304,8 @@ func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) er
 	return nil
 }
 
-// learnToken queries random executors until one returns a new token, which is then assumed to be
-// valid.
+// learnToken queries random executors until one returns a new token, and makes it the expected
+// token.
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, learnTokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
@@ -354,8 +355,8 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 	return err
 }
 
-// checkServices compares the state of the workflow at every ingress and every executor with the
-// operator's last change. If strict is true, a response that does not reveal the state is a
+// checkServices checks that every ingress and every executor shows the state that the operator's
+// last change has left. If strict is true, a response that does not reveal the state is a
 // violation, too.
 func (o *operator) checkServices(ctx context.Context, strict bool) {
 	var all sync.WaitGroup

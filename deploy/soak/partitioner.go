@@ -19,11 +19,11 @@ import (
 type partitionRecord struct {
 	partition
 	from, to time.Time
-	// reunion is the time from the healing to the first 200 of each ingress. 0 means that there was
-	// none before the timeout.
+	// reunion holds, for each ingress, the time from the healing of the network to its first 200. 0
+	// means that there was none before the timeout.
 	reunion []time.Duration
-	// complete is the time from the healing until every replica was current. 0 means that the
-	// timeout came first.
+	// complete is the time from the healing of the network until every replica was current. 0 means
+	// that some replica was not current before the timeout.
 	complete time.Duration
 }
 

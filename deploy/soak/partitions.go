@@ -32,8 +32,9 @@ type Partitions struct {
 
 	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
-	// lenient makes RunPartitions print responses that contradict a change, misjudged first
-	// deliveries and slow ingresses, but not return an error for them.
+	// lenient makes RunPartitions only print the following, instead of also returning an error:
+	// responses that contradict a change, first responses that are wrongly marked as deduplicated,
+	// and ingresses that recover slowly.
 	lenient bool
 }
 
@@ -168,8 +169,8 @@ func (c *Partitions) runLoadAndPartitions(
 	return awaitConsumers(ctx, i.js, recordTimeout)
 }
 
-// Limits for how long a partition lasts, how long the hosts rest after they have recovered, and how
-// long the recovery may take.
+// Limits for the duration of a partition, the pause after the hosts have recovered, and the maximum
+// time that the recovery may take.
 const (
 	shortestPartition = 10 * time.Second
 	longestPartition  = 15 * time.Second
@@ -184,12 +185,12 @@ const (
 type partition struct {
 	kind  string
 	hosts []int // hosts that the partition affects
-	// cut holds the indexes of the hosts that are cut off: they cannot reach a majority of the
-	// hosts, or the majority cannot reach them. Their ingresses must refuse requests.
+	// cut holds the indexes of the hosts that are cut off: they cannot send to the other hosts, or
+	// cannot receive from them, or both. Their ingresses must refuse requests.
 	cut   []int
 	lasts time.Duration
-	// apply breaks the network. It returns immediately, unless it keeps changing the network; then
-	// it returns when ctx ends.
+	// apply breaks the network. It either returns immediately, or keeps changing the network until
+	// ctx ends.
 	apply func(ctx context.Context, n *network.Network)
 }
 

@@ -12,7 +12,8 @@ import (
 )
 
 // While one of three hosts is cut off, every accepted request is stored and recorded exactly once.
-// The ledger shows that there were requests, changes and checks.
+// The printed ledger must count some requests, changes and checks, because otherwise the test would
+// show nothing.
 func TestThreeHosts(t *testing.T) {
 	var out bytes.Buffer
 	err := RunPartitions(t.Context(), Partitions{
@@ -41,7 +42,8 @@ func TestThreeHosts(t *testing.T) {
 	}
 }
 
-// A seed determines the sequence of partitions, their hosts and their durations.
+// The seed determines the sequence of partitions, their hosts and their durations, so that a failed
+// soak can be repeated.
 func TestPartitionsOfASeed(t *testing.T) {
 	t.Parallel()
 	sequence := func(seed uint64) (all []string) {

@@ -80,9 +80,9 @@ func (p *probes) sendProbe(ctx context.Context, host, number int) {
 	p.grown = make(chan struct{})
 }
 
-// awaitAllAccepting waits until each ingress has accepted a request that was sent after the time
-// healed. It returns for each ingress how long that took, or 0 if it had not happened before the
-// timeout.
+// awaitAllAccepting waits until each ingress has accepted a request that was sent after the network
+// healed. It returns, for each ingress, the time from the healing to the first such response, or 0
+// if there was none before the timeout.
 func (p *probes) awaitAllAccepting(
 	ctx context.Context, healed time.Time, timeout time.Duration,
 ) []time.Duration {
@@ -118,7 +118,8 @@ func (p *probes) firstAcceptedAfter(
 	return first, all, p.grown
 }
 
-// acceptedShare is how many requests of a group were accepted.
+// acceptedShare holds the number of accepted requests in a group, and the number of all its
+// requests.
 type acceptedShare struct{ accepted, all int }
 
 func (s *acceptedShare) add(other acceptedShare) {
@@ -148,9 +149,9 @@ func formatShares(each []acceptedShare) string {
 	return strings.Join(texts, ", ")
 }
 
-// acceptedShares returns the share of accepted requests for each ingress: within counts the
-// requests sent in the first seconds of the partition, and after counts those sent later in it. A
-// request counts only once it has completed.
+// acceptedShares returns the shares of accepted requests during a partition for each ingress:
+// within for the requests that were sent before maxUnavailability had passed, after for the later
+// ones. Requests that have not completed yet are not counted.
 func (p *probes) acceptedShares(partition partitionRecord) (within, after []acceptedShare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,10 +199,10 @@ func countAccepted(answers []probe) (s acceptedShare) {
 	return s
 }
 
-// refusedDuration returns for how long requests were not accepted. That time begins when the first
-// unaccepted request was sent. It ends when the request after the last unaccepted one was sent, or,
-// if there is none, when the last unaccepted one completed. answers must be sorted by the time they
-// were sent.
+// refusedDuration returns the length of the period in which requests were refused or not answered.
+// The period begins when the first such request was sent. It ends when the request after the last
+// such request was sent. If there is no later request, it ends when the last such request
+// completed. answers must be sorted by the time at which the requests were sent.
 func refusedDuration(answers []probe) time.Duration {
 	refused := func(answer probe) bool { return !answer.accepted }
 	first := slices.IndexFunc(answers, refused)

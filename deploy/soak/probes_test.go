@@ -32,7 +32,8 @@ func TestQuantile(t *testing.T) {
 
 func TestRefusedFor(t *testing.T) {
 	t.Parallel()
-	// Each request begins one second after the previous one and takes a quarter of a second.
+	// Each character is a request: + was accepted, - was not. It begins one second after the
+	// previous one and takes a quarter of a second.
 	for answers, want := range map[string]time.Duration{
 		"":      0,
 		"++":    0,
