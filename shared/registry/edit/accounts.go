@@ -124,8 +124,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		}))
 }
 
-// checkAccountExists fails if a workflow's account was deleted while the workflow was being added
-// to it. In that case it also deletes the workflow if it is new.
+// checkAccountExists fails if w's account was deleted while w was being added to it. In that case
+// it also deletes w if created is true, which means that w is new.
 func (e *Editor) checkAccountExists(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil

@@ -36,8 +36,8 @@ var systemActor = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
-	// auditEntryKey is the context key of an explicit audit entry. The entry is stored with the
-	// record in place of the one that auditEntryFor would derive from the change.
+	// auditEntryKey is the context key of an explicit audit entry. That entry is stored with the
+	// record, instead of the entry that auditEntryFor would derive from the change.
 	auditEntryKey struct{}
 )
 
@@ -120,8 +120,9 @@ func decodeHeader(encoded string, into any) error {
 }
 
 // DecodeEntry returns the audit entry in the header of a stored record, if there is one. Some
-// revisions have none: an intent, which is carried out by the change of another record; the secrets
-// of a new node; and records restored from a backup.
+// revisions have none, for example the secrets of a new node and records restored from a backup. An
+// account's record that holds the intent to activate or deactivate a workflow has none either,
+// because the entry is stored with the workflow's record.
 func DecodeEntry(header nats.Header) (e AuditEntry, exists bool, err error) {
 	encoded := header.Get(registry.HeaderAudit)
 	if encoded == "" {

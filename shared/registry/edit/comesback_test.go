@@ -26,7 +26,7 @@ type steps struct {
 }
 
 func (s steps) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	// before a record is requested from the leader
+	// The editor looks up a bucket's stream before it requests a record from the stream's leader.
 	if name == registry.StreamOf(registry.SecretsBucket) {
 		s.before("get " + registry.SecretsBucket)
 	} else {
@@ -40,7 +40,8 @@ func (s steps) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue,
 	return bucketSteps{kv, s.before}, err
 }
 
-// PublishMsg stores a record with its audit entry in a header.
+// PublishMsg calls the hook before a record of the registry is stored. The editor stores such
+// records with PublishMsg because they have an audit entry in a header.
 func (s steps) PublishMsg(
 	ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt,
 ) (*jetstream.PubAck, error) {
@@ -120,8 +121,9 @@ func (r recreated) hasItsSecrets() {
 	}
 }
 
-// A workflow that is created again keeps its secrets, even if the old secrets are deleted between
-// the writes of the new token and the new record, or right after both.
+// If one process deletes a workflow while another creates it again, the workflow has its new
+// secrets in the end. The deletion of the old secrets may come after the new token is stored but
+// before the new record is, or after both are stored.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	for name, recordFirst := range map[string]bool{
@@ -132,8 +134,8 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 			r := startRecreated(t)
 			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}),
 				make(chan error, 1)
-			// The new token is stored in two attempts: first as a new record, then over the
-			// deletion marker.
+			// The hook below is called twice for the new record, because it is stored in two
+			// attempts: first as a record that never existed, and then over the deletion marker.
 			stored := sync.OnceFunc(func() { close(tokenStored) })
 			creating := r.editor(r.Directory, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {
@@ -200,7 +202,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	r.hasItsSecrets()
 }
 
-// deletionsFail is a JetStream whose buckets delete no record with a certain key.
+// deletionsFail is a JetStream whose buckets fail to delete the record with a certain key.
 type deletionsFail struct {
 	jetstream.JetStream
 	key string
@@ -227,8 +229,8 @@ func (b bucketDeletionsFail) Delete(
 	return b.KeyValue.Delete(ctx, key, opts...)
 }
 
-// If the secrets of a deleted node cannot be deleted, those of the other nodes are, and a new node
-// with the same name does not get them.
+// If the secrets of one node of a deleted workflow cannot be deleted, the secrets of the other
+// nodes still are. A new node with the same name does not get the secrets that were left behind.
 func TestSecretsThatAreLeftBehind(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)
@@ -269,8 +271,8 @@ func TestSecretsThatAreLeftBehind(t *testing.T) {
 	}
 }
 
-// storesWithNext is a JetStream that holds back the first message with a certain subject until the
-// next one.
+// storesWithNext is a JetStream that reports a timeout for the first message with a certain
+// subject. It stores that message just before the next one with the same subject.
 type storesWithNext struct {
 	jetstream.JetStream
 	subject string
@@ -292,8 +294,9 @@ func (s *storesWithNext) PublishMsg(
 	return s.JetStream.PublishMsg(ctx, msg, opts...)
 }
 
-// If a new workflow is stored so late that its creator has called again, the node's token is still
-// shown, whichever of the two it is.
+// A call that creates a workflow times out, and its record is stored only when the call is
+// repeated. The node then has exactly one token and its sample payload, no matter which of the two
+// calls stored them.
 func TestANewWorkflowThatIsStoredLate(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)

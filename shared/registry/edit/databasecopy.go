@@ -79,9 +79,9 @@ func WriteInstallation(
 	return ack.Sequence, nil
 }
 
-// AdvanceRevision deletes the revisions of a bucket up to and including above, and makes the next
-// revision follow above. This lets the revisions of a lost bucket continue where they ended. A
-// repeated call does not delete anything that was stored after the first one.
+// AdvanceRevision makes the next revision of a bucket higher than above, and deletes all revisions
+// up to and including above. If the bucket was lost, its revisions thus continue where they had
+// ended. A repeated call does not delete anything that was stored after the first call.
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
@@ -109,9 +109,9 @@ const (
 
 // RestoreMissing stores the records that have no revision in the bucket, and returns how many it
 // has stored. It leaves an existing record unchanged, because another process has stored it from
-// the same copy. It skips deleted records and the registry's identity. If js has a timeout for
-// asynchronous publishing, a record whose confirmation is lost is stored again; otherwise
-// RestoreMissing waits for it until ctx ends.
+// the same copy. It skips deleted records and the registry's identity. If the confirmation of a
+// record is lost, RestoreMissing publishes the record again, provided that js has a timeout for
+// asynchronous publishing. Otherwise, it waits for the confirmation until ctx ends.
 func RestoreMissing(
 	ctx context.Context, js jetstream.JetStream, bucket string, records []CopiedRecord,
 ) (stored int, err error) {
@@ -157,8 +157,9 @@ func publishMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFutu
 	return future, nil
 }
 
-// awaitRestored waits until a record that publishMissing has published exists, and reports whether
-// it is new. It publishes the record again if that may be necessary.
+// awaitRestored waits until the record that publishMissing has published exists. future is the
+// result of publishMissing. isNew reports whether the record was stored now; false means that it
+// existed already. Whenever the record may not have been stored, awaitRestored publishes it again.
 func awaitRestored(
 	ctx context.Context, js jetstream.JetStream, future jetstream.PubAckFuture,
 ) (isNew bool, err error) {
@@ -173,10 +174,11 @@ func awaitRestored(
 		var api *jetstream.APIError
 		switch {
 		case errors.Is(err, jetstream.ErrAsyncPublishTimeout):
-			// If the record was stored, it is not stored again.
+			// The record may have been stored. In that case, NATS refuses to store it again.
 		case errors.As(err, &api) &&
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant:
-			// A cluster is storing another message for this record. That may still fail.
+			// The cluster is storing another message for this record, which may still fail. So try
+			// again.
 			retry.Sleep(ctx, inFlightRetryDelay)
 		default:
 			if err = classifyWriteError(err, "a record"); errors.Is(err, errRetry) {

@@ -35,7 +35,8 @@ type recordIndex struct {
 	events    map[string]*registry.Account // the accounts whose events start a workflow
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
 	closed    map[string]struct{} // the IDs of the closed workflows
-	// unfinished holds the revisions of the accounts whose last transition is not carried out.
+	// unfinished holds, for each account whose last transition has not been carried out, the
+	// revision of the account's record.
 	unfinished map[string]uint64
 	byAccount  btree.Map[string, struct{}]           // keys returned by accountWorkflowKey
 	queues     map[string]int                        // number of workflows, by queue
@@ -226,16 +227,17 @@ func (d *Directory) ClosedWorkflows() []string {
 	return slices.Sorted(maps.Keys(d.current.closed))
 }
 
-// unfinishedTransitions returns the revisions of the accounts whose last transition has not been
-// carried out, by ID.
+// unfinishedTransitions returns the accounts whose last transition has not been carried out in the
+// workflow's record: the revisions of the accounts' records, keyed by account ID.
 func (d *Directory) unfinishedTransitions() map[string]uint64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return maps.Clone(d.current.unfinished)
 }
 
-// Queues returns the names of the queues that workflows use or that have settings which are in
-// force, sorted. Executions may wait in such a queue after the last workflow has left it.
+// Queues returns the names of the queues that are used by a workflow or have a setting in force,
+// sorted. A queue with such a setting counts even if no workflow uses it, because executions may
+// still wait in it.
 func (d *Directory) Queues() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -104,8 +104,8 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 	}
 }
 
-// A process may die between the two writes that activate or deactivate a workflow. The next such
-// change completes the first one.
+// A process may die between the two writes that activate or deactivate a workflow. The next
+// activation or deactivation in the same account completes the unfinished one first.
 func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -135,7 +135,8 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	}
 }
 
-// storeIntent stores the first half of an activation in the account "on-free".
+// storeIntent makes only the first of the two writes that activate a workflow: it stores the intent
+// in the record of the account "on-free".
 func storeIntent(t *testing.T, r *registrytest.Registry, number int64, workflow string) {
 	t.Helper()
 	kv, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
@@ -155,8 +156,8 @@ func storeIntent(t *testing.T, r *registrytest.Registry, number int64, workflow 
 	fatal(t, r.Follower.Wait(t.Context(), revision))
 }
 
-// An activation whose process was killed between the two writes is completed, although nobody
-// switches a workflow of the account.
+// An activation whose process was killed between the two writes is completed, even if no other
+// workflow of the account is activated or deactivated.
 func TestAnUnfinishedSwitchIsFinishedWithoutAnotherSwitch(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -177,7 +178,8 @@ func TestAnUnfinishedSwitchIsFinishedWithoutAnotherSwitch(t *testing.T) {
 	cancel()
 }
 
-// losesOne is a JetStream that loses the first message with a certain subject.
+// losesOne is a JetStream that does not store the first message with a certain subject, and reports
+// a timeout for it.
 type losesOne struct {
 	jetstream.JetStream
 	subject string
@@ -193,8 +195,8 @@ func (l losesOne) PublishMsg(
 	return l.JetStream.PublishMsg(ctx, msg, opts...)
 }
 
-// If the second of the two writes that activate a workflow is lost, it is repeated, so that no
-// later change of another workflow carries it out by surprise.
+// If the second of the two writes that activate a workflow is lost, it is repeated before the call
+// returns. Otherwise, a later change of another workflow would unexpectedly complete it.
 func TestASwitchWhoseSecondWriteIsLost(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -221,7 +223,8 @@ func TestASwitchWhoseSecondWriteIsLost(t *testing.T) {
 	}
 }
 
-// leaderless is a JetStream in which nobody stores messages with a certain subject until a moment.
+// leaderless is a JetStream that, like a stream without a leader, stores no messages with a certain
+// subject until a given time.
 type leaderless struct {
 	jetstream.JetStream
 	subject string
@@ -238,7 +241,7 @@ func (l leaderless) PublishMsg(
 }
 
 // If the leader of the registry's stream dies between the two writes that activate a workflow, the
-// activation is completed when the others have elected another leader, which takes seconds.
+// activation is completed once the other servers have elected a new leader, which takes seconds.
 func TestASwitchDuringAnElection(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -261,7 +264,8 @@ func TestASwitchDuringAnElection(t *testing.T) {
 	}
 }
 
-// storesLate is a JetStream whose buckets store an update only some time after its timeout.
+// storesLate is a JetStream whose buckets report a timeout for every update, and store the update
+// half a second later.
 type storesLate struct {
 	jetstream.JetStream
 	late *sync.WaitGroup
@@ -288,8 +292,8 @@ func (b lateBucket) Update(
 	return 0, nats.ErrTimeout
 }
 
-// If the first of the two writes that activate a workflow is stored late, the activation is
-// completed then.
+// If the first of the two writes that activate a workflow is stored only after its timeout, the
+// activation is still completed.
 func TestASwitchWhoseFirstWriteIsStoredLate(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -539,7 +543,7 @@ func TestAFailedAccountChangeStoresNothing(t *testing.T) {
 	}
 }
 
-// awaitedCopy is a DatabaseCopy that notes what is awaited.
+// awaitedCopy is a DatabaseCopy that records, for each bucket, the last revision that was awaited.
 type awaitedCopy map[string]uint64
 
 func (c awaitedCopy) AwaitCopied(_ context.Context, bucket string, revision uint64) error {
@@ -577,7 +581,8 @@ func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 	}
 }
 
-// A workflow's record says since when it has been in its account.
+// InAccountSince returns when a workflow was created in its account or moved there. Other changes
+// do not affect it.
 func TestWhenAWorkflowMovedToItsAccount(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

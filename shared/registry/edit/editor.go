@@ -130,12 +130,13 @@ func (e *Editor) storeAndConfirm(
 	return e.awaitConfirmed(ctx, revision, stored)
 }
 
-// storeWithRetry calls try until it has stored the change or has been refused. A refusal that
-// depends on the directory counts only with a directory that is certainly current: storeWithRetry
-// then catches up and calls try again. (The directory of a process that was frozen or disconnected
-// from NATS may be stale.) try gets a context that ends at the store deadline and notes what it
-// stores. It returns the revision that must be in force, even with errUnchanged. storeWithRetry
-// returns the revision from the last call.
+// storeWithRetry calls try until it has stored the change or has been refused, and returns the
+// revision that the last call of try returned. The directory of a process that was frozen or
+// disconnected from NATS may be stale. So after a refusal that depends on the directory,
+// storeWithRetry catches up and calls try again.
+//
+// try must return the revision that has to be in force, even if it returns errUnchanged. Its
+// context ends at the store deadline, and collects the revisions that are stored with it.
 func (e *Editor) storeWithRetry(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) (uint64, error) {

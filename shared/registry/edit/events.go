@@ -12,8 +12,8 @@ import (
 )
 
 // MinSilenceThreshold and MaxSilenceThreshold are the bounds of an account's silence threshold: how
-// long a trigger node may receive no requests before it counts as silent. The executors check every
-// few seconds.
+// long a trigger node may receive no requests before it counts as silent. The minimum exists
+// because executors check for silence only every few seconds.
 const (
 	MinSilenceThreshold = 10 * time.Second
 	MaxSilenceThreshold = 366 * 24 * time.Hour

@@ -45,7 +45,7 @@ func (e *Editor) CreateAPIKey(
 	}
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		if have, ok := e.directory.APIKey(spec.ID); ok {
-			// An earlier attempt stored it, but the response was lost.
+			// An earlier attempt stored the key, but the response was lost.
 			return have.Revision, errUnchanged
 		}
 		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {

@@ -37,9 +37,9 @@ func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
 	fatal(t, edit.EnsureBuckets(t.Context(), js, 3))
 }
 
-// An executor does not rely on a leader of the registry that cannot reach the other servers. Those
-// may have elected another leader, which stores changes. The old leader does not notice this, and
-// still responds to executors that are connected to it.
+// An executor does not rely on a leader of the registry that cannot reach the other servers,
+// because they may have elected another leader, which stores changes. The old leader does not
+// notice this, and still responds to executors that are connected to it.
 func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)
@@ -93,7 +93,7 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 }
 
 // The new token of a node can be read immediately, no matter which server of a cluster the executor
-// is connected to. The replica on that server may lag behind.
+// is connected to, and even if the replica on that server lags behind.
 func TestANewTokenIsReadFromTheLeader(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)

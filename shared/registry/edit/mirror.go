@@ -52,8 +52,8 @@ func EnsureMirror(ctx context.Context, js jetstream.JetStream, replicas int) err
 	return nil
 }
 
-// How often a MirrorMonitor checks the copy, and how long the copy may receive nothing. The
-// original sends a heartbeat every second, also when nothing changes.
+// How often a MirrorMonitor checks the copy, and how long the copy may receive nothing before it
+// counts as stopped. The original sends a heartbeat every second, even when nothing changes.
 const (
 	mirrorCheckInterval = 500 * time.Millisecond
 	mirrorStallTimeout  = 2 * time.Second
@@ -61,13 +61,12 @@ const (
 
 // MirrorMonitor makes the copy of the registry follow the original again when it has stopped.
 //
-// Ingresses refuse all requests while the copy lags behind a change. NATS lets it lag for 40 s
-// after an ordinary failure: the leader of the mirror requests a consumer of the original once,
-// waits 30 s for a response and 10 s more before it tries again (setupMirrorConsumer of nats-server
-// 2.15.2). A request that is sent while the original has no leader gets no response, and both
-// streams elect their leaders at the same time when a server fails or a partition ends. A new
-// leader of the mirror requests a consumer immediately. So MirrorMonitor makes the leader step
-// down.
+// Ingresses refuse all requests while the copy lags behind a change. Without a MirrorMonitor, it
+// may lag for 40 s after an ordinary failure. When a server fails or a partition ends, the copy and
+// the original elect their leaders at the same time. If the copy's leader requests a consumer while
+// the original has no leader, it gets no response. It waits 30 s for the response, and 10 s more
+// before it tries again (setupMirrorConsumer of nats-server 2.15.2). A new leader of the copy
+// requests a consumer immediately, so MirrorMonitor makes the current leader step down.
 type MirrorMonitor struct {
 	conn    *nats.Conn
 	prefix  string // JetStream API prefix of the copy's account
@@ -127,7 +126,8 @@ func (m *MirrorMonitor) check(ctx context.Context) error {
 	if info.Cluster == nil || len(info.Cluster.Replicas) == 0 {
 		return nil // no other server could take over
 	}
-	// A leader that has not received anything yet reports no mirror, or -1.
+	// A leader that has not received anything yet reports no mirror, or a mirror whose Active is
+	// -1.
 	receives := info.Mirror != nil && info.Mirror.Active >= 0 &&
 		info.Mirror.Active < mirrorStallTimeout
 	if receives || info.Cluster.Leader != m.leader {

@@ -10,8 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A leader that has just been elected may not have applied a token's text yet, although its hash is
-// known. The node is not shown without its token then.
+// A leader that has just been elected may not have applied a token's text yet, although the
+// registry already has the token's hash. Trigger then reads the text again instead of omitting the
+// token.
 func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

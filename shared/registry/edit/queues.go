@@ -24,8 +24,8 @@ func WithQueueCondition(ctx context.Context, check func(*registry.Queue) error) 
 }
 
 // CheckQueueCondition returns the error of the condition that WithQueueCondition set, for the
-// current settings of a queue, or nil if the context has no condition. Call it before effects that
-// precede the change of the record; the change checks the condition again.
+// current settings of a queue, or nil if the context has no condition. Call it before side effects
+// that precede the change of the record; the change itself checks the condition again.
 func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error)
 	if !ok {
@@ -39,7 +39,8 @@ func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	if err == nil || !dependsOnDirectory(err) {
 		return err
 	}
-	// The directory may lack a change that the caller has seen.
+	// The directory may lack a change that the caller has already seen, so catch up and check
+	// again.
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}

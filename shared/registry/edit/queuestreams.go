@@ -162,8 +162,8 @@ func (e *CrossStreamQueueChangeError) Error() string {
 var ErrQueueMoves = errors.New("the queue is moving to another stream")
 
 // ErrOrderedExecutionsWaiting means that a queue cannot move to a stream because executions with an
-// order key still wait there from an earlier move. After another move, executions could run in a
-// different order from the one in which they were accepted.
+// order key still wait there from an earlier move. If the queue moved anyway, executions could run
+// in a different order from the one in which they were accepted.
 var ErrOrderedExecutionsWaiting = errors.New(
 	"executions with an order key still wait in the stream to which " +
 		"the queue would move",
@@ -172,17 +172,18 @@ var ErrOrderedExecutionsWaiting = errors.New(
 // copiedIDsKey is the context key of the copiedIDs that WithCopiedIDs sets.
 type copiedIDsKey struct{}
 
-// copiedIDs states that a workflow's delivery IDs have been copied for a change of its queue since
-// its record got the given revision.
+// copiedIDs states that all delivery IDs of a workflow have been copied for a change of its queue,
+// and that the copying began after the workflow's record got the given revision.
 type copiedIDs struct {
 	change   CrossStreamQueueChangeError
 	revision uint64
 }
 
 // WithCopiedIDs returns a context in which a workflow may change its queue as described by change,
-// if its record still has the given revision. All its delivery IDs must have been copied to the
-// other stream since that record, in which it is closed, is in force. That it is closed does not
-// suffice: it may have been closed for another change, or for one that was abandoned.
+// if its record still has the given revision. In that record, the workflow must be closed. After
+// the record came into force, all of the workflow's delivery IDs must have been copied to the other
+// stream. The revision is needed because a closed workflow may also have been closed for another
+// change, or for a change that was abandoned.
 func WithCopiedIDs(
 	ctx context.Context, change *CrossStreamQueueChangeError, revision uint64,
 ) context.Context {
@@ -220,9 +221,10 @@ func (e *Editor) checkQueueChange(
 // them again. It does not change UpdatedAt, which is the version that WithUpdatedAtCondition
 // compares. It returns the revision of the record that is in force.
 //
-// If a workflow that is to be closed is closed already, SetWorkflowIntakeClosed opens it first. The
-// ingresses may have reopened it because the earlier closing took too long. Only a change of the
-// record makes them close it again, and wait for the requests that they have let in.
+// If the workflow is to be closed but its record already says that it is, SetWorkflowIntakeClosed
+// first opens it. This is necessary because ingresses reopen a workflow that stays closed for too
+// long, whatever its record says. Only a change of the record makes them close it again, and wait
+// for the requests that they have let in.
 func (e *Editor) SetWorkflowIntakeClosed(
 	ctx context.Context, id string, closed bool,
 ) (revision uint64, err error) {

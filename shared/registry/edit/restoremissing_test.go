@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// answers is a JetStream that answers the publications of a record in order; nil is a confirmation.
+// answers is a JetStream that answers each publication with the next error in left, or with a
+// confirmation if that error is nil.
 type answers struct {
 	jetstream.JetStream
 	left []error
@@ -39,7 +40,8 @@ func (f future) Ok() <-chan *jetstream.PubAck { return f.ok }
 func (f future) Err() <-chan error            { return f.err }
 func (f future) Msg() *nats.Msg               { return f.msg }
 
-// A record is restored once the server has confirmed it, or has said that it exists.
+// RestoreMissing publishes a record until the server confirms it or reports that it exists. Only a
+// confirmed record counts as stored.
 func TestARecordIsRestoredUntilItExists(t *testing.T) {
 	t.Parallel()
 	inFlight := &jetstream.APIError{ErrorCode: jetstream.JSErrCodeStreamWrongLastSequenceConstant}

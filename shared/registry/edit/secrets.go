@@ -260,8 +260,8 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 		func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
 }
 
-// addToken creates a token. It stores it together with those earlier tokens whose hashes are still
-// in the registry.
+// addToken creates a token and stores it in a node's secrets. before holds the node's hashes in the
+// registry: earlier tokens whose hashes are not among them are dropped.
 func (e *Editor) addToken(
 	ctx context.Context, workflowID, nodeID string, before []registry.HashedToken,
 ) (registry.Token, error) {
@@ -276,9 +276,9 @@ func (e *Editor) newToken() registry.Token {
 	return registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
 }
 
-// appendToken adds a token to a node's secrets, and drops the tokens whose hashes are not among
-// those before. It keeps a token without a hash for a minute, because another process may be about
-// to store the hash in the registry, or its outcome may be unknown.
+// appendToken adds a token to a node's secrets, and drops the tokens whose hashes are not in
+// before. It keeps a token that is less than a minute old in any case, because another process may
+// be about to store the token's hash in the registry, or may not know whether it has done so.
 func (e *Editor) appendToken(
 	s *registry.TriggerSecrets, token registry.Token, before []registry.HashedToken,
 ) {
@@ -304,8 +304,8 @@ type nodeSecrets struct {
 
 // createNodeSecrets stores a token and the sample payload of a new node. sample may be nil. It adds
 // no audit entry, because the entry for the node covers the payload. It replaces the secrets that
-// an earlier node with the same name has left behind: a deletion is two writes, and the second one
-// may have failed.
+// an earlier node with the same name may have left behind: deleting a node takes two writes, and
+// the second one, which deletes the secrets, may have failed.
 func (e *Editor) createNodeSecrets(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) (nodeSecrets, error) {
@@ -443,16 +443,17 @@ func (e *Editor) changeSecrets(
 	}
 }
 
-// The maximum time for deleting secrets if the context of the change has ended.
+// The maximum time for deleting the secrets of removed nodes. The context of the change does not
+// limit that time, because the change is already stored.
 const (
 	deleteSecretsTimeout     = 5 * time.Second
-	deleteNodeSecretsTimeout = 200 * time.Millisecond // what each node adds to it
+	deleteNodeSecretsTimeout = 200 * time.Millisecond // added for each node
 )
 
-// deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. It also does so
-// if err is a LaggingError, because then the change is stored, and a retry would find no removed
-// nodes. For any other error it deletes nothing and returns err. If err is nil, it returns the
-// error of the deletion.
+// deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. err is the
+// result of the change. If err is nil, deleteRemovedSecrets returns the error of the deletion. If
+// err is a LaggingError, it deletes the secrets and returns err: the change is stored, and a retry
+// would find no removed nodes. For any other error it deletes nothing and returns err.
 func (e *Editor) deleteRemovedSecrets(
 	ctx context.Context,
 	workflowID string,
@@ -489,8 +490,9 @@ func (e *Editor) deleteNodeSecrets(ctx context.Context, workflowID, nodeID strin
 	if err != nil || last == nil || last.deleted {
 		return err
 	}
-	// If the node has been created again, there are two cases: the directory already contains it,
-	// or its secrets are about to get another revision (see protectNewSecrets).
+	// If the node has been created again, its secrets must be kept. Either the directory contains
+	// the node after catching up, or protectNewSecrets has yet to change the secrets' revision, and
+	// restores them if they are deleted here.
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}

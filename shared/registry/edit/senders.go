@@ -239,7 +239,7 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 }
 
 // CaptureSenderSecret stores a secret that a node's provider has sent, if the node's sender is
-// waiting for one. box is the secret, encrypted for registry.CapturedSealPurpose. If
+// waiting for one. box is the secret, encrypted for registry.CapturedSecretSealPurpose. If
 // CaptureSenderSecret cannot decrypt the box, it does nothing, because an operator can make the
 // provider send the secret again.
 func (e *Editor) CaptureSenderSecret(
@@ -273,8 +273,8 @@ func (e *Editor) CaptureSenderSecret(
 }
 
 // RevealCapturedSecrets returns the secrets that the provider has sent, in plain text and keyed by
-// ID. It returns each secret only once, and therefore does not report that other processes have not
-// confirmed the change.
+// ID. It returns each secret only once. So if other processes do not confirm the change in time, it
+// still returns the secrets and no error.
 func (e *Editor) RevealCapturedSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
@@ -582,14 +582,14 @@ func asInvalidError(err error) error {
 	return err
 }
 
-// shownSecret is a header that contains a sender's secret, and the setting of the node that would
-// show it.
+// shownSecret is a header that contains a sender's secret, and the node's setting that would show
+// the header's value: orderKey or filter.
 type shownSecret struct{ setting, header string }
 
-// newlyShownSecret returns the use of a header with the sender's secret in the order key or the
-// filter of a node, or nil if there is none. It ignores a use that the change leaves as it was.
-// Earlier versions accepted such uses, and otherwise nothing else of the node could be changed, not
-// even the secret. before may be nil.
+// newlyShownSecret returns a header that contains the sender's secret and that the order key or the
+// filter of after uses, or nil if there is none. It ignores uses that the change leaves as they
+// were in before. Earlier versions accepted such uses. If they were refused now, nothing else of
+// the node could be changed, not even the secret. before may be nil.
 func newlyShownSecret(before, after *registry.Trigger) *shownSecret {
 	if after.Sender == nil {
 		return nil

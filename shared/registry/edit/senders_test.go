@@ -30,7 +30,8 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	return keys
 }
 
-// opens returns those of the given secrets with which an ingress verifies requests.
+// opens returns those of the given secrets with which a request can be signed so that the ingress
+// accepts it for the workflow wf.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
 	view, ok := i.Lookup("wf")
@@ -180,8 +181,9 @@ func TestAnotherPresetShowsNoSecret(t *testing.T) {
 	}))
 }
 
-// Order keys and filters are shown, so neither names a header with the sender's secret, whichever
-// was set first. A header with a signature contains no secret.
+// Order keys and filters are shown to operators. So they cannot use a header that contains the
+// sender's secret, no matter whether the sender or the order key or filter is set first. They can
+// use a header that contains a signature, because a signature is not secret.
 func TestNoOrderKeyOrFilterShowsASecret(t *testing.T) {
 	t.Parallel()
 	r := registrytest.StartWithKeys(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
@@ -417,7 +419,7 @@ func TestReseal(t *testing.T) {
 }
 
 // Once a change of a sender has returned, every ingress accepts only requests that the new state
-// allows. It accepts none that only an earlier state would allow: another sender, or no sender.
+// allows. It accepts no request that only an earlier sender, or the absence of a sender, allowed.
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -495,7 +497,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 		fatal(t, put("has", "after", s))
 		fatal(t, put("has", "after", edit.TriggerSettings{}))
 		old.Stop()
-		// The announcement that the ingress is leaving arrives a moment later.
+		// The announcement that the ingress is leaving arrives a moment later, so retry until then.
 		err = edit.ErrIngressTooOld
 		retry.Until(t.Context(), 10*time.Millisecond, func() bool {
 			err = put("wf", "wf", s)
@@ -534,7 +536,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 		t.Errorf("it is set all the same: %+v, %v", info, err)
 	}
 	old.Stop()
-	// The announcement that the ingress is leaving arrives a moment later.
+	// The announcement that the ingress is leaving arrives a moment later, so retry until then.
 	err = edit.ErrIngressTooOld
 	retry.Until(t.Context(), 10*time.Millisecond, func() bool {
 		err = put()

@@ -23,11 +23,12 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 	return e.setActive(ctx, id, false)
 }
 
-// setActive writes twice: first it stores the intent in the account's record, which serves as the
-// lock, and then it updates the workflow's record. If two calls run concurrently, one fails to
-// update the account and starts again. A call first carries out an earlier intent that has not been
-// carried out. A call that fails after it may have stored an intent still tries to carry the intent
-// out.
+// setActive writes twice. First it stores the intent, which is the requested transition, in the
+// account's record, which serves as the lock. Then it carries the intent out: it updates the
+// workflow's record. If two calls run concurrently, one of them fails to update the account's
+// record and starts again. If the account's record holds an earlier intent that has not been
+// carried out, setActive carries out that intent first. If setActive fails after it may have stored
+// its own intent, it still tries to carry the intent out.
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
@@ -94,28 +95,28 @@ func (e *Editor) setActive(
 // intent identifies an intent that may be stored in an account's record.
 type intent struct {
 	accountID string
-	// basedOn is the revision of the account's record that the intent replaces. A later revision is
-	// either the intent or a change because of which the intent can no longer be stored. 0 means
-	// that the intent is stored.
+	// basedOn is the revision of the account's record that the intent replaces. If the record has a
+	// later revision, either the intent is stored, or another change prevents it from ever being
+	// stored. 0 means that the intent is known to be stored.
 	basedOn uint64
 }
 
-// finishTransitionTimeout is the maximum time for carrying out an intent if the context of the
-// change has ended. An election of a leader of the registry's stream takes up to 9 s, and begins
-// seconds after the last leader was lost.
+// finishTransitionTimeout is the maximum time for carrying out an intent after its change has
+// failed. It must cover the election of a leader of the registry's stream, which takes up to 9 s
+// and begins seconds after the last leader was lost.
 const finishTransitionTimeout = 15 * time.Second
 
 // finishTransition carries out an intent, which may be stored late or not at all. It ignores the
-// end of ctx. If it cannot finish in time, the account's next switch does, or
-// FinishTransitionsPeriodically.
+// end of ctx. If it does not finish in time, the next activation or deactivation in the account
+// does, or FinishTransitionsPeriodically.
 func (e *Editor) finishTransition(ctx context.Context, i intent) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTransitionTimeout)
 	defer cancel()
 	_ = retry.Do(ctx, func(ctx context.Context) error { return e.tryFinishTransition(ctx, i) })
 }
 
-// tryFinishTransition carries out the last transition of the intent's account, unless it is carried
-// out. It returns errRetry if the intent may be stored later.
+// tryFinishTransition carries out the last transition of the intent's account, unless that has been
+// done. It returns errRetry if the intent is not stored yet but may still be.
 func (e *Editor) tryFinishTransition(ctx context.Context, i intent) error {
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
@@ -135,9 +136,10 @@ func (e *Editor) tryFinishTransition(ctx context.Context, i intent) error {
 	return err
 }
 
-// FinishTransitionsPeriodically carries out the transitions of which the process that stored the
-// intent has died or has lost NATS. It looks for them at the given interval, until ctx is done, and
-// carries out those that it has already seen the time before.
+// FinishTransitionsPeriodically carries out transitions that other processes have left unfinished
+// because they died or lost NATS after storing the intent. It looks for unfinished transitions at
+// the given interval, until ctx is done. It carries out only those that were already unfinished the
+// time before, because the process that stored a newer intent may still be carrying it out.
 func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval time.Duration) {
 	var seen map[string]uint64
 	retry.Every(ctx, interval, func() {

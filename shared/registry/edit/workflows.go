@@ -24,8 +24,9 @@ type WorkflowSpec struct {
 	// Within is the only account that an existing workflow may belong to. A workflow of another
 	// account is reported as not found. "" means any account.
 	Within string
-	// BeforeAccountChange is called before a workflow is stored that is new or moves to another
-	// account. If it fails, nothing is stored. It may be called more than once. It may be nil.
+	// BeforeAccountChange is called before a new workflow is stored, and before a workflow moves to
+	// another account. If it fails, nothing is stored. It may be called more than once. It may be
+	// nil.
 	BeforeAccountChange func(context.Context) error
 	// IfNew makes the change fail with ErrChangedSince if the workflow already exists and differs
 	// from the requested one.
@@ -142,8 +143,8 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 // neededCapabilities returns the capabilities that every ingress must have for a node's filter and
 // answer. It omits the capability for filters if the existing node has the same filter, and the
 // capability for answers that wait if the existing node has any such answer. have is the existing
-// node, or nil if the node is new. prepareOrderKeys checks the capability for order keys. A setting
-// of something else than a node needs a call of requireCapability in the change that stores it.
+// node, or nil if the node is new. prepareOrderKeys checks the capability for order keys. For a
+// setting that does not belong to a node, the change that stores it must call requireCapability.
 func (s TriggerSettings) neededCapabilities(
 	have *registry.Trigger,
 ) (needed []consistency.Capability) {
@@ -354,7 +355,7 @@ func (e *Editor) upsertWorkflow(
 				return 0, err
 			}
 		}
-		// From here on, parts of the change are stored, so that all checks must come before.
+		// From here on, parts of the change are stored, so all checks must come before this point.
 		for _, t := range samples {
 			if err := e.storeSample(ctx, w.ID, t.NodeID, t.SamplePayload); err != nil {
 				return 0, err
