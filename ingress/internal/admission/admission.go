@@ -43,9 +43,9 @@ type DeliveryID struct {
 	Signed  bool   // the ID is covered by the sender's signature
 }
 
-// executionIDKey returns the key from which execution IDs are computed. Derived and signed delivery
-// IDs get distinct keys, so that they never result in the execution ID of another kind of delivery
-// ID.
+// executionIDKey returns the key from which an execution's ID is computed. Derived and signed
+// delivery IDs get distinct keys, so that delivery IDs of different kinds never result in the same
+// execution ID.
 func (d DeliveryID) executionIDKey() string {
 	switch {
 	case d.Signed:
@@ -144,7 +144,8 @@ func (a *Admission) Workflow(workflowID string) *registry.Webhook {
 	return view.Workflow
 }
 
-// InternedID returns the ID of an existing workflow, or "" if it does not exist.
+// InternedID returns the registry's copy of the ID of an existing workflow, or "" if the workflow
+// does not exist. Unlike workflowID, this string does not keep the request line in memory.
 func (a *Admission) InternedID(workflowID string) string {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {

@@ -11,7 +11,8 @@ import (
 // day is the window of a plan's limit on bytes.
 const day = 24 * time.Hour
 
-// byteLimit returns a plan's limit on bytes in the form of a rate limit.
+// byteLimit returns a plan's limit on bytes in the form of a rate limit, in which each byte counts
+// as one request.
 func byteLimit(perDay int64) registry.RateLimit {
 	return registry.RateLimit{Requests: perDay, Window: day}
 }

@@ -11,7 +11,7 @@ import (
 // gcraState is the state of a workflow or account in GCRA, the generic cell rate algorithm.
 type gcraState struct {
 	// tat is the theoretical arrival time: the time at which the workflow or account will be idle
-	// if no more requests arrive. It is on the same clock as now.
+	// if no more requests arrive. It is measured from Limits.origin.
 	tat time.Duration
 	// limit is the rate limit that tat is based on.
 	limit registry.RateLimit
@@ -26,7 +26,8 @@ func (d gcraState) resetIfChanged(l registry.RateLimit) gcraState {
 	return gcraState{limit: l}
 }
 
-// costPerRequest returns the cost of one request.
+// costPerRequest returns the cost of one request: the time after which the limit allows another
+// request.
 func costPerRequest(
 	l registry.RateLimit,
 ) time.Duration {
@@ -34,8 +35,9 @@ func costPerRequest(
 }
 
 // chargeOneRequest charges one request against the limit. From idle, l.Requests are accepted
-// immediately, then one every l.Window/l.Requests. It returns the new state, or how long to wait. A
-// refused request changes nothing.
+// immediately, then one every l.Window/l.Requests. If the request is accepted, chargeOneRequest
+// returns the new state, and wait is 0. Otherwise, nothing is charged, and wait is the time until
+// another request is accepted.
 func chargeOneRequest(
 	d gcraState, now time.Duration, l registry.RateLimit,
 ) (next gcraState, wait time.Duration) {
@@ -50,10 +52,10 @@ func chargeOneRequest(
 	return d, 0
 }
 
-// addIncurredCost adds a cost that cannot be refused anymore, such as that of requests that other
-// ingresses have admitted. If the limit is exceeded, nothing is accepted until the excess has been
-// made up for, so that all ingresses together keep the limit. The excess is never more than one
-// burst.
+// addIncurredCost adds a cost that can no longer be refused, such as the cost of requests that
+// other ingresses have admitted. If the limit is then exceeded, nothing is accepted until enough
+// time has passed to make up for the excess, so that all ingresses together keep the limit. At most
+// one burst of excess is counted.
 func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) gcraState {
 	d.tat = max(d.tat, now)
 	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))

@@ -53,8 +53,8 @@ func TestTake(t *testing.T) {
 			t.Errorf("after %+v: %s", old, wait)
 		}
 	}
-	// Requests that other ingresses admitted make a sender wait longer, but by no more than the
-	// time in which one burst refills.
+	// Requests that other ingresses admitted make a sender wait longer. No matter how many there
+	// are, they add at most the time in which one burst refills.
 	behind := addIncurredCost(d, now, 5*time.Second, time.Minute)
 	if _, wait := chargeOneRequest(behind, now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)
@@ -149,7 +149,9 @@ func threeIngresses(t *testing.T, lost float64) {
 			ingresses[1].origin = origin
 		}
 	}
-	// The first window starts idle, so it accepts the burst as well.
+	// Skip the first window: it starts idle, so it accepts the burst as well. The later windows may
+	// exceed the limit slightly, because ingresses learn of each other's requests late, or not at
+	// all if messages are lost.
 	for w, n := range accepted[1:] {
 		if f := float64(n) / float64(limit.Requests); f > 1.1+lost || f < 0.95 {
 			t.Errorf("window %d: %d accepted, %.2f of the limit", w+1, n, f)

@@ -9,9 +9,11 @@ import (
 // Refusal describes why a request starts nothing.
 type Refusal struct {
 	Code webhook.Code
-	// set with webhook.CodeRateLimited, and if the stream refuses the message
+	// RetryAfter is how long the sender should wait before it retries. It is set with
+	// webhook.CodeRateLimited, and if the stream refuses the message. 0 means that it is not set.
 	RetryAfter time.Duration
-	// set with webhook.CodeWorkflowInactive and webhook.CodeRunFailed, and with OutcomeUnknown
+	// ExecutionID is the ID of the execution record, if there is one. It is set with
+	// webhook.CodeWorkflowInactive and webhook.CodeRunFailed, and with OutcomeUnknown.
 	ExecutionID string
 	// OutcomeUnknown means that the message may have been stored, and that the sender cannot send
 	// it again safely, because it has no delivery ID. It is set only with webhook.CodeUnavailable.

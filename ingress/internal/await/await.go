@@ -35,8 +35,9 @@ const (
 	// signalReadDelay is the time after which a Wait reads the stream again if a signal has arrived
 	// but the report is not in the stream yet. The pause doubles with each read.
 	signalReadDelay = time.Millisecond
-	// readTimeout is the maximum duration of a read before the limit; such a read also ends at the
-	// limit. finalReadTimeout is the maximum duration of the last read, which begins at the limit.
+	// readTimeout is the maximum duration of a read that begins before the request's time limit.
+	// Such a read also ends at the limit. finalReadTimeout is the maximum duration of the last
+	// read, which begins at the limit.
 	readTimeout      = time.Second
 	finalReadTimeout = 500 * time.Millisecond
 	// maxConcurrentReads is the maximum number of simultaneous reads. It matters when a lost
@@ -202,7 +203,8 @@ type Wait struct {
 	back <-chan struct{}
 }
 
-// reportSource is a stream of reports, and the queue of its reports, which may be AnyQueue.
+// reportSource selects reports in a stream: the reports of one queue, or the reports of all queues
+// if queue is stream.AnyQueue.
 type reportSource struct {
 	stream.Layout
 
@@ -246,7 +248,7 @@ func (w *Wait) listen(at stream.Layout, queue string) error {
 	return nil
 }
 
-// End frees the slot. It may be called repeatedly. w may be nil.
+// End ends the subscriptions and frees the slot. It may be called repeatedly. w may be nil.
 func (w *Wait) End() {
 	if w == nil || w.waits == nil {
 		return
@@ -263,13 +265,14 @@ func (w *Wait) End() {
 // queues that have their own streams.
 func (w *Wait) MarkRepeated(ownStreams []string) {
 	w.sources, w.others = nil, slices.Clone(ownStreams)
-	// An error can be ignored: without a subscription, the Wait finds the result a little later,
-	// when it polls the stream.
+	// Ignore the error: without a subscription, the Wait finds the result a little later, when it
+	// polls the stream.
 	_ = w.subscribe(stream.Layout{}, stream.AnyQueue)
 	if w.execution.HasOwn {
 		w.addOwnSource(w.execution.Queue)
 	}
-	// If the start message is in the queue's own stream, its reports are already subscribed to.
+	// Also subscribe to the reports in queues' own streams, unless there are none, or Begin has
+	// already subscribed to the reports in the only one.
 	if len(w.others) > 0 || w.execution.HasOwn && !w.execution.Layout.Own {
 		_ = w.listen(stream.Layout{Own: true}, stream.AnyQueue)
 	}

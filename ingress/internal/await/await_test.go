@@ -58,7 +58,7 @@ func (b *bed) report(status execution.Status, output string) {
 	b.reportIn(stream.Layout{}, queue, status, output)
 }
 
-// reportIn is like report, but for a start message that is in another stream or queue.
+// reportIn is like report, but for a start message in the given stream and queue.
 func (b *bed) reportIn(
 	at stream.Layout, queue string, status execution.Status, output string,
 ) {
@@ -78,8 +78,8 @@ func (b *bed) reportIn(
 	}
 }
 
-// begin begins a Wait that uses the connection nc. The Wait first reads the stream after the time
-// first, unless it receives a signal before.
+// begin begins a Wait that uses the connection nc. The parameter first is the delay before the Wait
+// reads the stream for the first time if no signal arrives.
 func (b *bed) begin(nc *nats.Conn, first time.Duration) (*Waits, *Wait) {
 	b.t.Helper()
 	waits := New(nc, 10)
@@ -117,8 +117,8 @@ func enough(int) bool { return true }
 
 const never = time.Hour
 
-// If the final report is delivered to no subscriber, the Wait finds it in the stream: with a
-// periodic read or, if none is due before the limit, with the read at the limit.
+// If no subscriber receives the final report, the Wait finds it in the stream: with a periodic read
+// or, if none is due before the limit, with the read at the limit.
 func TestALostReportIsFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -283,9 +283,10 @@ func TestAnOutputWaitsForMemory(t *testing.T) {
 	}
 }
 
-// A repeat finds the end of its execution in another queue's own stream, where the execution ran
-// before its workflow changed its queue: by reading each of these streams, if it has ended, or by a
-// signal.
+// A repeated request may have to wait for an execution in another queue's own stream, because the
+// workflow used that queue when the execution started. If the execution has already ended, the Wait
+// finds the final report by reading the other queues' own streams. If it ends later, the report
+// itself is the signal to read.
 func TestARepeatFindsTheEndInAnotherQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	b := start(t)

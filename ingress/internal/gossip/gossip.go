@@ -51,9 +51,9 @@ type registryView interface {
 	PlanOf(accountID string) *registry.Plan
 }
 
-// Start begins to announce what this ingress has admitted according to limits, and how much of
-// space it has used for each account. It adds the announcements of other ingresses to limits and
-// space.
+// Start begins to exchange counts with the other ingresses. It announces the requests and bytes
+// that this ingress has admitted, as counted by limits, and the space that it has used for each
+// account, as counted by space. It adds the announcements of other ingresses to limits and space.
 func Start(
 	nc *nats.Conn, limits *admission.Limits, space *storage.StreamSpace, registry registryView,
 	log logrus.FieldLogger,

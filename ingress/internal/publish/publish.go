@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// Reasons why the stream does not store a message.
+// Errors of Publish and ConfirmRepeat. After ErrUnavailable and ErrOutcomeUnknown, the message may
+// have been stored. After the others, it was certainly not stored.
 var (
 	// ErrUnavailable means that the stream did not reply in time, or could not be reached. A
 	// message with a Nats-Msg-Id may have been stored; if it is sent again, it is recognized.
@@ -52,8 +53,8 @@ const minLookUpTime = 2 * time.Second
 // Ack is the confirmation that a message has been stored.
 type Ack = ack.Ack
 
-// DeliveryPublisher publishes the messages of deliveries, starts and rejections, to one stream. It
-// is safe for concurrent use.
+// DeliveryPublisher publishes start messages and rejections to one stream. It is safe for
+// concurrent use.
 type DeliveryPublisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
@@ -148,11 +149,14 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 // one of this package's errors.
 //
 // While it is unknown whether a message with a Nats-Msg-Id was stored, Publish resends it under the
-// same ID, until it gets a reply or the time is up. Each message needs a unique traceparent, by
-// which Publish recognizes its own message in the stream: each request has one anyway, so no header
-// is stored for this. A message without a Nats-Msg-Id is resent only if it is certain that it was
-// not stored. No message is resent unless the choice of the stream is still current, because the
-// new stream does not know what the old one stores after a move. A nil choice is always current.
+// same ID, until it gets a reply or the time is up. The reply may then be that the ID is a repeat.
+// Publish recognizes its own message in the stream by the traceparent, which must therefore be
+// unique. Requests have one anyway, so this needs no additional header. A message without a
+// Nats-Msg-Id is resent only if it is certain that it was not stored.
+//
+// Before each resend, choice must still be current. Otherwise, the queue may have moved, and the
+// new stream does not know the messages that the old stream has stored since. A nil choice is
+// always current.
 func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)
@@ -199,8 +203,8 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 		case o == outcomeNoReply:
 			unknown = true
 		case o == outcomeDuplicateInProcess, o == outcomeNoLeader, o == outcomeDisconnected:
-			// Another message with this ID is being stored, perhaps from an earlier attempt of this
-			// call, or there was no server to accept the message.
+			// Retry. Another message with this ID is being stored, perhaps from an earlier attempt
+			// of this call, or there was no server to accept the message.
 		}
 		pause := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
 		if time.Now().Add(pause + attemptTimeout).After(deadline) {
@@ -217,10 +221,12 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 }
 
 // ConfirmRepeat returns the confirmation of a message whose Nats-Msg-Id is in the stream's
-// deduplication window. For any other message its error wraps ErrStorageFull. It stores nothing in
-// either case: it sends a message without data, and with a header that the stream refuses only
-// after it has looked up the ID (Nats-Rollup with an unknown value; see processJetStreamMsg and
-// checkMsgHeadersPreClusteredProposal of nats-server 2.15.2).
+// deduplication window. For any other message, its error wraps ErrStorageFull. If the stream does
+// not tell, the error wraps ErrUnavailable.
+//
+// ConfirmRepeat never stores anything. It sends a message with the ID, without data, and with an
+// invalid Nats-Rollup header. The stream refuses that header only after it has looked up the ID
+// (see processJetStreamMsg and checkMsgHeadersPreClusteredProposal of nats-server 2.15.2).
 func (p *DeliveryPublisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	id := msg.Header[jetstream.MsgIDHeader]
 	if len(id) == 0 {
@@ -234,7 +240,8 @@ func (p *DeliveryPublisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	switch {
 	case err == nil && got.Duplicate:
 		return got, nil
-	// A cluster checks the server's and the account's limits before it looks up the ID.
+	// The storage may be reported as full even for a repeat: a cluster checks the server's and the
+	// account's limits before it looks up the ID.
 	case stream.ErrorCode(err) == stream.CodeRollup, stream.IsStorageFull(err):
 		return Ack{}, ErrStorageFull
 	default: // for example, a message with this ID is being stored
@@ -341,8 +348,8 @@ func (p *DeliveryPublisher) isDeleted(ctx context.Context, sequence uint64) bool
 }
 
 // storedTrace returns the traceparent of the message with the given sequence number in the stream,
-// or "". Any replica may respond. jetstream.Stream is not used, because to get one takes the
-// stream's leader.
+// or "" if the message has none. Any replica may respond. jetstream.Stream is not used, because
+// obtaining one requires the stream's leader.
 func (p *DeliveryPublisher) storedTrace(ctx context.Context, sequence uint64) (string, error) {
 	msg, err := p.nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"DIRECT.GET."+p.name,
 		fmt.Appendf(nil, `{"seq":%d}`, sequence))

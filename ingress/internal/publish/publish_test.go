@@ -60,8 +60,8 @@ func newPublisher(
 	return p
 }
 
-// message returns a start message. All start messages have the same trace, which does not affect
-// deduplication.
+// message returns a start message for a delivery ID. "" means a message without a delivery ID. All
+// messages belong to the same trace but have different spans, by which Publish recognizes them.
 func message(t *testing.T, deliveryID string) *nats.Msg {
 	t.Helper()
 	id := uuid.NewString()
@@ -84,7 +84,7 @@ func message(t *testing.T, deliveryID string) *nats.Msg {
 	return msg
 }
 
-// counts returns how many times each execution is in the stream.
+// counts returns how many messages the stream holds for each execution ID.
 func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -252,8 +252,10 @@ func TestNoGhosts(t *testing.T) {
 	}
 }
 
-// A connection that is lost late still has the whole reconnectGrace to be restored. Here it breaks
-// after the first attempt has got no reply for longer than that, as when the server's host dies.
+// reconnectGrace counts from the time at which the connection is found to be lost, not from the
+// first attempt. Here, as when the server's host dies, attempts get no reply for longer than
+// reconnectGrace before the connection breaks. Publish still waits for the reconnect and stores the
+// message.
 func TestAConnectionThatIsLostLate(t *testing.T) {
 	t.Parallel()
 	network := natstest.Start(t).NewLink(t)
@@ -306,10 +308,11 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// The first attempt gets no reply, but the second one does. The traceparent distinguishes this
-// request's message from another request's in the same trace, and from one without a traceparent. A
-// result is not a repeat only if this very request stored the message. A message without a delivery
-// ID is not sent twice.
+// If the first attempt gets no reply, Publish sends a message with a delivery ID again, and may be
+// told that it is a repeat. The result is a repeat unless this very request stored the message.
+// Publish recognizes its own message by the traceparent: the stored message may also be another
+// request's in the same trace, or have no traceparent. A message without a delivery ID is not sent
+// twice.
 func TestNoAnswerAtFirst(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -592,7 +595,8 @@ func TestPublishingAfterTheEnd(t *testing.T) {
 	}
 }
 
-// countedChoice is a stream choice that is current for a number of calls.
+// countedChoice is a stream choice. Its value is the number of further calls for which it is
+// current.
 type countedChoice int
 
 func (c *countedChoice) IsCurrent() bool {
@@ -601,7 +605,8 @@ func (c *countedChoice) IsCurrent() bool {
 }
 
 // A message is not sent again once the choice of its stream is no longer current: the queue may
-// have moved to another stream, which would not recognize a repeat of what is stored now.
+// have moved to another stream, which would not recognize a repeat of a message that is stored now.
+// Here the choice is current for two resends, so the message is sent three times.
 func TestNothingIsSentAgainToAStreamNoLongerChosen(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())

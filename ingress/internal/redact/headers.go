@@ -15,8 +15,8 @@ func IsSecretHeader(name string, ofSender []string) bool {
 	return slices.Contains(secretHeaders, name) || slices.Contains(ofSender, name)
 }
 
-// AddHeadersTo adds the request's headers to into, without the secret headers. The values are
-// redacted and in UTF-8. Headers does not modify the request's headers, but into may share
+// AddHeadersTo adds the request's headers to into, without the secret headers, and returns into.
+// The values are redacted and in UTF-8. The request's headers are not modified, but into may share
 // unchanged values with them.
 func (r *Redactor) AddHeadersTo(into map[string][]string, ofSender []string) map[string][]string {
 	for name, values := range r.request.Header { // names are ASCII: net/http rejects others

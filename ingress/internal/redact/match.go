@@ -76,7 +76,8 @@ func decodeChar(text string, at int) (c byte, next int) {
 	return decodeEscaped(text, at)
 }
 
-// decodeEscaped is decodeChar for a character that may be escaped.
+// decodeEscaped does the same as decodeChar. It is the slow path, for a character that may be
+// escaped.
 func decodeEscaped(text string, at int) (c byte, next int) {
 	if at >= len(text) {
 		return 0, at

@@ -56,10 +56,10 @@ const (
 // request must not change.
 type Redactor struct {
 	request *http.Request
-	// shortest is the minimum length of an element of values.
+	// shortest is the minimum length, in bytes, of an element of values.
 	shortest int
-	// values holds those values that a request has in the places of tokens but that do not look
-	// like a token, both as sent and unescaped. findValues fills it in.
+	// values holds the values that the request has in the places of tokens but that do not look
+	// like tokens. It holds each value both as sent and unescaped. findValues fills it in.
 	values []string
 	found  bool // findValues was called
 }

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// maxUserAgent is how many bytes of a User-Agent are redacted. There is a limit, because replacing
-// a token of one letter makes the text longer. Callers keep much less.
+// maxUserAgent is the maximum number of bytes of a User-Agent that are redacted. The rest is cut
+// off, because replacing tokens can make the text much longer if a token has a single letter.
+// Callers keep much less.
 const maxUserAgent = 1 << 10
 
 // UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is

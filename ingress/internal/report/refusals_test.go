@@ -25,7 +25,7 @@ type rig struct {
 	log  *logrus.Logger
 }
 
-// start connects as an ingress does.
+// start starts NATS and connects with the options of an ingress.
 func start(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, nats: natstest.Start(t), log: logtest.Quiet()}
@@ -42,7 +42,7 @@ func start(t testing.TB) *rig {
 	return r
 }
 
-// run runs a counter. stop returns when it has sent its last report.
+// run runs a counter in the background. stop ends it, and returns when it has sent its last report.
 func (r *rig) run(run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var running sync.WaitGroup
@@ -151,8 +151,9 @@ func TestRefusalsWhileNATSIsAway(t *testing.T) {
 		}
 	}
 	stop()
-	// One report may have been created just after NATS stopped, and the next one only when NATS was
-	// back.
+	// A report counts at most 2000 refusals by workflow (maxRefusalCounters), and the others by
+	// code alone. There may be two reports: one created just after NATS stopped, and the next one
+	// created only when NATS was back.
 	if named < 2000 || named > 4001 || int64(named)+unnamed != many+1 {
 		t.Errorf("%d were counted by workflow, %d by code alone", named, unnamed)
 	}

@@ -67,7 +67,8 @@ func TestAReportThatIsTooLong(t *testing.T) {
 	}
 }
 
-// When a reporter ends, it sends an unconfirmed report and what was counted since.
+// When Run ends, it first sends the report that is still unconfirmed, and then another one with
+// what was counted since.
 func TestTheLastReports(t *testing.T) {
 	t.Parallel()
 	js, server := connect(t)
@@ -88,8 +89,8 @@ func TestTheLastReports(t *testing.T) {
 	}
 }
 
-// A report of many captured secrets stays below the maximum size of a NATS message. The others
-// follow.
+// If many secrets have been captured, they are divided among several reports, so that each report
+// stays below the maximum size of a NATS message.
 func TestManyCapturedSecrets(t *testing.T) {
 	t.Parallel()
 	js, _ := connect(t)
@@ -118,8 +119,8 @@ func TestManyCapturedSecrets(t *testing.T) {
 	}
 }
 
-// A captured secret is kept even if other nodes have used up the space of a report. If it is not
-// kept, the caller learns that.
+// A captured secret is kept even if maxSenders other nodes are already waiting for the next report.
+// If twice as many nodes are waiting, the secret is not kept, and Count reports that to the caller.
 func TestACapturedSecretBesideManyNodes(t *testing.T) {
 	t.Parallel()
 	senders := NewSenderCounter(nil, logtest.Quiet())

@@ -15,16 +15,17 @@ import (
 // senderReportInterval is the interval between reports on senders.
 const senderReportInterval = time.Second
 
-// maxSenders is the maximum number of counted nodes, and of further nodes with a captured secret.
-// It bounds memory use and keeps a report below the maximum size of a NATS message. Beyond it,
-// further nodes are not counted until a report has been sent.
+// maxSenders is the maximum number of nodes in a report. A node without a captured secret is
+// counted only if fewer than maxSenders nodes wait for the next report, and a node with one only if
+// fewer than twice as many wait. This bounds memory use, and keeps a report below the maximum size
+// of a NATS message.
 const maxSenders = 1000
 
 // maxCapturedBytes is the maximum total length of the captured secrets in a report. Further ones
 // wait for the next report.
 const maxCapturedBytes = 256 << 10
 
-// SenderRequestOutcome holds what one request reveals about a node's sender.
+// SenderRequestOutcome holds the observations about a node's sender that one request allows.
 type SenderRequestOutcome struct {
 	VerifiedAt  time.Time // zero if the request was not verified
 	HandshakeAt time.Time // zero if the request was not a handshake
@@ -55,8 +56,9 @@ func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCou
 	return s
 }
 
-// Count adds what one request to an existing node has revealed about the node's sender. preset is
-// the sender's preset. counted is false if too many nodes wait for a report.
+// Count adds the observations from one request to an existing node. preset is the preset of the
+// node's sender. counted is false if too many nodes wait for a report. The observations are then
+// discarded.
 func (s *SenderCounter) Count(
 	workflowID, nodeID, preset string, seen SenderRequestOutcome,
 ) (counted bool) {

@@ -26,7 +26,7 @@ type Shard[T any] struct {
 	State T
 }
 
-// New returns Shards. newState returns the initial state of one shard.
+// New returns Shards in which newState provides the initial state of each shard.
 func New[T any](newState func() T) *Shards[T] {
 	s := &Shards[T]{seed: maphash.MakeSeed()}
 	for i := range s.shards {
@@ -35,7 +35,7 @@ func New[T any](newState func() T) *Shards[T] {
 	return s
 }
 
-// ShardFor returns the shard of an ID, not locked.
+// ShardFor returns the shard of an ID. The caller must lock it before it uses the state.
 func (s *Shards[T]) ShardFor(id string) *Shard[T] {
 	return &s.shards[maphash.String(s.seed, id)%shardCount]
 }

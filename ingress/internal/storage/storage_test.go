@@ -181,7 +181,7 @@ func TestSumsReplaceCounts(t *testing.T) {
 	}
 }
 
-// What was counted for a message no longer counts once the message has expired.
+// The bytes that were counted for a message no longer count once the message has expired.
 func TestCountsExpire(t *testing.T) {
 	t.Parallel()
 	s := space(0)
