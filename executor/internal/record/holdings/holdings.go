@@ -30,9 +30,9 @@ import (
 const (
 	// publishInterval is the interval at which the sums are published.
 	publishInterval = time.Second
-	// Fractions of the stream's maximum size, in tenths: sums are computed from trackFromTenths
-	// until the size falls below stopTrackingBelowTenths; operators are warned from warnAtTenths
-	// on.
+	// Limits of the stream's fill level, in tenths of its maximum size. Sums are computed from
+	// trackFromTenths on, until the level falls below stopTrackingBelowTenths. Operators are warned
+	// from warnAtTenths on.
 	trackFromTenths, stopTrackingBelowTenths, warnAtTenths = 8, 7, 9
 	tenthsPerWhole                                         = 10
 	// chunkCount is the approximate number of chunks that the stream is divided into, by sequence.
@@ -197,7 +197,8 @@ func (r *streamScan) readNewMessages(
 	return false, nil
 }
 
-// addMessage adds a message, whose data the server has omitted.
+// addMessage adds a message to the sums. The server has omitted the message's data, but reports
+// their length in a header.
 func (r *streamScan) addMessage(msg jetstream.Msg, sequence uint64, account func(string) string) {
 	header := msg.Headers()
 	bytes, err := strconv.Atoi(header.Get(msgSizeHeader))
@@ -222,7 +223,8 @@ func (r *streamScan) addMessage(msg jetstream.Msg, sequence uint64, account func
 // msgSizeHeader is the header in which the server reports the length of the omitted data.
 const msgSizeHeader = "Nats-Msg-Size"
 
-// expireChunksBefore removes the chunks whose messages have all expired.
+// expireChunksBefore subtracts the chunks whose messages have all expired, because their sequences
+// are less than first.
 func (r *streamScan) expireChunksBefore(first uint64) {
 	for chunk, sums := range r.byChunk {
 		if (chunk+1)*r.chunk > first {

@@ -68,7 +68,8 @@ func (r *rig) connect() jetstream.JetStream {
 	return js
 }
 
-// run starts what an executor runs. A workflow's account is the first letter of its name.
+// run starts a Tracker, as an executor does. The account of a workflow is the first letter of the
+// workflow's name.
 func (r *rig) run() (stop func()) {
 	r.t.Helper()
 	log := logrus.New()
@@ -94,7 +95,7 @@ func (r *rig) run() (stop func()) {
 	return stop
 }
 
-// publish stores messages of a workflow until they have at least bytes bytes.
+// publish stores messages of a workflow whose total size is at least the given number of bytes.
 func (r *rig) publish(workflowID string, bytes int) {
 	r.t.Helper()
 	before, body := r.used(), []byte(strings.Repeat("x", 3000))

@@ -26,8 +26,8 @@ type entry struct {
 	// set.
 	record store.Record // set for a start or a rejection
 	isCopy bool         // whether this start is a copy for groups that skipped the original
-	// progress is set for a report. If a report is unreadable, progress ends the execution named in
-	// the report's subject.
+	// progress is set for a report. If the report is unreadable, progress marks the execution named
+	// in the report's subject as failed.
 	progress execution.Progress
 	aside    store.AsideMessage // set for an unreadable message
 	audit    []store.AuditEntry // the audit entry, if an operator requested the start
@@ -41,11 +41,12 @@ const (
 	kindRejection
 	kindProgress
 	kindUnreadable // it cannot be decoded
-	// A marker: an empty message with the ID of a delivery whose start message is in another
-	// stream. It lets this stream deduplicate that delivery, too. It is not recorded.
+	// An empty message with the ID of a delivery whose start message is in another stream. Because
+	// of such a marker, this stream recognizes repeats of that delivery, too. It is not recorded.
 	kindDedupMarker
-	// A start, a rejection or a report from before the retention of records, for example after the
-	// loss of the recorder's consumer. It is not recorded: its record was deleted, or would be.
+	// A start, a rejection or a report that is older than the retention of records. Such messages
+	// are delivered again if, for example, the recorder's consumer is lost. They are not recorded,
+	// because their records were deleted, or would be deleted immediately.
 	kindExpired
 )
 
@@ -59,8 +60,9 @@ const (
 	verdictPoisonSuspect // refused by the database; it is retried before it is put aside
 )
 
-// decode decodes messages and sorts them in the order in which they are applied. Start messages
-// come before reports of progress. What the streams stored before expired is not recorded.
+// decode decodes messages and sorts them in the order in which they are applied: start messages
+// come before reports of progress. now is the time of recording. Messages that the streams stored
+// before expired become entries that are not recorded.
 func decode(messages []jetstream.Msg, now, expired time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))

@@ -11,8 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// redeliveredIDs returns the IDs of executions whose messages were delivered more than once. The
-// executor that recorded them may have been killed before it announced the changes.
+// redeliveredIDs returns the IDs of the recorded executions whose messages were delivered more than
+// once. Announce their changes: an executor may have recorded them earlier, and may have been
+// killed before it could announce them.
 func redeliveredIDs(entries []*entry) (ids []string) {
 	for _, e := range entries {
 		if e.verdict == verdictRecorded && e.meta.NumDelivered > 1 {
@@ -36,13 +37,14 @@ func recordedIDs(entries ...*entry) (ids []string) {
 const applyTimeout = 30 * time.Second
 
 // commit records entries and sets their verdicts. It retries until every entry has a verdict or the
-// context is done. An entry is refused only if its data caused an error while it was alone in its
-// transaction.
+// context is done. If the database refuses a transaction because of its data, commit splits the
+// batch until the entry to blame is alone in its transaction, and only that entry counts as
+// refused.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.ApplyResult) {
 	todo := [][]*entry{entries} // the batches to commit, in order; a batch that fails is split
-	// uncertain means that a transaction that failed may have been committed nevertheless, if only
-	// the database's response was lost. The same transaction then changes nothing when it is
-	// retried.
+	// uncertain reports whether a failed transaction may have been committed nevertheless, because
+	// only the database's response was lost. In that case, the retry changes nothing and returns no
+	// changes, so all entries count as changed.
 	uncertain := false
 	for failures := 0; len(todo) > 0; {
 		group := todo[0]
@@ -103,8 +105,8 @@ func (r *Recorder) apply(
 // setVerdicts sets the verdicts of the entries of a committed transaction.
 func setVerdicts(group []*entry) {
 	for _, e := range group {
-		// This includes progress that arrived before its start message: the store keeps it until
-		// the start message arrives.
+		// This is also true for progress that arrived before its start message: the store keeps it
+		// until the start message arrives.
 		e.verdict = verdictRecorded
 		if e.kind == kindUnreadable {
 			e.verdict = verdictPutAside
@@ -112,9 +114,9 @@ func setVerdicts(group []*entry) {
 	}
 }
 
-// noteLateStarts makes the next search of EndLostExecutions go back to the executions that were
-// accepted long before their start messages were stored, such as those of operator events whose
-// queue took no messages for hours.
+// noteLateStarts makes the next search of EndLostExecutions go back to executions that were
+// accepted long before their start messages were stored. For example, a queue may have accepted no
+// messages for hours after an operator event.
 func (r *Recorder) noteLateStarts(group []*entry) {
 	for _, e := range group {
 		if e.kind == kindStart &&
@@ -125,9 +127,9 @@ func (r *Recorder) noteLateStarts(group []*entry) {
 }
 
 // handleRefused handles an entry that the database has refused although it was alone in its
-// transaction. It retries the entry for a while, and then puts it aside. If the database refuses
-// that too, it retries indefinitely. An unreadable report is put aside without the end of its
-// execution.
+// transaction. The entry is retried for a while, and then put aside as a dead letter. If the
+// database refuses even the dead letter, the entry is retried indefinitely. If the entry is an
+// unreadable report, only the report is put aside, and its execution is not marked as failed.
 func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	e.verdict = verdictPoisonSuspect
 	if !r.suspects.mustPutAside(e, time.Now()) {

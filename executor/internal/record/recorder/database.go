@@ -31,9 +31,10 @@ const (
 	reportsLoop                       // RunReports
 )
 
-// databaseHealth tracks, for all loops of a recorder, whether the database works. It reports an
-// outage once, in readiness and in the log, even if many loops fail many times. The outage ends
-// when every loop that failed succeeds: they write to different tables.
+// databaseHealth tracks, for all loops of a recorder, whether the database works. However many
+// loops fail, and however often, it reports an outage only once, in readiness and in the log. The
+// outage ends when every loop that failed has succeeded again, because the loops write to different
+// tables.
 type databaseHealth struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter // counts failed attempts
@@ -70,7 +71,7 @@ func (d *databaseHealth) noteSuccess(loop databaseLoop) {
 	d.since, d.attempts, d.told = time.Time{}, 0, false
 }
 
-// noteFailure records a loop's failed attempt for which the data was not to blame.
+// noteFailure records that a loop's attempt failed for a reason other than its data.
 func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 	d.failures.Inc()
 	d.mu.Lock()

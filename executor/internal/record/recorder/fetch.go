@@ -29,11 +29,11 @@ func (s source) isStartStream() bool { return s.stream == pairOfStream(s.stream)
 // delayed.
 const maxStartBacklog = 2_000
 
-// delayReports delays reports while many start messages are waiting, for example after an outage of
-// the database. Otherwise, most reports would be read before their start messages, and the store
-// keeps only a limited number of such reports. Some reports still get through, so that a steady
-// flow of start messages does not block reports forever. waited reports whether delayReports has
-// waited.
+// delayReports delays fetching reports while many start messages are waiting, for example after an
+// outage of the database. Otherwise, most reports would be recorded before their start messages,
+// and the store keeps only a limited number of such reports. Some reports still get through, so
+// that a steady flow of start messages does not block reports forever. waited reports whether there
+// was a delay.
 func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) {
 	if p := pairOfStream(from.stream); from.stream != p.reports ||
 		r.startBacklog.Load(p.starts) <= maxStartBacklog {
@@ -58,26 +58,26 @@ const (
 	// several requests, up to maxBatchMessages messages or maxBatchBytes.
 	burstFetchSize = 1_000
 	// maxBatchBytes is the total length of bodies at which a burst ends. No further messages are
-	// fetched until these are recorded.
+	// fetched while messages of this total length are waiting to be recorded.
 	maxBatchBytes = 32 << 20
 	// burstRate is the rate, in messages per second, from which on the recorder fetches in bursts.
-	// It stops doing so after maxSmallBursts bursts in a row with fewer than minBurstMessages. A
-	// single small burst says little about the rate.
+	// The recorder stops that after maxSmallBursts consecutive bursts with fewer than
+	// minBurstMessages messages each, because a single small burst says little about the rate.
 	burstRate = 1_000
 	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and therefore how
 	// much the pause delays a record.
 	minPauseAfterBurst, maxPauseAfterBurst = 25 * time.Millisecond, 200 * time.Millisecond
-	// longerPausesFrom is the rate, in messages per second, up to which the pause is
-	// minPauseAfterBurst. It is longer by pausePerThousand for each thousand more: at a high rate,
-	// CPU time matters more and the delay matters less.
+	// longerPausesFrom is the rate, in messages per second, up to which the pause after a burst is
+	// minPauseAfterBurst. For each further thousand messages per second, the pause is longer by
+	// pausePerThousand: at a high rate, saving CPU time is more important than a short delay.
 	longerPausesFrom = 5_000
 	pausePerThousand = 35 * time.Millisecond
 	minBurstMessages = int(burstRate * minPauseAfterBurst / time.Second / 4)
 	maxSmallBursts   = 4
 )
 
-// pauseAfterBurst returns the pause after a burst of messages that arrived within the duration
-// since.
+// pauseAfterBurst returns the pause after a burst. messages is the number of messages in the burst,
+// and since is the time from the beginning of the previous burst to the beginning of this one.
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 	rate := int64(messages) * int64(time.Second) / int64(max(since, minPauseAfterBurst))
 	longer := time.Duration(max(rate-longerPausesFrom, 0) * int64(pausePerThousand) / 1000)
@@ -86,8 +86,8 @@ func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 
 var errReconnected = errors.New("the connection was lost, and the stream may be another one")
 
-// fetchAll fetches messages from all streams until the context is done. It follows the creation and
-// deletion of streams.
+// fetchAll fetches messages from all streams until the context is done. It begins to fetch from
+// streams that are created in the meantime, and stops fetching from streams that are deleted.
 func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
@@ -119,7 +119,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 		follow(name)
 	}
 	for ctx.Err() == nil {
-		// After an error, continue with the known streams.
+		// If the streams cannot be listed, continue with those that are known.
 		if names, err := r.existingStreams(ctx); err == nil {
 			names = append(names, sharedStartReportPair.names()...)
 			for _, name := range names {
@@ -169,9 +169,9 @@ func (r *Recorder) consumeWithRetry(
 	}
 }
 
-// fetch adds messages to arrived until the consumer fails or the context is done. It never cancels
-// a request to the server: messages on their way could be lost, and would be redelivered only after
-// deliverAgain.
+// fetch adds messages to arrived until the consumer fails or the context is done. It waits for the
+// response to every request instead of canceling the request: messages that are already on their
+// way could be lost, and would be redelivered only after deliverAgain.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffer) error {
 	connection := r.connectionNumber()
 	config := from.consumer
@@ -185,8 +185,9 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	// Check a new consumer as well: if the server could not read a consumer's settings, a consumer
-	// created in its place starts with the old state in its directory.
+	// Compare even if the consumer is new. If the server cannot read the settings of a consumer, it
+	// forgets the consumer, but keeps its state on disk. A new consumer with the same name then
+	// starts with that old state.
 	if _, err := r.rewindToUnrecorded(ctx, pairOfStream(from.stream)); err != nil {
 		return err
 	}
@@ -217,7 +218,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 		switch why := context.Cause(watching); {
 		case why != nil:
 			return why
-		// After ErrNoHeartbeat, repeat the request.
+		// After ErrNoHeartbeat, continue, so that the request is sent again.
 		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat):
 			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 		case wait:
@@ -240,7 +241,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	}
 }
 
-// fetchUpTo waits for up to most messages, and adds each one to arrived as soon as it arrives.
+// fetchUpTo waits for messages, at most the given number, and adds each one to arrived as soon as
+// it arrives. It returns the number of messages.
 func (r *Recorder) fetchUpTo(
 	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivalBuffer,
 ) (n int, err error) {
@@ -255,8 +257,9 @@ func (r *Recorder) fetchUpTo(
 	return n, batch.Error()
 }
 
-// fetchBurst fetches the available messages, up to about the stream's share of a batch, and adds
-// them to arrived together. drained reports whether no more messages were available.
+// fetchBurst fetches the messages that are available now and adds them to arrived together. It
+// stops at about the stream's share of a batch. n is the number of messages, and drained reports
+// whether no more were available.
 func (r *Recorder) fetchBurst(
 	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivalBuffer,
 ) (n int, drained bool, err error) {
@@ -305,9 +308,9 @@ func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 	}
 }
 
-// watchConsumer polls the consumer's lag and the stream's size. It restarts fetch if the consumer
-// was deleted, and after a reconnect. fetch then rewinds the consumer if the stream was restored to
-// an earlier state.
+// watchConsumer polls the consumer's state and the stream's size, and updates the metrics. If the
+// consumer was deleted, or after a reconnect, it calls restart to make fetch begin again. fetch
+// then also rewinds the consumer if the stream was rolled back.
 func (r *Recorder) watchConsumer(
 	ctx context.Context, from source, consumer jetstream.Consumer, restart func(why error),
 	connection uint64,

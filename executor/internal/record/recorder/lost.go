@@ -21,8 +21,8 @@ import (
 
 const (
 	// lostSearchDelay is how long the search is delayed after the process has started or
-	// reconnected. In that time, the recorder can catch up, and runners that have start messages
-	// can finish.
+	// reconnected. In that time, the recorder can catch up, and runners that have received start
+	// messages can report.
 	lostSearchDelay = 10 * time.Second
 	// lostRecheckDelay is the delay before a missing start message is looked up again, because a
 	// replica may lag behind.
@@ -30,7 +30,8 @@ const (
 	// maxConcurrentLookups is the maximum number of concurrent message lookups.
 	maxConcurrentLookups = 8
 	// minRunTimeToExpire is how long an execution must have been running before it counts as
-	// expired, if its start message has expired. Before that, its handler may still be running.
+	// expired, if its start message has expired. Before that, the execution's handler may still be
+	// running.
 	minRunTimeToExpire = 24 * time.Hour
 )
 
@@ -66,10 +67,11 @@ var (
 	endReasons = []endReason{endReasonLost, endReasonExpired, endReasonUnreported}
 )
 
-// EndLostExecutions marks executions as failed if no runner will end them. The stream has lost
-// their start message, or it expired before a runner received it, or a runner acknowledged it
-// without a report. EndLostExecutions searches for such executions now, after each reconnect to
-// NATS, and every lostSearchInterval, until the context is done.
+// EndLostExecutions marks executions as failed if no runner will end them. There are three reasons:
+// the stream has lost the start message, the start message expired before a runner received it, or
+// a runner acknowledged the start message without a report. EndLostExecutions searches for such
+// executions lostSearchDelay after its start and after each reconnect to NATS, and every
+// lostSearchInterval, until the context is done.
 func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
@@ -108,8 +110,10 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	}
 }
 
-// endLostOnce ends executions that were accepted a while ago and that no runner will end. It
-// returns the shortest maximum age of the streams. After an error, it goes on with the same pass.
+// endLostOnce searches once for executions that no runner will end, and marks them as failed. It
+// ignores executions that were accepted within the last lostRecheckDelay. It returns the shortest
+// maximum age of the streams. After an error, call it again with the same pass: the search then
+// continues where it was.
 func (r *Recorder) endLostOnce(
 	ctx context.Context, pass *lostPass,
 ) (maxAge time.Duration, err error) {
@@ -158,14 +162,15 @@ func (r *Recorder) endLostOnce(
 	return streams.maxAge(), nil
 }
 
-// endFound looks once more for the start messages of executions that were found, in the streams and
-// the groups of runners as they are now, and ends those that no runner will end. It returns these
-// streams.
+// endFound ends the executions that a search has found, if no runner will end them. To be sure, it
+// first waits for lostRecheckDelay and looks up their start messages again. It returns the streams,
+// with their groups of runners, as they were then.
 func (r *Recorder) endFound(
 	ctx context.Context, pass *lostPass, found []lostCandidate,
 ) (startStreams, error) {
 	retry.Sleep(ctx, r.timing.lostRecheckDelay)
-	// A queue's own stream may have been created in the meantime, and a group may have begun.
+	// Read the streams again: a queue's own stream may have been created in the meantime, and a
+	// group of runners may have begun.
 	streams, err := r.readStartStreams(ctx, pass)
 	if err != nil {
 		return nil, err
@@ -188,7 +193,7 @@ func (r *Recorder) endFound(
 }
 
 // readStartStreams returns the streams of start messages that currently exist, with their groups of
-// runners. It notes in the pass which of them could not be read.
+// runners. It adds the streams that could not be read to pass.unread.
 func (r *Recorder) readStartStreams(ctx context.Context, pass *lostPass) (startStreams, error) {
 	streams, err := r.listStartStreams(ctx)
 	if err == nil {
@@ -226,8 +231,9 @@ func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) e
 func (r *Recorder) readRunnerGroupsOf(
 	ctx context.Context, streams startStreams, name string,
 ) (err error) {
-	// Read the groups first. Runners report before they acknowledge, so when the recorder has
-	// caught up, it has recorded the reports about everything acknowledged by now.
+	// Read the groups before waiting for the recorder. Runners report before they acknowledge, so
+	// once the recorder has caught up, it has recorded a report about every start message that the
+	// groups had acknowledged.
 	at := streams[name]
 	if at.groups, err = runnerGroupsOf(ctx, at.stream); err != nil {
 		return err
@@ -243,7 +249,8 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 			return err
 		}
 	}
-	// A goal that is reached during the comparison is not part of it.
+	// Check for goals before the comparison, too. If a goal is reached while the comparison is
+	// running, the comparison may have missed the last messages up to the goal.
 	mayLack := r.recovery.mayLack(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
 	if err == nil && (mayLack || behind || r.recovery.mayLack(at)) {
@@ -252,8 +259,9 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 	return err
 }
 
-// endAsFailed marks executions as failed, unless the database has since been replaced by one that
-// lacks recorded messages.
+// endAsFailed marks executions as failed. It returns an error if the database may lack messages
+// that were acknowledged, because it was replaced in the meantime: the executions may then have
+// ended.
 func (r *Recorder) endAsFailed(
 	ctx context.Context, streams startStreams, why endReason, candidates []lostCandidate,
 ) error {
@@ -273,8 +281,8 @@ func (r *Recorder) endAsFailed(
 		}
 		ended, err := r.store.EndLostExecutions(ctx, now, time.Now(), why.reason)
 		if err != nil {
-			// They may be ended nevertheless, if only the database's response was lost. No later
-			// search finds them then.
+			// If only the database's response was lost, these executions have been marked as
+			// failed, and no later search would find and announce them.
 			r.announce(idsOf(now))
 			return err
 		}
@@ -309,10 +317,10 @@ const (
 	catchUpPollInterval = 100 * time.Millisecond
 )
 
-// awaitCaughtUp waits, for at most catchUpTimeout, until everything in the stream at the time of
-// the call is recorded. The database then has the new sequences of start messages that were
-// published again, and every reported final state. awaitCaughtUp does not wait for later messages,
-// so it also returns under steady load.
+// awaitCaughtUp waits, for at most catchUpTimeout, until everything that the stream held at the
+// time of the call is recorded. The database then has every final state that was reported until
+// then, and the new sequences of start messages that were published again. awaitCaughtUp does not
+// wait for later messages, so it also returns under steady load.
 func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
@@ -334,8 +342,8 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	}
 }
 
-// findUnended returns the unfinished executions of a window that no runner will end, and the
-// duration of the slowest query.
+// findUnended returns the unfinished executions in a window of acceptance times that no runner will
+// end. It also returns the duration of the slowest query.
 func (r *Recorder) findUnended(
 	ctx context.Context, streams startStreams, pass *lostPass, window store.RecordFilter,
 ) (found []lostCandidate, slowest time.Duration, err error) {
@@ -370,15 +378,16 @@ func (r *Recorder) findUnended(
 	return found, slowest, nil
 }
 
-// findEndReasons returns the candidates that no runner will end, keyed by the reason.
+// findEndReasons returns the candidates that no runner will end, keyed by the reason. It leaves out
+// candidates whose start message could not be looked up.
 func (r *Recorder) findEndReasons(
 	ctx context.Context, streams startStreams, candidates []lostCandidate,
 ) (map[endReason][]lostCandidate, error) {
 	if _, err := r.locateStartMessages(ctx, streams, candidates); err != nil {
 		return nil, err
 	}
-	// Compute the ages after the lookups. With an earlier time, a start message that expires during
-	// the lookups would appear to be lost.
+	// Compute the ages as of now, after the lookups. With an earlier time, a start message that
+	// expired during the lookups would count as lost.
 	asked := time.Now()
 	found := map[endReason][]lostCandidate{}
 	for _, c := range candidates {
@@ -394,12 +403,13 @@ func (r *Recorder) findEndReasons(
 }
 
 // endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
-// still end it. c has what was found of its start message.
+// still end it. c must contain the result of the lookup of the start message. maxAge and groups are
+// those of the stream that holds, or held, the start message.
 func endReasonFor(
 	c lostCandidate, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {
-	// Without the margin, a start message that disappeared at about the stream's maximum age would
-	// count as lost, although it has expired and a runner may have received it at the last moment.
+	// The margin is needed because ages are not exact. Without it, a start message that expired
+	// could count as lost, although a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(c.acceptedAt)
 	switch {
@@ -470,7 +480,8 @@ func (s startStreams) maxAge() time.Duration {
 }
 
 // maxAgeAndGroups returns the maximum age of the stream that holds or held an execution's start
-// message, and the groups of runners that consume that stream. ok is false if it cannot find out.
+// message, and the groups of runners that consume that stream. ok is false if a stream that may
+// hold the message could not be read.
 func (s startStreams) maxAgeAndGroups(
 	c lostCandidate,
 ) (maxAge time.Duration, groups []runnerGroup, ok bool) {
@@ -513,9 +524,10 @@ func newLostCandidate(record store.Record) lostCandidate {
 	}
 }
 
-// locateStartMessages finds the streams and subjects of the candidates' start messages. It returns
-// the candidates whose start message is not at the recorded sequence of any stream. It leaves out
-// candidates if one of their streams could not be searched.
+// locateStartMessages looks up the candidates' start messages, and sets the fields of the
+// candidates that describe them. It returns the candidates whose start message is not at the
+// recorded sequence of any stream. The result does not include candidates for which a stream could
+// not be searched.
 func (r *Recorder) locateStartMessages(
 	ctx context.Context, streams startStreams, candidates []lostCandidate,
 ) (lost []lostCandidate, err error) {
@@ -545,7 +557,8 @@ func (r *Recorder) locateStartMessages(
 	return lost, err
 }
 
-// locateStartMessage sets a candidate's stream and subject to those of its start message.
+// locateStartMessage looks up a candidate's start message and sets the candidate's stream, subject,
+// stored and unknown fields accordingly.
 func (r *Recorder) locateStartMessage(ctx context.Context, streams startStreams,
 	c *lostCandidate,
 ) error {

@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// keep stores the record of an execution whose start message the stream does not have.
+// keep stores the record of an execution that was accepted age ago, and whose start message is not
+// in the stream.
 func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 	r.t.Helper()
 	at := store.StoredTime(time.Now().Add(-age))
@@ -41,9 +42,9 @@ func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 
 var errTooSlow = errors.New("canceling statement due to statement timeout")
 
-// If there are more executions than one query can read in the time that it may take, the search
-// reads them in windows of time. After a failure, it goes on where it was. The next search does not
-// go back to the oldest execution.
+// The database rejects queries that would read too many executions, so the search reads them in
+// windows of at most a day. After a failed query, the search continues where it was. Later searches
+// do not go back to the oldest execution.
 func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -77,7 +78,8 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	r.searchEvery = 20 * time.Millisecond
 	r.stop = r.again()
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
-	// passes returns the beginning of the earliest window of each search that has ended.
+	// passes returns, for each search that has ended, the beginning of its last window, which is
+	// the earliest.
 	passes := func() (oldest []time.Time) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -106,8 +108,8 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	}
 }
 
-// The newest executions, among which are those that a power cut has lost, are ended before the
-// search has read the older ones, even if these cannot be read.
+// Lost executions among the newest, such as those lost in a power failure, are ended before the
+// search has read the older executions, and even if the older ones cannot be read.
 func TestTheNewestLostExecutionsAreEndedFirst(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -127,7 +129,8 @@ func TestTheNewestLostExecutionsAreEndedFirst(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
 }
 
-// A search goes back to an execution that was recorded late only after NoteRecordedLate.
+// An execution is recorded late, with an acceptance time that the searches have already passed.
+// Later searches do not find it. After NoteRecordedLate, the next search does.
 func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -145,7 +148,9 @@ func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	r.await("it has searched", func() bool { return searched.Load() > 1 })
 	const age = 3 * 24 * time.Hour
 	late := r.keep(age, execution.Queued)
-	// A search of all executions lists twice. The fourth list follows at least one such search.
+	// A search of all executions would list the running ones twice: once for the window of the
+	// newest execution and once for the window of the late one. After four more lists, at least one
+	// complete search has ended.
 	since := searched.Load()
 	r.await("it has searched again", func() bool { return searched.Load() > since+3 })
 	if !r.has(late, execution.Queued) {
@@ -155,7 +160,9 @@ func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
 }
 
-// A search goes back to an execution that was accepted long before its start message was stored.
+// An execution is accepted long before its start message is stored. When the start message is
+// recorded, the next search goes back to it, although earlier searches have passed its acceptance
+// time.
 func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -170,7 +177,8 @@ func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
 	r.keep(10*time.Minute, execution.Rejected)
 	r.searchEvery = 20 * time.Millisecond
 	r.stop = r.again()
-	// A search of all executions lists twice. The fourth list follows at least one such search.
+	// The first search reads all executions. It lists the running ones at most twice, so it has
+	// ended after four lists.
 	r.await("it has searched", func() bool { return searched.Load() > 3 })
 	late := uuid.NewString()
 	r.publish(stream.StartMessage(execution.Start{
@@ -193,7 +201,8 @@ func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
 }
 
-// An execution is not ended while a group that comes online during the search handles it.
+// One of two groups has acknowledged an execution without a report. While the search runs, the
+// other group comes online and receives the execution. The search does not end it.
 func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -238,7 +247,9 @@ func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	}
 }
 
-// A group that takes new executions only has acknowledged none of those that waited when it began.
+// A group that began with new messages acknowledges an execution without a report, so that
+// execution is ended. Executions that were waiting for another group before that group began are
+// not ended, although the group's acknowledgements are past them.
 func TestAGroupOfNewExecutionsEndsNoEarlierOnes(t *testing.T) {
 	t.Parallel()
 	r := start(t)

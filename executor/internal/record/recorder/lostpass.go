@@ -8,43 +8,45 @@ import (
 )
 
 const (
-	// maxLostWindow, minLostWindow and firstLostWindow are the longest, the shortest and the first
-	// window of time in which one query looks for executions that have not ended. No index finds
-	// them: it would be written to at each step of every execution. So a query reads all
-	// executions of its window. A window that takes longer than slowLostWindow is followed by a
-	// shorter one, and a window that takes a tenth of that by a longer one.
+	// A search reads the executions in windows of acceptance times, one query per window. The query
+	// reads all executions of the window, because there is no index of unfinished executions: every
+	// step of every execution would have to write to it. The first window has the length
+	// firstLostWindow. A query that takes longer than slowLostWindow makes the next window shorter,
+	// and one that takes less than a tenth of that makes it longer, between minLostWindow and
+	// maxLostWindow.
 	maxLostWindow   = 24 * time.Hour
 	minLostWindow   = time.Second
 	firstLostWindow = 10 * time.Minute
 	slowLostWindow  = time.Second
-	// lostSearchOverlap is how much of what a search has read the next one reads again. An
-	// execution can be recorded later than one that was accepted after it, and the clocks of the
-	// ingresses differ.
+	// lostSearchOverlap is the period, in acceptance times, that a search reads again although the
+	// previous search has read it. An execution can be recorded later than one that was accepted
+	// after it, and the clocks of the ingresses differ.
 	lostSearchOverlap = time.Hour
 	// fullSearchInterval is how often a search reads all executions.
 	fullSearchInterval = 24 * time.Hour
 )
 
-// lostPass is the state of a search for executions that no runner will end. A search reads the
-// executions from the newest to the oldest, in windows of their acceptance times, because what a
-// power cut has lost is among the newest. It stops at the oldest execution that the previous search
-// found unfinished, because all older ones have already ended. After the recorder's consumers were
-// moved back, and every fullSearchInterval, it reads all executions.
+// lostPass is the state of a search for executions that no runner will end. A search goes from the
+// newest to the oldest executions, because those that a power failure has lost are among the
+// newest. It usually stops at the oldest execution that the previous search found unfinished,
+// because all older ones have ended. It reads all executions every fullSearchInterval, and after
+// the recorder's consumers have been rewound.
 type lostPass struct {
-	since   time.Time // acceptance time at which the search stops; zero: it reads all executions
-	until   time.Time // acceptance time from which it goes back; zero: it has not begun
-	next    time.Time // it has read everything from this acceptance time on
-	unended time.Time // when the oldest execution that has not ended was accepted; zero: none found
+	since   time.Time // acceptance time at which the search stops; zero: it reads all
+	until   time.Time // acceptance time at which the search starts; zero: it has not begun
+	next    time.Time // acceptance time down to which the search has read
+	unended time.Time // acceptance time of the oldest unfinished execution; zero: none found
 	full    time.Time // when the last search of all executions began
 	window  time.Duration
-	// unread holds the streams that could not be read at least once during the search. Their
-	// executions may be recorded later.
+	// unread holds the names of the streams that could not be read at some point of the search. The
+	// search has ignored the executions whose start messages may be in these streams.
 	unread  map[string]bool
-	skipped []SkippedConsumer // what Config.SkippedConsumers returned when the search began
+	skipped []SkippedConsumer // result of Config.SkippedConsumers when the search began
 }
 
 // begin begins the next search. late is the acceptance time of the oldest execution that was
-// recorded late, and to which the search must therefore go back. Zero means that there is none.
+// recorded after the previous search had passed that time; the new search goes back at least that
+// far. Zero means that there is none.
 func (p *lostPass) begin(now, late time.Time) {
 	p.until, p.next, p.unended = time.Time{}, time.Time{}, time.Time{}
 	p.unread = map[string]bool{}
@@ -62,8 +64,8 @@ func (p *lostPass) beginFull(now time.Time) {
 	p.begin(now, time.Time{})
 }
 
-// windowOf returns the next window. newest is the acceptance time of the newest execution that the
-// search has not read.
+// windowOf returns the next window to read. newest is the acceptance time of the newest execution
+// that the search has not read yet, so the window skips times without executions.
 func (p *lostPass) windowOf(newest time.Time) store.RecordFilter {
 	window := store.RecordFilter{Since: newest.Add(-p.window), Until: newest.Add(time.Millisecond)}
 	if window.Since.Before(p.since) {
@@ -82,7 +84,8 @@ func (p *lostPass) noteUnended(accepted time.Time) {
 	}
 }
 
-// noteQuery sets the length of the next window by the duration and the error of a query.
+// noteQuery adapts the length of the next window to the duration of a query. A failed query counts
+// as slow.
 func (p *lostPass) noteQuery(took time.Duration, err error) {
 	switch {
 	case err != nil || took > slowLostWindow:
@@ -92,7 +95,8 @@ func (p *lostPass) noteQuery(took time.Duration, err error) {
 	}
 }
 
-// end ends a search. The next one reads again what this one could not read.
+// end ends a search, and sets where the next one stops. If a stream could not be read, the next
+// search goes back as far as this one.
 func (p *lostPass) end() {
 	if len(p.unread) > 0 {
 		return
@@ -117,7 +121,8 @@ func (l *lateRecords) add(accepted time.Time) {
 	}
 }
 
-// take returns the oldest time, and forgets it.
+// take returns the oldest time and resets it, so that the next call returns zero unless there are
+// new late records.
 func (l *lateRecords) take() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,16 +11,17 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// In a process that also has an ingress, the recorder first lets the ingress respond to a burst of
-// requests, and then records the burst. A batch occupies a CPU for tens of milliseconds, and every
-// sender would have to wait for that. The delay of a record is limited.
+// In a process that also has an ingress, the recorder lets the ingress finish responding to a burst
+// of requests before it records the burst. Otherwise, every sender would have to wait, because
+// recording a batch occupies a CPU for tens of milliseconds. maxRecordDelay limits the delay.
 const (
 	// busyRequestsPerCPU is the number of concurrent requests per CPU at which senders begin to
-	// wait for CPUs. One request takes a fraction of a millisecond, so at 5,000 requests per second
-	// there are one or two.
+	// wait for CPUs. One request takes a fraction of a millisecond, so even at 5,000 requests per
+	// second, only one or two are in progress at a time.
 	busyRequestsPerCPU = 4
-	// quietPeriod is how long the number of requests must stay lower before the recorder continues.
-	// NATS acknowledges many requests together, so for short moments there are none.
+	// quietPeriod is how long the number of requests must stay below busyRequestsPerCPU before the
+	// recorder continues. It must not be too short: NATS acknowledges many requests together, so
+	// even during a burst there are moments without any.
 	quietPeriod       = 50 * time.Millisecond
 	quietPollInterval = 2 * time.Millisecond
 	// maxRecordDelay is the age of a message at which the recorder stops waiting for requests.
@@ -42,7 +43,7 @@ func (s *burstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 	now := time.Now()
 	end := now
 	if meta, err := first.Metadata(); err == nil {
-		// If the clock was set back, the age counts as zero.
+		// If the clock was set back, the message's age is negative. It then counts as zero.
 		end = now.Add(min(maxRecordDelay, maxRecordDelay-now.Sub(meta.Timestamp)))
 	}
 	for ; now.Before(end) && ctx.Err() == nil; now = time.Now() {
@@ -57,8 +58,8 @@ func (s *burstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 }
 
 const (
-	// batchPauseRatio is the length of the pause after a batch, relative to the batch, if no
-	// messages are waiting. As a result, recording uses a quarter of one core.
+	// batchPauseRatio is the length of the pause after a batch, relative to the duration of the
+	// batch, if no messages are waiting. With a ratio of 3, recording uses a quarter of one core.
 	batchPauseRatio = 3
 	// maxPauseAfterBatch is the maximum pause. It is well below ackWait.
 	maxPauseAfterBatch = 100 * time.Millisecond

@@ -75,9 +75,10 @@ func (r *Recorder) forgetStream(name string) {
 	r.startBacklog.Delete(pairOfStream(name).starts)
 }
 
-// maxFetchPerStream returns the maximum number of messages and bytes that one stream may add at a
-// time. With this limit, all streams of start messages together add about maxBatchMessages messages
-// and maxBatchBytes, and so do all streams of reports.
+// maxFetchPerStream returns the maximum number of messages, and their maximum total size in bytes,
+// that may be fetched from one stream at a time. With these limits, a round of fetching from all
+// streams of start messages yields about maxBatchMessages messages or maxBatchBytes, and so does
+// one from all streams of reports.
 func (r *Recorder) maxFetchPerStream() (messages, bytes int) {
 	pairs := max(1, int(r.streams.Load())/2)
 	return max(fetchSize, maxBatchMessages/pairs), max(1<<20, maxBatchBytes/pairs)

@@ -19,17 +19,21 @@ import (
 )
 
 // A database can lose its last transactions when a lagging standby is promoted or a dump is
-// restored. NATS does not redeliver acknowledged messages. Every transaction therefore stores the
-// ranges of messages that it records or puts aside (store.Batch.Handled). If a message in the
-// stream is acknowledged but in none of these ranges, this database lacks it. The recorder compares
-// the streams with the database when it starts or connects to NATS, when the store has connected to
-// another server, every databaseCompareInterval, and before it ends executions. It rewinds the
-// consumer to the first missing message. Messages that are already recorded are not recorded twice.
+// restored. NATS does not redeliver acknowledged messages, so the recorder must find out which ones
+// the database lacks. For this purpose, every transaction also stores the ranges of messages that
+// it records or puts aside (store.Batch.Handled). A message in the stream that is acknowledged but
+// in none of these ranges is missing from the database. The recorder then rewinds the consumer to
+// the first missing message. Messages that are already recorded are not recorded twice.
 //
-// A comparison sees only what is acknowledged up to the consumer's ack floor. Another executor's
-// message that is not acknowledged holds the floor back, and so does an acknowledgement that is
-// still on its way. When the database may be another one, the recorder therefore compares again
-// once the floor has passed everything that was delivered before.
+// The recorder compares the streams with the database when it starts or connects to NATS, when the
+// store has connected to another server, every databaseCompareInterval, and before it ends
+// executions.
+//
+// A comparison covers only the messages up to the consumer's ack floor. The floor stays below a
+// message that another executor has not acknowledged yet, or whose acknowledgement is still on its
+// way, and the comparison therefore misses acknowledged messages after that one. When the database
+// may have been replaced, the recorder compares again once the floor has passed everything that had
+// been delivered before.
 
 const (
 	// databaseCompareInterval is how often the database is compared with the acknowledged messages.
@@ -41,11 +45,12 @@ const (
 	// recoveryPollInterval is the interval at which the recorder checks whether a database that was
 	// behind has caught up.
 	recoveryPollInterval = 200 * time.Millisecond
-	// The executor is not ready while a new database may lack messages above the ack floor, which
-	// ends with their acknowledgements, unless the store has only one server. It stays ready for
-	// uncertaintyGrace, in which executors acknowledge what they are recording. It is ready again
-	// after maxUncertainty: the floor does not rise while a queue's own stream is unreachable, and
-	// everything else is recorded.
+	// While a new database may lack messages above the ack floor, the executor is not ready, unless
+	// the store has only one server. This state ends when everything that was delivered is
+	// acknowledged. uncertaintyGrace is how long the executor stays ready nevertheless, so that
+	// executors can acknowledge what they are recording. After maxUncertainty, it is ready again in
+	// any case: the floor of a queue's own stream does not rise while the stream is unreachable,
+	// but everything else is recorded.
 	uncertaintyGrace = time.Second
 	maxUncertainty   = time.Minute
 )
@@ -61,7 +66,7 @@ func identityOf(info *jetstream.StreamInfo) string {
 	return info.Created.UTC().Format(time.RFC3339Nano)
 }
 
-// rangesOf returns the ranges of the entries' messages.
+// rangesOf returns the ranges of the sequences of the entries' messages, for store.Batch.Handled.
 func rangesOf(entries []*entry) (ranges []store.HandledRange) {
 	type source struct {
 		stream, created string
@@ -90,7 +95,8 @@ func rangesOf(entries []*entry) (ranges []store.HandledRange) {
 	return ranges
 }
 
-// recovery tracks how many of the messages that the database has lost are recorded again.
+// recovery tracks whether the database lacks acknowledged messages, and up to which sequences the
+// streams must be acknowledged again until it has them.
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
@@ -99,12 +105,12 @@ type recovery struct {
 	// the database is compared again.
 	goals  map[string]uint64
 	floors map[string]ackFloor // the most recent ack floor, by stream
-	// delivered holds, by stream, the sequence up to which messages were delivered at the last
-	// comparison, if some of them were not acknowledged.
+	// delivered holds, by stream, the sequence up to which messages had been delivered at the last
+	// comparison. It has no entry for a stream if all of them were acknowledged.
 	delivered map[string]uint64
 	behind    bool // the database lacks messages that were acknowledged
-	// uncertainSince is since when a new database may lack messages that the comparison has not
-	// seen. It is zero if all goals were reached since.
+	// uncertainSince is the time since which a new database may lack messages that the comparison
+	// has not covered. It is reset to zero once all goals have been reached.
 	uncertainSince time.Time
 }
 
@@ -138,8 +144,8 @@ func (r *recovery) addGoal(stream string, goal uint64) {
 	r.goals[stream] = max(r.goals[stream], goal)
 }
 
-// setDelivered stores the result of a comparison. delivered is 0 if every message that was
-// delivered is acknowledged.
+// setDelivered stores, for addDelivered, the sequence up to which a stream's messages had been
+// delivered at a comparison. delivered is 0 if all of them are acknowledged.
 func (r *recovery) setDelivered(stream string, delivered uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,9 +159,10 @@ func (r *recovery) setDelivered(stream string, delivered uint64) {
 }
 
 // addDelivered makes the recorder compare the database again once everything is acknowledged that
-// was delivered at the last comparison. That comparison has not seen messages that are acknowledged
-// above the ack floor, nor messages whose acknowledgements are still on their way: a previous
-// database may have recorded them. uncertain is whether the executor is not ready meanwhile.
+// had been delivered at the last comparison. That comparison has not covered messages that were
+// acknowledged above the ack floor, nor messages whose acknowledgements were still on their way. A
+// previous database may have recorded these, and the new one may lack them. uncertain specifies
+// whether the executor is not ready in the meantime.
 func (r *recovery) addDelivered(uncertain bool) {
 	r.mu.Lock()
 	delivered := maps.Clone(r.delivered)
@@ -168,8 +175,9 @@ func (r *recovery) addDelivered(uncertain bool) {
 	}
 }
 
-// updateReadiness marks the executor not ready while a new database may lack messages, for the
-// time given by uncertaintyGrace and maxUncertainty. It does nothing while the database is behind.
+// updateReadiness marks the executor as not ready while a new database may lack messages: from
+// grace until maxUncertainty after the uncertainty began. It does nothing while the database is
+// known to be behind, because the executor is then not ready anyway.
 func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,8 +205,8 @@ func (r *recovery) isBehind() bool {
 	return r.behind
 }
 
-// end ends the recovery unless another stream has been found to be behind meanwhile. It reports
-// whether the database was behind.
+// end ends the recovery unless there are goals to reach: another stream may have been found to be
+// behind in the meantime. It reports whether it ended a recovery.
 func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,8 +218,8 @@ func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	return true
 }
 
-// updateFloor stores the position up to which a stream is acknowledged. If the previously stored
-// position is higher, another executor has rewound the consumer, and updateFloor returns that
+// updateFloor stores the position up to which a stream is acknowledged. If the position has gone
+// back, another executor has rewound the consumer. updateFloor then returns the sequence of the
 // previous position. Otherwise, it returns 0.
 func (r *recovery) updateFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
@@ -255,7 +263,7 @@ func (r *recovery) markGoalReached(stream string) {
 	delete(r.goals, stream)
 }
 
-// mayLack reports whether the database may lack messages of a pair of streams.
+// mayLack reports whether the database may lack acknowledged messages of a pair of streams.
 func (r *recovery) mayLack(at startReportPair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,7 +277,7 @@ func (r *recovery) isRunning() bool {
 	return r.behind || len(r.goals) > 0
 }
 
-// trySend sends to c without blocking. c has a buffer for one value.
+// trySend sends to c unless c's buffer, which has room for one value, is full. It never blocks.
 func trySend(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -284,10 +292,10 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	defer tick.Stop()
 	poll := time.NewTicker(recoveryPollInterval)
 	defer poll.Stop()
-	// mayBeReplaced reports whether the database may be another one than the one that recorded what
-	// is acknowledged. At the start, this is not known.
+	// mayBeReplaced reports whether the database may have been replaced since the acknowledged
+	// messages were recorded. It is true at the start, because the recorder does not know.
 	mayBeReplaced := true
-	// A store with one server cannot fail over.
+	// If the store has only one server, it cannot fail over to a database that lacks messages.
 	uncertain := r.store.Reconnected() != nil
 	for ctx.Err() == nil {
 		_, err := r.rewindAllToUnrecorded(ctx)
@@ -321,8 +329,8 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	}
 }
 
-// updateAckFloor stores the position up to which a stream is acknowledged, and joins a recovery
-// that another executor has started.
+// updateAckFloor stores the position up to which a stream is acknowledged. If another executor has
+// rewound the consumer, updateAckFloor makes this executor join the recovery.
 func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
 	if before := r.recovery.updateFloor(name, ackFloor{created, sequence}); before > 0 {
 		r.recovery.start(name, before, r.ready)
@@ -353,7 +361,8 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	if len(r.recovery.unreached()) > 0 {
 		return nil
 	}
-	// Messages that were acknowledged late, for the previous database, may still be missing.
+	// Compare again: messages that were acknowledged late, after the previous database had recorded
+	// them, may still be missing.
 	if behind, err := r.rewindAllToUnrecorded(ctx); err != nil || behind {
 		if err != nil {
 			r.recovery.addGoal(sharedStartReportPair.starts, 1) // to compare again
@@ -384,9 +393,10 @@ func (r *Recorder) rewindAllToUnrecorded(ctx context.Context) (behind bool, err 
 	return behind, err
 }
 
-// rewindToUnrecorded rewinds the recorder's consumers of a pair of streams to the first message
-// that they would otherwise skip. They skip messages if a stream was rolled back or the database
-// has lost transactions. It reports whether the database was behind.
+// rewindToUnrecorded compares a pair of streams with the database. It rewinds the recorder's
+// consumer of each stream to the first message that the consumer would skip although it is not
+// recorded. There are such messages if the stream was rolled back or the database has lost
+// transactions. rewindToUnrecorded reports whether the database has lost any.
 func (r *Recorder) rewindToUnrecorded(
 	ctx context.Context,
 	at startReportPair,
@@ -430,21 +440,22 @@ func (r *Recorder) rewindToUnrecorded(
 
 // consumerPosition is the position of the recorder's consumer in a stream.
 type consumerPosition struct {
-	// stream is nil if the stream or the consumer does not exist; nothing is acknowledged then.
+	// stream is nil if the stream or the consumer does not exist. In that case, nothing is
+	// acknowledged.
 	stream jetstream.Stream
 	name   string
 	floor  uint64 // the sequence up to which every message is acknowledged
-	// replaced is the sequence of the first message that replaced an acknowledged one, because the
-	// stream was rolled back; 0 if there is none.
+	// replaced is the sequence of the first message that has the sequence of an earlier,
+	// acknowledged message, because the stream was rolled back. It is 0 if there is none.
 	replaced uint64
-	// missing is the sequence of the first acknowledged message that is missing from the database;
-	// 0 if there is none.
+	// missing is the sequence of the first acknowledged message that is missing from the database.
+	// It is 0 if there is none.
 	missing uint64
 }
 
-// positionOf returns the position of a stream's consumer. Call it before reading the ranges from
-// the database: a message is acknowledged after its transaction, so the ranges then include every
-// message that is acknowledged in the position.
+// positionOf returns the position of the recorder's consumer in a stream. Call it before reading
+// the ranges from the database. A message is acknowledged only after its transaction, so the ranges
+// then include every message that is acknowledged according to the position.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPosition, error) {
 	p := &consumerPosition{name: name}
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout) // the connection may get lost
@@ -471,10 +482,10 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPositi
 	return p, nil
 }
 
-// setFirstMissing sets the missing field of the positions. If the database has no range of a
-// stream, setFirstMissing assumes that all its messages are missing. It does not search for records
-// instead: executors record in parallel, so a record does not prove that the messages before it are
-// recorded.
+// setFirstMissing sets the missing field of the positions. If the database has no ranges for a
+// stream, it assumes that all messages of the stream are missing. It does not search for the
+// stream's records instead: executors record in parallel, so a record does not prove that the
+// messages before it are recorded.
 func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPosition) error {
 	for _, p := range positions {
 		if p.stream == nil {
@@ -494,8 +505,8 @@ func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPo
 	return nil
 }
 
-// acknowledgedRange returns the first and the last sequence of the stream's messages that were
-// acknowledged and have not been replaced since.
+// acknowledgedRange returns the first and the last sequence of the messages that were acknowledged
+// and have not been replaced by a rollback of the stream.
 func (p *consumerPosition) acknowledgedRange() (first, last uint64) {
 	state := p.stream.CachedInfo().State
 	last = min(p.floor, state.LastSeq)
@@ -505,8 +516,8 @@ func (p *consumerPosition) acknowledgedRange() (first, last uint64) {
 	return max(state.FirstSeq, 1), last
 }
 
-// firstMissing returns the first acknowledged message that is in none of the ranges, or 0 if there
-// is none.
+// firstMissing returns the sequence of the first acknowledged message that is in none of the
+// ranges, or 0 if there is none.
 func firstMissing(ctx context.Context, p *consumerPosition, ranges []store.HandledRange) (uint64,
 	error,
 ) {
@@ -520,7 +531,7 @@ func firstMissing(ctx context.Context, p *consumerPosition, ranges []store.Handl
 			continue
 		}
 		// A message that was deleted or dropped before it was delivered is in none of the ranges,
-		// and is not missing. Find the first message that still exists.
+		// but it is not missing. Only a message that still exists is.
 		sequence, err := firstSequenceFrom(ctx, p.stream, next)
 		if err != nil || sequence == 0 || sequence > last {
 			return 0, err
@@ -597,8 +608,9 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 	return nil
 }
 
-// reapplyReportsAndAudit applies the contents of the other streams again after the database was
-// found to be behind. Every report and every audit entry is still stored only once.
+// reapplyReportsAndAudit makes the recorder apply the messages of the other streams again, because
+// the database was found to be behind and may lack their effects, too. Every report and every audit
+// entry is still stored only once.
 func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, stream.RecorderConsumer, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -54,8 +54,8 @@ type Config struct {
 	// now. During a burst of requests, the recorder waits: see pacing.go. nil means that this
 	// process has no ingress.
 	Publishing *atomic.Int64
-	// Retention is how long execution records are kept; the recorder does not search for older
-	// ones, and records no older messages. 0 means that records are kept forever.
+	// Retention is how long execution records are kept. The recorder does not search for older
+	// records, and does not record older messages. 0 means that records are kept forever.
 	Retention time.Duration
 	// Captured stores a sealed secret that a node's provider sent. The recorder may call it
 	// repeatedly with the same secret, and retries indefinitely after an error. nil means that
@@ -66,22 +66,22 @@ type Config struct {
 	// indefinitely after an error. nil means that everything counts.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 	// WorkflowInAccountSince returns since when a workflow has been in its account, or ok = false
-	// if there is none with that ID. What ingresses report late about its time in another account,
-	// or about an earlier workflow with the same ID, does not count. The recorder retries
-	// indefinitely after an error. nil means that everything counts.
+	// if there is none with that ID. Observations from before that time do not count: they concern
+	// the workflow's time in another account, or an earlier workflow with the same ID. The recorder
+	// retries indefinitely after an error. nil means that everything counts.
 	WorkflowInAccountSince func(ctx context.Context, id string) (at time.Time, ok bool, err error)
-	// Behind is called when the database lacks acknowledged messages. It should apply again what
-	// the database may have lost from other sources. nil means that there are none.
+	// Behind is called when the database lacks acknowledged messages. The database may then also
+	// lack data from other sources than the recorder's streams, such as audit entries, and Behind
+	// should copy these again. nil means that there are no such sources.
 	Behind func(ctx context.Context)
-	// SkippedConsumers returns the runners' consumers that have skipped start messages. When those
-	// start messages have been published again for a consumer's group, Redelivered is called with
-	// the consumer; it must be set if SkippedConsumers is. A nil SkippedConsumers means that there
-	// are no such consumers.
+	// SkippedConsumers returns the runners' consumers that have skipped start messages. nil means
+	// that there are none. For each of these consumers, Redelivered is called once the start
+	// messages have been published again. Redelivered must be set if SkippedConsumers is.
 	SkippedConsumers func() ([]SkippedConsumer, error)
 	Redelivered      func(SkippedConsumer) error
 }
 
-// SkippedConsumer is a consumer of runners that has skipped start messages.
+// SkippedConsumer identifies a consumer of a group of runners that has skipped start messages.
 type SkippedConsumer struct {
 	// Stream is the name of the consumer's stream: the shared stream, or a queue's own. A group has
 	// a consumer of the same name in each.
@@ -114,12 +114,13 @@ type Recorder struct {
 	suspects poisonSuspects
 	marks    ackMarks
 	recovery recovery
-	search   chan struct{} // buffered for one value, which makes EndLostExecutions search now
+	search   chan struct{} // a value makes EndLostExecutions search now; has room for one
 	// searchAll makes the next search of EndLostExecutions read all executions.
 	searchAll   atomic.Bool
 	lateRecords lateRecords
 	behind      chan struct{} // buffered for one value, which signals the start of a recovery
-	// startBacklog holds the number of undelivered messages in each stream of start messages.
+	// startBacklog holds, for each stream of start messages, the number of messages that have not
+	// been delivered yet.
 	startBacklog startBacklog
 	streams      atomic.Int64 // number of streams being followed
 }
@@ -189,7 +190,8 @@ func New(c Config) *Recorder {
 // Run records until the context is done. It survives failures of NATS and of the database: the
 // streams keep the messages that are not recorded yet.
 func (r *Recorder) Run(ctx context.Context) {
-	// Messages that have arrived are still recorded after ctx is done.
+	// recording outlives ctx, so that messages that have already arrived are still recorded after
+	// ctx is done.
 	recording, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTimeout, giveUp) })()
@@ -223,8 +225,8 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	began := time.Now()
 	entries := decode(messages, began, r.expiredBefore(began))
 	applied := r.commit(ctx, entries)
-	// Announce before acknowledging: if this executor is killed in between, the recorded messages
-	// are redelivered and announced then.
+	// Announce the changes before acknowledging. If this executor is killed in between, the
+	// messages are redelivered, and the changes are announced then.
 	r.announce(append(applied.Changed, redeliveredIDs(entries)...))
 	connection := r.connectionNumber()
 	for i, e := range entries {
@@ -272,15 +274,16 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	}).Info("recorded")
 }
 
-// announce tells watchers that executions have changed.
+// announce tells watchers, such as event streams of the operators' API, that executions have
+// changed.
 func (r *Recorder) announce(ids []string) {
 	if err := r.changes.Publish(ids); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
 }
 
-// expiredBefore returns the time before which everything that the streams have stored is older than
-// the retention of records.
+// expiredBefore returns the time before which a stream must have stored a message for the message
+// to be older than the retention of records. It returns the zero time if records are kept forever.
 func (r *Recorder) expiredBefore(now time.Time) time.Time {
 	if r.config.Retention == 0 {
 		return time.Time{}

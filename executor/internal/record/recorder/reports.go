@@ -51,11 +51,12 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	}
 }
 
-// errRegistry means that a report waits for the registry, and not for the database.
+// errRegistry means that a report cannot be applied yet because of the registry, so the database is
+// not to blame.
 var errRegistry = errors.New("the registry could not be read or changed")
 
-// applyReport applies a report. It retries until it succeeds, until it is clear that it can never
-// succeed, or until the context is done.
+// applyReport applies a report and acknowledges it. It retries until it succeeds, until it is
+// certain that it never can, or until the context is done.
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 	var said time.Time
 	for failures := 0; ; failures++ {
@@ -106,7 +107,8 @@ func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
 	case stream.FilteredSubject:
 		return r.applyFiltered(ctx, msg.Data())
 	default:
-		// A report of suppressed duplicates, the first kind of report that existed.
+		// The remaining subject is that of reports of suppressed duplicates, the first kind of
+		// report that existed.
 		return r.applyDuplicates(ctx, msg.Data())
 	}
 }
@@ -152,8 +154,9 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 		} else if late {
 			continue
 		}
-		// Store secrets first, because that is idempotent: a report that was already applied is
-		// skipped when it is redelivered.
+		// Store the secrets before the report. If that fails, the report is redelivered and they
+		// are stored again, which changes nothing. After the report has been applied, a redelivery
+		// would be skipped, and the secrets would be lost.
 		if len(s.Captured) > 0 && r.config.Captured != nil {
 			if err := r.config.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
 				return fmt.Errorf("%w: %w", errRegistry, err)
@@ -180,8 +183,9 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// workflowInAccountSince is like Config.WorkflowInAccountSince, which may be nil. While the
-// registry cannot say, a report waits: it must not be shown to another account.
+// workflowInAccountSince returns the result of Config.WorkflowInAccountSince, which may be nil. If
+// the registry is unavailable, it returns an error, so that the report waits: what was observed
+// while the workflow was in another account must not be shown to its current account.
 func (r *Recorder) workflowInAccountSince(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
@@ -194,8 +198,9 @@ func (r *Recorder) workflowInAccountSince(
 	return at, ok, err
 }
 
-// isFromDeletedWorkflow reports whether an observation is older than the workflow with the ID, or
-// than its move to its account, or whether there is no such workflow.
+// isFromDeletedWorkflow reports whether an observation must be ignored, because there is no
+// workflow with the ID, or because the observation is older than the workflow or than the
+// workflow's move to its current account.
 func (r *Recorder) isFromDeletedWorkflow(
 	ctx context.Context, id string, observed time.Time,
 ) (bool, error) {

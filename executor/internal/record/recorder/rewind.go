@@ -17,21 +17,23 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// A power failure, or restoring NATS's files from a copy, can roll a stream back to a state before
-// messages that its consumers have acknowledged, because NATS keeps the consumers' state in
-// separate files. The stream then uses the same sequences again, and a consumer skips the new
-// messages because it considers them acknowledged. Before the recorder continues with a consumer,
-// it therefore checks whether the last acknowledged message is recorded. If that message is not
-// recorded, and other records show that the stream was rolled back, the recorder rewinds the
-// consumer to the first message that is not recorded. Messages that are already recorded are not
-// recorded twice. The groups of runners receive again only the messages that they would otherwise
-// skip: see redeliverSkipped.
+// A power failure, or replacing NATS's files with an older copy, can roll a stream back: it loses
+// messages that its consumers have acknowledged, while the consumers' state, which NATS keeps in
+// separate files, may survive. The stream then gives the same sequences to new messages, and a
+// consumer skips these because it considers them acknowledged.
+//
+// Before the recorder continues with a consumer, it therefore checks whether the last acknowledged
+// message is recorded. If it is not recorded, and other records show that the stream was rolled
+// back, the recorder rewinds the consumer to the first message that is not recorded. Messages that
+// are already recorded are not recorded twice. The groups of runners receive only those messages
+// again that they would otherwise skip: see redeliverSkipped.
 //
 // If no record shows that the stream was rolled back, the database has lost transactions: see
 // rewindToUnrecorded.
 
-// ackMarks holds the last message that this process acknowledged on each connection to NATS.
-// Between two connections, a stream may have been rolled back and grown again.
+// ackMarks holds the last message that this process acknowledged on each connection to NATS. There
+// is one per connection, because a stream may have been rolled back and grown again between two
+// connections.
 type ackMarks struct {
 	mu   sync.Mutex
 	last map[string][]ackMark // by stream
@@ -81,8 +83,7 @@ func (m *ackMarks) keepNewest(stream string) {
 	}
 }
 
-// setFirstReplaced sets p.replaced to the sequence of the first message in the stream that replaced
-// an acknowledged one.
+// setFirstReplaced sets p.replaced if the stream was rolled back.
 func (r *Recorder) setFirstReplaced(ctx context.Context, p *consumerPosition) error {
 	if p.stream == nil {
 		return nil
@@ -98,8 +99,9 @@ func (r *Recorder) setFirstReplaced(ctx context.Context, p *consumerPosition) er
 	return err
 }
 
-// firstSkipped returns the sequence of the first message that the consumer would skip, or 0 if
-// there is none. floor is the sequence up to which the consumer has acknowledged everything.
+// firstSkipped returns the sequence of the first message that the consumer would skip although it
+// is not recorded, or 0 if there is none. floor is the sequence up to which the consumer has
+// acknowledged everything.
 func (r *Recorder) firstSkipped(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (first uint64, err error) {
@@ -125,8 +127,8 @@ func (r *Recorder) firstSkipped(
 }
 
 // findFirstUnrecorded returns the sequence of the first message up to last that is not recorded, or
-// 0 if last is recorded. Skipped messages are adjacent, so it searches backwards in growing steps
-// and then bisects.
+// 0 if last is recorded. It ignores messages before oldest. The unrecorded messages are adjacent,
+// so it goes backwards in growing steps until it finds a recorded one, and then bisects.
 func (r *Recorder) findFirstUnrecorded(
 	ctx context.Context, s jetstream.Stream, last, oldest uint64,
 ) (uint64, error) {
@@ -167,8 +169,9 @@ func (r *Recorder) findFirstUnrecorded(
 	return missing, nil
 }
 
-// wasRolledBack reports whether the stream holds different messages at acknowledged sequences. It
-// compares the stream with this process's marks and the newest records.
+// wasRolledBack reports whether the stream was rolled back: it ends before the ack floor, or has
+// other messages at sequences that were acknowledged. To find that out, it compares the stream with
+// this process's marks and with the newest records.
 func (r *Recorder) wasRolledBack(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
@@ -228,7 +231,8 @@ func (r *Recorder) newestRecords(
 	return found, nil
 }
 
-// maxRecordedAge returns the age up to which a message must be in the database.
+// maxRecordedAge returns the maximum age of messages that the database must have. Older ones may
+// have been deleted. A margin is subtracted, because ages are not exact.
 func (r *Recorder) maxRecordedAge(info *jetstream.StreamInfo) time.Duration {
 	age := info.Config.MaxAge
 	if r.config.Retention > 0 {
@@ -262,17 +266,17 @@ func (r *Recorder) isRecordedAt(
 	return recorded, true, err
 }
 
-// isRecorded reports whether a message is in the database: as a record, as the progress of a
-// record, or as a dead letter. It returns true, too, for progress that cannot be decoded, and for
-// progress of an execution that is not recorded yet.
+// isRecorded reports whether the content of a message is in the database: as a record, as the
+// progress of a record, or as a dead letter. It also returns true for a report that cannot be
+// decoded, and for progress of an execution that is not recorded yet.
 func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) (bool, error) {
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {
 	case err == nil && event.Progress != nil:
 		return r.isApplied(ctx, event.Progress)
 	case err != nil && stream.IsProgress(msg.Subject):
-		// A report that cannot be decoded names no execution to look up. It counts as recorded, so
-		// that it does not rewind the consumer.
+		// There is nothing to look up, because a report that cannot be decoded names no execution.
+		// Treat it as recorded, so that the consumer is not rewound because of it.
 		return true, nil
 	}
 	if id := msg.Header.Get(stream.HeaderExecutionID); id != "" {

@@ -59,9 +59,9 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 }
 
 // haveHandled reports whether the groups of runners have handled a candidate's start message: at
-// least one group has acknowledged it, and every present group has received it. If its execution
-// has no report, the groups acknowledged it without one, because runners report before they
-// acknowledge. Groups that began after the message do not count.
+// least one group has acknowledged it, and every group that is present has too. Groups that began
+// after the message do not count. If haveHandled returns true and the execution has not ended, no
+// report will follow, because runners report before they acknowledge.
 func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 	filter := stream.RunnerFilterSubject(c.subject)
 	for _, g := range groups {
@@ -77,22 +77,28 @@ func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 	return done
 }
 
-// copiedStartMsgIDPrefix is the prefix of the Nats-Msg-Id of a copied start message.
+// copiedStartMsgIDPrefix is the prefix of the Nats-Msg-Id of a start message that the recorder has
+// copied.
 const copiedStartMsgIDPrefix = "again-"
 
-// maxSkippedCopies is the maximum number of copies that redeliverSkipped publishes at sequences
-// that a group skips, too.
+// maxSkippedCopies limits the work for a group whose acknowledgements are ahead of the whole
+// stream. The group also skips copies at sequences that it has acknowledged, so redeliverSkipped
+// must copy these again. If the acknowledgements are ahead by more than maxSkippedCopies messages,
+// it publishes no copies for that group.
 const maxSkippedCopies = 1000
 
-// redeliverSkipped makes the groups of runners receive the messages that they would skip after a
-// stream was rolled back. If a group's acknowledgements are ahead of the whole stream, it rewinds
-// the group's consumer, because the group has handled none of the messages to come. It cannot
-// rewind the consumer of any other group: the group has also handled messages after the skipped
-// ones, and would receive those again. Nor can it rewind a consumer that began later than the
-// replaced messages. Instead, it adds copies of the skipped start messages to the stream, and the
-// records of their executions then refer to the copies. It does not copy a message if a group will
-// receive it anyway, or if its execution has ended. It is idempotent, because a copy's Nats-Msg-Id
-// is derived from the original message.
+// redeliverSkipped makes the groups of runners receive the start messages that they would skip
+// after a stream was rolled back.
+//
+// If a group's acknowledgements are ahead of the whole stream, redeliverSkipped rewinds the group's
+// consumer, because the group has handled none of the messages to come. It cannot do so in two
+// cases: a group that has also handled messages after the skipped ones would receive those again,
+// and the server refuses to rewind a consumer that began later than the replaced messages.
+//
+// In these cases, redeliverSkipped adds copies of the skipped start messages to the end of the
+// stream, and the records of their executions then refer to the copies. It does not copy a message
+// if a group will receive the original, or if its execution has ended. It is idempotent, because a
+// copy's Nats-Msg-Id is derived from the original message.
 func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) error {
 	groups, err := runnerGroupsOf(ctx, p.stream)
 	if err != nil {
@@ -119,7 +125,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 			last = max(last, g.floor)
 		}
 	}
-	// A group may skip copies, too. These are copied again.
+	// A group may also skip copies that get sequences up to last. The loop copies these again.
 	copied, end := 0, info.State.LastSeq
 	for sequence := p.replaced; sequence <= min(last, end); sequence++ {
 		copySequence, err := r.publishCopy(ctx, p.stream, groups, sequence)
@@ -141,8 +147,8 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 }
 
 // rewindRunners rewinds the consumer of a group whose acknowledgements are ahead of the whole
-// stream. It returns false if the server refuses this: it cannot rewind a consumer that began with
-// new messages, or with a sequence or a time after p.replaced.
+// stream. It returns false if the server refuses that, because the consumer began with new
+// messages, or with a sequence or a time after p.replaced.
 func (r *Recorder) rewindRunners(
 	ctx context.Context, p *consumerPosition, g *runnerGroup,
 ) (rewound bool, err error) {
@@ -165,9 +171,9 @@ func (r *Recorder) rewindRunners(
 	return true, nil
 }
 
-// publishCopy publishes a copy of the start message at a sequence to the same stream, if all groups
-// of its queue have skipped the message and its execution has not ended. It returns the sequence of
-// the copy, or 0 if it did not publish one.
+// publishCopy publishes a copy of the start message at a sequence to the end of the same stream,
+// unless a group of the message's queue will still receive the original, or its execution has
+// ended. It returns the sequence of the copy, or 0 if it did not publish one.
 func (r *Recorder) publishCopy(
 	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
 ) (copySequence uint64, err error) {
@@ -234,9 +240,9 @@ func (r *Recorder) publishCopy(
 	return ack.Sequence, nil
 }
 
-// republishSkipped publishes copies of start messages that the runners' consumers have skipped and
-// whose executions have not ended. It returns the other unfinished executions: runners have
-// acknowledged their start messages without a report.
+// republishSkipped publishes copies of the start messages that the given consumers have skipped,
+// unless their executions have ended. It returns the executions whose start messages were not
+// skipped: runners have acknowledged them without a report.
 func (r *Recorder) republishSkipped(
 	ctx context.Context, streams startStreams, consumers []SkippedConsumer,
 	unreported []lostCandidate,
@@ -274,9 +280,8 @@ func (r *Recorder) republishSkipped(
 	return acknowledged, nil
 }
 
-// useCopySequences sets a record's StreamSequence to that of the copy of its start message, if the
-// copy is in the same batch. The recorder publishes copies for groups of runners that skipped the
-// original.
+// useCopySequences makes records refer to the copies of their start messages that are in the same
+// batch. The recorder publishes copies for groups of runners that have skipped the original.
 func useCopySequences(entries []*entry, records []store.Record) {
 	var copies map[string]uint64
 	for _, e := range entries {

@@ -12,9 +12,9 @@ const (
 	maxPoisonSuspects  = 1_000
 )
 
-// poisonSuspects tracks messages that the database has refused, until they are recorded or put
-// aside. In the meantime, they stay in the stream, unacknowledged, and do not block other messages.
-// Only the recorder's loop uses it.
+// poisonSuspects tracks messages that the database has refused until they are recorded or put
+// aside. Until then, they stay in the stream without being acknowledged, and do not block other
+// messages. Only the recording goroutine uses it, so it needs no lock.
 type poisonSuspects struct {
 	// A message is put aside after at least tries refusals, if its first refusal is at least time
 	// ago.
@@ -37,9 +37,9 @@ type poisonSuspect struct {
 
 func messageIDOf(e *entry) messageID { return messageID{e.meta.Stream, e.meta.Sequence.Stream} }
 
-// mustPutAside counts one refusal and reports whether the message must be put aside now. If there
-// are too many suspects, it returns true immediately: suspects must not use up the consumer's limit
-// of unacknowledged messages.
+// mustPutAside counts one refusal of an entry's message and reports whether the message must be put
+// aside now. If there are too many suspects, it returns true even for the first refusal, so that
+// suspects do not use up the consumer's limit of unacknowledged messages.
 func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	key := messageIDOf(e)
 	known := s.seen[key]
@@ -67,8 +67,8 @@ func (s *poisonSuspects) remove(entries []*entry) {
 	}
 }
 
-// removeStale removes messages that were first refused long ago. They have probably been delivered
-// to another executor since.
+// removeStale removes messages whose first refusal was long ago, because they have probably been
+// handled by another executor since.
 func (s *poisonSuspects) removeStale(now time.Time) {
 	for key, known := range s.seen {
 		if now.Sub(known.since) > 10*minPoisonRetryTime {

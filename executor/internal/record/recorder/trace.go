@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// traceBatch creates a span for a committed batch, and, in each sampled trace, a span for its
-// message. It links the spans, because one transaction belongs to many traces. The SDK limits the
-// number of links of the batch's span.
+// traceBatch creates a span for a committed batch, and one span for each of its messages that
+// belongs to a sampled trace. The span of the batch cannot have all these traces as parents, so the
+// spans are linked. The SDK limits the number of links of the batch's span.
 func (r *Recorder) traceBatch(ctx context.Context, entries []*entry, began time.Time) {
 	if r.tracer == nil {
 		return
