@@ -114,7 +114,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 			return nil,
 				fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is "+
 					"--nats-url right?", Redact(o.URL), o.Timeout, err)
-		// Start the timer here: a ticker would compete with the end of ctx.
+		// time.After starts the timer here. A ticker could be ready at the same time as ctx.Done.
 		case <-time.After(connectRetryInterval):
 		}
 	}
@@ -179,8 +179,8 @@ func checkCA(file string) error {
 	return nil
 }
 
-// checkURLs returns an error for a URL that cannot be a server's, so that Connect fails immediately
-// instead of waiting for it.
+// checkURLs returns an error for a URL that cannot be a server's. Connect then fails immediately
+// instead of waiting for a server.
 func checkURLs(urls string) error {
 	urls = strings.Trim(urls, ", ") // nats.go also ignores a superfluous comma
 	for text := range strings.SplitSeq(urls, ",") {

@@ -95,8 +95,8 @@ func TestConnectSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// Connect does not make another attempt if the first one, to a server that accepts the connection
-// but sends nothing, takes longer than Timeout.
+// If the first attempt takes longer than Timeout, because the server accepts the connection but
+// sends nothing, Connect fails without another attempt.
 func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -188,7 +188,7 @@ func TestNothingIsKeptForLater(t *testing.T) {
 }
 
 // If the server's host fails while so much is published that the kernel's buffers fill up, the
-// connection is lost in seconds, and publishing fails instead of blocking.
+// connection is lost within seconds. Publishing then fails instead of blocking.
 func TestAServerThatGoesSilentUnderLoad(t *testing.T) {
 	t.Parallel()
 	link := natstest.Start(t).NewLink(t)
@@ -247,7 +247,7 @@ func TestClosedForGood(t *testing.T) {
 	<-over
 	nc := connect()
 	if err := nc.Publish(strings.Repeat("x", 5000), nil); err != nil {
-		// Longer than the server's max_control_line.
+		// The subject is longer than the server's max_control_line.
 		t.Fatal(err)
 	}
 	if err := <-closed; !errors.Is(err, bus.ErrClosed) || !errors.Is(err, nc.LastError()) ||

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// dialTimeout limits a connection attempt to one address. nats.go holds the connection's lock
-// meanwhile.
+// dialTimeout limits a connection attempt to one address. It is short because nats.go holds the
+// connection's lock during the attempt.
 const dialTimeout = time.Second
 
-// A write is given up if the network accepts less than minWriteProgress, or than what is left of
-// the data, within writeStallTimeout. A single limit for the whole write would either cut off a
-// message of several megabytes on a slow network, or be too long.
+// A write fails if, within writeStallTimeout, the network accepts neither minWriteProgress bytes
+// nor all of the remaining data. A single limit for the whole write would not do: it would either
+// cut off a message of several megabytes on a slow network, or be too long.
 const (
 	writeStallTimeout = maxPings * pingInterval
 	minWriteProgress  = 64 << 10
@@ -41,13 +41,14 @@ func (dialer) Dial(network, address string) (net.Conn, error) {
 	return newConn(raw, writeStallTimeout, maxSilence), nil
 }
 
-// conn is a connection to a server whose host may fail without closing it. nats.go writes while it
-// holds the lock that its ping timer needs, so pings alone do not notice the failure while a write
-// blocks: nats.go would wait for a minute. A write that makes no progress closes a conn.
+// conn is a connection that notices when the server's host has failed without closing it. The pings
+// of nats.go do not notice this while a write blocks, because nats.go holds the lock that its ping
+// timer needs: it would wait for a minute. A conn therefore closes itself if a write makes no
+// progress.
 //
-// If conn is closed after the server has been silent, it discards what the kernel has not sent.
-// Otherwise the kernel would send it if the host came back, long after the callers were told that
-// their messages had failed.
+// If a conn is closed after the server has been silent, it discards the data that the kernel has
+// not sent. Otherwise the kernel would send the data if the host came back, long after the callers
+// were told that their messages had failed.
 type conn struct {
 	net.Conn
 	stallTimeout, maxSilence time.Duration

@@ -54,8 +54,8 @@ func TestASlowNetworkIsNotASilentOne(t *testing.T) {
 	})
 }
 
-// When a connection is given up because the server was silent, what the kernel still has to send is
-// discarded.
+// If a connection is closed because the server was silent or a write was blocked, the data that the
+// kernel has not sent yet is discarded.
 func TestNothingArrivesAfterTheConnectionWasGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, stallTimeout := range map[string]time.Duration{
@@ -95,7 +95,7 @@ func TestNothingArrivesAfterTheConnectionWasGivenUp(t *testing.T) {
 	}
 }
 
-// A connection that is closed while the server answers delivers everything.
+// If a connection is closed while the server is not silent, everything that was written arrives.
 func TestEverythingArrivesBeforeAnOrderlyEnd(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

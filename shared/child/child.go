@@ -117,8 +117,8 @@ func (p *Process) Terminate(timeout time.Duration) error {
 	}
 }
 
-// TerminateGroup sends SIGTERM to the process and to all other processes of its group, also after
-// the process itself has exited. On systems other than Unix it kills the process alone. It must not
+// TerminateGroup sends SIGTERM to the process and to all other processes of its group, even after
+// the process itself has exited. On systems other than Unix it kills only the process. It must not
 // be called if the command's SysProcAttr was set.
 func (p *Process) TerminateGroup() { signalGroup(p.cmd.Process, syscall.SIGTERM) }
 

@@ -31,7 +31,8 @@ var ErrLocked = errors.New("in use by another hookstart process")
 // removed, because processes that wait for the lock must find the same file.
 const lockFile = "hookstart.lock"
 
-// clusterListenTimeout is how long to wait for the cluster's listener, which takes microseconds.
+// clusterListenTimeout is how long to wait for the cluster's listener, which is usually ready
+// within microseconds.
 const clusterListenTimeout = 10 * time.Second
 
 // Options holds the options of a server. Only StoreDir is required.
@@ -203,9 +204,9 @@ func withoutPath(err error) error {
 	return err
 }
 
-// startAndRepair runs a server in a locked folder. If there are consumers to repair, it stops the
-// server, repairs them and runs the server again. In a cluster it does not repair any, because the
-// other nodes have their states.
+// startAndRepair runs a server in a locked folder. If the server could not read the states of some
+// consumers, startAndRepair stops it, resets these consumers and runs it again. In a cluster it
+// does not reset any, because the other nodes have the consumers' states.
 func startAndRepair(o Options) (*server.Server, error) {
 	log := newLogger(o)
 	ns, err := runServer(o, log)
@@ -361,8 +362,9 @@ func (s *Server) ClientURL() string { return s.url }
 // nats.Connect("", s.InProcess()).
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
 
-// InProcessConn creates a connection for the InProcess option. It fails while the server is being
-// restarted: the client tries again, and must not be blocked until then.
+// InProcessConn creates a connection for the InProcess option. It fails immediately while the
+// server is being restarted, because a client must not be blocked until then. The client tries
+// again.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	ns := s.natsServer()
 	if ns == nil {
@@ -435,7 +437,7 @@ func (s *Server) Shutdown() {
 	})
 }
 
-// logger passes the server's log lines to the hook. It keeps the first fatal line, and the
+// logger passes the server's log lines to the hook. It also records the first fatal line, and the
 // consumers whose states could not be read.
 type logger struct {
 	hook  func(slog.Level, string)

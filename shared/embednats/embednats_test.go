@@ -158,9 +158,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// While the server is being restarted, which takes long with many messages, a client in the process
-// is told at once that it cannot connect: it asks with its locks held, and every call of the client
-// would wait for the answer.
+// A restart takes long if the server has many messages. A client in the same process is told
+// immediately that it cannot connect. The client holds its locks while it connects, so if it had to
+// wait, every call of the client would wait, too.
 func TestClientsDoNotWaitForARestart(t *testing.T) {
 	var restarting atomic.Bool
 	starting, goOn := make(chan struct{}), make(chan struct{})

@@ -38,10 +38,10 @@ func parseUnreadableConsumer(args []any) (c damagedConsumer, ok bool) {
 	return c, c.account != "" && c.stream != "" && c.name != ""
 }
 
-// resetConsumer keeps a copy of the file with the consumer's state. The consumer then begins with
-// the stream's first message, or after its last one if AfterLast returns true. The server must not
-// be running. Until the file is replaced it stays in its place, so that the next start repairs the
-// consumer if this one is interrupted.
+// resetConsumer resets a consumer whose state is unreadable, after it has copied the file with the
+// state. The consumer then begins with the stream's first message, or after the message last if
+// AfterLast returns true. The server must not be running. The unreadable file stays in its place
+// until it is replaced or removed, so that the next start repeats a reset that was interrupted.
 func (o Options) resetConsumer(c damagedConsumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")

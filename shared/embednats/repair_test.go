@@ -70,7 +70,7 @@ func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 					}
 				},
 			}
-			// A repair that is interrupted is made by the next start.
+			// If a repair is interrupted, the next start makes it.
 			if s, err := embednats.Start(o); !errors.Is(err, interrupted) {
 				s.Shutdown()
 				t.Fatal(err)

@@ -10,18 +10,21 @@ import (
 )
 
 const (
-	// maxReserve is the most that CheckRoom keeps free. It is as much as reports take by default.
+	// maxReserve is the maximum number of bytes that CheckRoom keeps free. It is the default size
+	// limit of the stream of reports.
 	maxReserve = 1 << 30
 	// roomCheckInterval is how often WatchRoom measures.
 	roomCheckInterval = 100 * time.Millisecond
 )
 
-// CheckRoom returns an error if all streams together have come so close to MaxStore that the rest,
-// a tenth or 1 GiB, must be left to other messages than those that start executions. Beyond
-// MaxStore, the server refuses messages to every stream, also to one that would drop old messages
-// for new ones: without this reserve, nothing could be reported, canceled or changed any more.
+// CheckRoom returns an error if no more executions should be started, because all streams together
+// have almost reached MaxStore. The last tenth of MaxStore, but at most 1 GiB, is reserved for all
+// other messages. Without this reserve, nothing could be reported, canceled or changed any more:
+// beyond MaxStore, the server refuses messages to every stream, even to one that would drop old
+// messages for new ones.
 //
-// CheckRoom never blocks: it returns what WatchRoom has measured last, or nil if it has not.
+// CheckRoom never blocks: it returns the result of WatchRoom's last measurement, or nil if there is
+// none.
 func (s *Server) CheckRoom() error {
 	if full := s.full.Load(); full != nil {
 		return *full
@@ -29,14 +32,15 @@ func (s *Server) CheckRoom() error {
 	return nil
 }
 
-// WatchRoom measures until ctx is done how much all streams hold, for CheckRoom.
+// WatchRoom measures at regular intervals how much all streams hold, until ctx ends. CheckRoom
+// returns the result.
 func (s *Server) WatchRoom(ctx context.Context) { s.watchRoom(ctx, measureRoom) }
 
 func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) error) {
 	tick := time.NewTicker(roomCheckInterval)
 	defer tick.Stop()
 	for {
-		// While the server is restarted, its streams hold what they held before.
+		// While the server is being restarted, the last result remains valid.
 		if ns := s.natsServer(); ns != nil {
 			if err := measure(ns); err != nil {
 				s.full.Store(&err)
@@ -52,7 +56,7 @@ func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) err
 	}
 }
 
-// measureRoom measures for CheckRoom. It asks for Varz, because Jsz waits for streams whose
+// measureRoom returns the result for CheckRoom. It uses Varz, because Jsz waits for streams whose
 // messages are being written to the disk.
 func measureRoom(ns *server.Server) error {
 	v, err := ns.Varz(nil)

@@ -118,8 +118,8 @@ type Rejection struct {
 	Queue      string    // the runner queue
 	DeliveryID string    // the sender's delivery ID; "" if it sent no valid one
 	At         time.Time // when the request arrived
-	// Payload is the body. If the body was not read, Payload holds only its Content-Type. Its kind
-	// is BodyNone also if the body is declared as JSON but is not valid JSON.
+	// Payload is the body. If the body was not read, Payload holds only its Content-Type, and Kind
+	// is BodyNone. Kind is also BodyNone if the body was declared as JSON but is not valid JSON.
 	Payload      Payload
 	DeclaredSize int64  // the body's length in bytes; the declared one if it was not read
 	Headers      Values // the request's headers, without credentials
@@ -147,7 +147,7 @@ type Progress struct {
 	StartedAt time.Time
 	Attempt   int    // number of the attempt, from 1; 0 means unknown
 	Group     string // the runner's group; empty means unknown
-	// EndedGroups are the other groups that have reported a final status before, if the execution
+	// EndedGroups are the other groups that had already reported a final status, if the execution
 	// has an order key.
 	EndedGroups []string
 	Error       string // why it failed, with Failed; what the runner reported, with Canceled

@@ -2,8 +2,8 @@ package execution
 
 import "crypto/sha256"
 
-// SHA256 returns the SHA-256 of the concatenated parts. It does not allocate unless they are longer
-// than 512 bytes: an ingress calls it twice for each request.
+// SHA256 returns the SHA-256 of the concatenated parts. It does not allocate memory for up to 512
+// bytes, because an ingress calls it twice for each request.
 func SHA256(parts ...string) [sha256.Size]byte {
 	var buffer [512]byte
 	text := buffer[:0]

@@ -83,7 +83,7 @@ func TestMatch(t *testing.T) {
 		`{"ptr:/list":"a"}`:                                  false,
 		`{"ptr:/empty":""}`:                                  true,
 		`{"ptr:/a/b/c":"deep"}`:                              true,
-		// If two members have the same name, the first counts.
+		// If two members have the same name, the first one is used.
 		`{"ptr:/a/d":1}`:                        false,
 		`{"ptr:/no":null}`:                      false,
 		`{"ptr:/no":{"$not":"x"}}`:              true,
@@ -512,8 +512,9 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// ambiguousRequest reports whether second interprets a request differently than Match: if the body
-// is ambiguous, or if net/url refuses a part of a form or of the query.
+// ambiguousRequest reports whether second may interpret a request differently than Match, so that
+// their results cannot be compared. This is the case if the body is ambiguous, if net/url refuses a
+// part of a form or of the query, or if a value has a long exponent.
 func ambiguousRequest(r *sender.Request, isForm bool) bool {
 	fields, err := url.ParseQuery(r.Query)
 	if err != nil || longExponent.MatchString(r.Query) {

@@ -104,7 +104,8 @@ func (s *scanner) scanNode(n *node) {
 	default:
 		s.setValue(n, s.scanValue())
 	}
-	// Pointers below this node that were not found here do not exist anywhere in the document.
+	// Pointers below this node that were not found here do not exist anywhere in the document. They
+	// no longer count as unresolved.
 	s.left = min(s.left, before-n.below)
 }
 

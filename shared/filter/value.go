@@ -29,8 +29,8 @@ type value struct {
 	json []byte
 }
 
-// equals reports whether a value equals a value in the filter. Text that is not from JSON equals a
-// number or a boolean that is written the same way.
+// equals reports whether a value equals a value in the filter. Text that is not from JSON also
+// equals a number of the same value, or a boolean that is written the same way.
 func (v value) equals(l *literal) bool {
 	switch l.kind {
 	case kindText:
@@ -94,8 +94,8 @@ type decimal struct {
 	exponent int64
 }
 
-// clampedExponent replaces larger exponents. It is so large that no number of digits can compensate
-// for it.
+// clampedExponent replaces a larger exponent, and its negative a smaller one. It is so large that
+// no number of digits can compensate for it.
 const clampedExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.

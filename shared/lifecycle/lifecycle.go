@@ -30,8 +30,8 @@ func (p *Parts) Go(ctx context.Context, run func(context.Context)) {
 	})
 }
 
-// Start runs a part that the process cannot do without: when run returns, so does Wait. run must
-// call ready at most once, as soon as others can use the part.
+// Start runs a part that the process cannot do without: when run returns, Wait stops all other
+// parts and returns, too. run must call ready at most once, as soon as others can use the part.
 func (p *Parts) Start(
 	ctx context.Context, run func(ctx context.Context, ready func()) error,
 ) *Part {

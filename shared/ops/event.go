@@ -70,9 +70,9 @@ func (m Field) append(line []byte) []byte {
 var lineBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }}
 
 // LogEvent logs one line about a very frequent event, such as a request. The line equals that of
-// log.WithFields, except that the members may be in a different order. If log is a program's log,
-// LogEvent has many lines written at a time, without the maps of logrus. In measurements,
-// that saves 17 allocations and a tenth of the CPU time of a request.
+// log.WithFields, except that the members may be in a different order. If log writes JSON lines and
+// comes from NewLogger, LogEvent does not create the maps of logrus, and many lines are written
+// together. In measurements, this saves 17 allocations and a tenth of the CPU time of a request.
 func LogEvent(
 	log *logrus.Logger,
 	level logrus.Level,

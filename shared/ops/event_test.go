@@ -72,7 +72,8 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 // LogEvent writes the first line immediately. It collects the lines that follow, and writes them
-// together a short time later. A line of logrus is written soon, after the collected lines.
+// together a short time later. A line that is logged with logrus itself is written soon, after the
+// collected lines.
 func TestLinesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	out := &counted{came: make(chan struct{}, 1)}

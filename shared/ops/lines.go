@@ -31,8 +31,8 @@ const maxHeldBackBytes = 32 << 10
 // blocks, for example because the reader of stderr has stopped. Further lines are dropped.
 const maxWaitingBytes = 1 << 20
 
-// batchedLineWriter collects lines, which a goroutine of its own writes together, so that a log
-// that cannot be written never blocks those who log. It is safe for concurrent use.
+// batchedLineWriter collects lines, and writes them together in a separate goroutine. A log that
+// cannot be written therefore never blocks those who log. It is safe for concurrent use.
 type batchedLineWriter struct {
 	out io.Writer
 
@@ -44,13 +44,15 @@ type batchedLineWriter struct {
 	timer   *time.Timer // starts a write; nil until the first line is held back
 	timed   bool        // whether timer is running
 	writing bool        // whether a goroutine has been started to write, and has not ended
-	// urgent means that the goroutine must not hold back lines that came while it was writing.
+	// urgent means that the goroutine must write the waiting lines immediately, instead of holding
+	// them back.
 	urgent bool
-	// empty is closed when no lines are left. It is nil unless flush waits for that.
+	// empty is closed when no lines are left. It is nil unless a call of flush is waiting.
 	empty chan struct{}
 }
 
-// Write writes a line as soon as possible, after the collected ones. It does not wait for that.
+// Write queues a line to be written as soon as possible, after the collected ones. It returns
+// before the line is written.
 func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +61,8 @@ func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// add writes a line as soon as possible, or holds it back if others were written a moment ago.
+// add queues an event's line to be written as soon as possible. If other lines were written less
+// than maxLineDelay ago, add holds the line back.
 func (w *batchedLineWriter) add(line []byte, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +85,8 @@ func (w *batchedLineWriter) collect(line []byte) {
 	w.waiting = append(w.waiting, line...)
 }
 
-// startWriting starts the goroutine that writes, or has it go on. The caller must hold mu.
+// startWriting starts the goroutine that writes. If the goroutine is already running, it continues
+// with the waiting lines. The caller must hold mu.
 func (w *batchedLineWriter) startWriting() {
 	w.urgent = true
 	if !w.writing {
@@ -91,7 +95,7 @@ func (w *batchedLineWriter) startWriting() {
 	}
 }
 
-// startTimer has the collected lines written after maxLineDelay. The caller must hold mu.
+// startTimer schedules a write of the collected lines after maxLineDelay. The caller must hold mu.
 func (w *batchedLineWriter) startTimer() {
 	switch {
 	case w.timed:
@@ -117,7 +121,7 @@ func (w *batchedLineWriter) writeHeldBack() {
 	w.write()
 }
 
-// write writes the collected lines until none are left or those that came meanwhile may be held
+// write writes the collected lines until none are left, or until the remaining ones may be held
 // back.
 func (w *batchedLineWriter) write() {
 	w.mu.Lock()
@@ -144,7 +148,7 @@ func (w *batchedLineWriter) write() {
 	}
 }
 
-// writeOut writes lines, and one that reports the number of those that were dropped after them.
+// writeOut writes lines, followed by a line that reports how many lines were dropped after them.
 func (w *batchedLineWriter) writeOut(lines []byte, dropped int) error {
 	if dropped > 0 {
 		lines = jsonLineFormatter{filepath.Base(os.Args[0])}.append(lines, logrus.WarnLevel,
@@ -155,7 +159,7 @@ func (w *batchedLineWriter) writeOut(lines []byte, dropped int) error {
 	return err
 }
 
-// flush writes the collected lines. It returns when that is done or the timeout has passed.
+// flush writes the collected lines. It returns when all are written or the timeout has passed.
 func (w *batchedLineWriter) flush(timeout time.Duration) {
 	w.mu.Lock()
 	if len(w.waiting) == 0 && !w.writing {

@@ -85,7 +85,7 @@ func (d *fullDisk) Write(lines []byte) (int, error) {
 	return d.text.Write(lines)
 }
 
-// Lines that could not be written are counted, too.
+// Lines that could not be written are also counted as dropped.
 func TestLinesThatFailedAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestLinesThatFailedAreReported(t *testing.T) {
 	})
 }
 
-// The line with which a program ends itself is written.
+// The line of a fatal error is written before the program exits.
 func TestFatalLineIsWritten(t *testing.T) {
 	t.Parallel()
 	if flag.Arg(0) == "fatal" { // this is the program

@@ -20,7 +20,7 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// RegisterReadiness registers the metric of a component that says whether the process is ready.
+// RegisterReadiness registers a component's metric of the readiness of the whole process.
 func (o *Ops) RegisterReadiness(component string) {
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_" + component + "_ready", Help: "1 while /readyz answers 200.",

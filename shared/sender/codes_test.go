@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The package refuses requests only with codes about signatures. An ingress counts refusals by
-// those codes, which webhook.Code.IsSignature knows by their texts.
+// This package refuses requests only with codes for which webhook.Code.IsSignature returns true. An
+// ingress has counters of refused signatures only for these codes.
 func TestCodesAreAboutSignatures(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

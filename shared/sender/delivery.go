@@ -10,25 +10,26 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// deliveryIDSource describes where a delivery ID may be: in one source, or in several that are all
-// required.
+// deliveryIDSource describes where a request contains its delivery ID: in one part of the request,
+// or in several parts that are all required.
 type deliveryIDSource struct {
 	text   string // as written in the built-in table or the setting
 	parts  []valueSource
 	absent []valueSource // sources that must have no value
 	body   bool          // whether a part of the ID is in the body
-	// signedBy reports, for each of the sender's methods, whether its signature covers the ID.
+	// signedBy reports, for each of the sender's methods, whether the method's signature covers the
+	// ID.
 	signedBy []bool
 }
 
 // DeliveryID is a delivery ID from one of the sender's sources.
 type DeliveryID struct {
 	ID string // "" means that the request has none
-	// Derived reports whether the ID comes from the body or is a hash. Such an ID differs from the
-	// same text in a header. See execution.MarkDerivedID.
+	// Derived reports whether the ID comes from the body or is a hash. Such an ID is not equal to a
+	// header's ID with the same text. See execution.MarkDerivedID.
 	Derived bool
-	// Signed reports whether the verified signature covers the ID. Such an ID differs from the same
-	// text anywhere else. See execution.MarkSignedID.
+	// Signed reports whether the verified signature covers the ID. Such an ID is not equal to any
+	// other ID with the same text. See execution.MarkSignedID.
 	Signed bool
 }
 
@@ -61,9 +62,9 @@ func parseDeliveryIDSource(text string, builtIn bool) (deliveryIDSource, error) 
 const maxDeliveryIDSources = 16
 
 // DeliveryIDSources returns the sources of a sender's delivery IDs, in order and in the notation of
-// the deliveryId setting: first those that the signature covers, then the others. A source of the
-// preset may consist of several parts, joined by " + "; a part after "!" must be absent. Secret
-// settings may be omitted.
+// the deliveryId setting. The sources in signed are covered by a signature, those in other are not.
+// A source of the preset may consist of several parts, joined by " + "; a part after "!" must be
+// absent. Secret settings may be omitted.
 func DeliveryIDSources(
 	preset string, settings map[string]string,
 ) (signed, other []string, err error) {
@@ -88,8 +89,8 @@ func DeliveryIDSources(
 	return signed, other, nil
 }
 
-// configuredDeliveryIDSources returns the sources that an operator has set, or else the entry's
-// built-in sources, for which builtIn is true.
+// configuredDeliveryIDSources returns the sources that an operator has set. If there are none, it
+// returns the entry's built-in sources, and builtIn is true.
 func (e *presetEntry) configuredDeliveryIDSources(
 	settings map[string]string,
 ) (texts []string, builtIn bool) {

@@ -183,8 +183,8 @@ func TestDeliveryIDs(t *testing.T) {
 	}
 }
 
-// The callbacks of one call or message are not repeats of each other. Those without an ID of their
-// own have the one in Twilio's header.
+// Twilio sends several callbacks about one call or message, and they are not repeats of each other.
+// A callback without an ID of its own is identified by Twilio's idempotency header.
 func TestTwilioCallbacksOfOneCall(t *testing.T) {
 	s := compile(t, configOf(t, "twilio"))
 	for _, body := range []string{
@@ -234,8 +234,8 @@ func signedBodies() map[string]string {
 	}
 }
 
-// A change of unsigned data never changes a signed delivery ID. Such data is another header, a
-// second value of a header, or a Content-Type that makes the body mean something else.
+// A change of unsigned data never changes a signed delivery ID. The test adds another header or a
+// second value of a header, or sets a Content-Type that gives the body another meaning.
 func TestSignedDeliveryIDs(t *testing.T) {
 	bodies, tried := signedBodies(), map[string]bool{}
 	for _, g := range signers() {
@@ -245,7 +245,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 		}
 		tried[preset.ID] = true
 		switch g.name {
-		// No signed ID; for Twilio, see TestSignedIDOfForms.
+		// These signers sign no delivery ID, except for Twilio: see TestSignedIDOfForms.
 		case "gitlab", "twilio", "twilio port":
 			continue
 		}
@@ -299,8 +299,8 @@ func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.Delivery
 	return s.SignedDeliveryID(r, v)
 }
 
-// The ID comes from data that is signed according to the method that verified the request. A form
-// is interpreted in the same way as when it was signed.
+// A signed delivery ID comes only from data that is signed according to the method that verified
+// the request. A form is interpreted in the same way as when it was signed.
 func TestSignedIDOfForms(t *testing.T) {
 	for _, c := range []struct {
 		config    sender.Config

@@ -188,8 +188,9 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 	}
 }
 
-// hasTwice reports whether an object may have two members with the same name. One of the two
-// parsers uses the first of them, the other one the last.
+// hasTwice reports whether an object in the body may have two members with the same name. Such a
+// body is not compared, because one parser uses the first of the two members and the other parser
+// uses the last.
 func hasTwice(body []byte) bool {
 	var names []string
 	decoder := json.NewDecoder(bytes.NewReader(body))

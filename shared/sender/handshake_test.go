@@ -170,7 +170,8 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 	}
 }
 
-// Notion itself sends the secret. Before that, no request verifies.
+// Notion sends the secret itself, in a handshake. A sender without a secret accepts this handshake,
+// but verifies no other request.
 func TestCapture(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "notion"})
 	if !s.WaitsForSecret() || !s.Verifies() {

@@ -50,8 +50,8 @@ type methodSpec struct {
 	Message         string    `json:"message"` // {body} by default
 	Time            *timeSpec `json:"time"`
 	RefuseEmptyBody bool      `json:"refuseEmptyBody"`
-	// AlsoDecodedURL means that the provider signs the URL after it has decoded some characters of
-	// it: see urlForms.
+	// AlsoDecodedURL means that the provider may have decoded some characters of the URL before it
+	// signed the URL: see urlForms.
 	AlsoDecodedURL bool `json:"alsoDecodedURL"`
 	// Delivery holds the sources of delivery IDs that this signature covers, in order.
 	Delivery []string          `json:"delivery"`
@@ -204,8 +204,8 @@ type signatureCandidate struct {
 // public key. Such verification is slow.
 const maxPublicKeySignatures = 16
 
-// ambiguousTime replaces the time of a value that contains two different times. It is unknown which
-// of them was signed.
+// ambiguousTime replaces the time of a value that contains two different times, because it is
+// unknown which of them was signed.
 const ambiguousTime = "two times"
 
 // appendSignatureCandidates decodes the signatures in a value, appends them to found and returns
@@ -288,8 +288,8 @@ func decodeText(encoding, text string) ([]byte, error) {
 	return base64.StdEncoding.Strict().DecodeString(text)
 }
 
-// Verify determines whether a request is from the sender. If a signature is wrong and too old, it
-// is reported as wrong, which reveals nothing about the time to strangers.
+// Verify determines whether a request is from the sender. A signature that is both wrong and too
+// old is reported as wrong, so that strangers learn nothing about the time.
 func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	if !s.Verifies() {
 		return Verdict{}
@@ -412,10 +412,15 @@ func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 	return s.compareSignatures(i, r, found, timeText, now)
 }
 
-// isForgeableBody reports whether a body that is not empty may have been made, without the secret,
-// from a request whose digest is known. A digest can be extended past its message and the padding,
-// which ends with the length and always has a NUL in it. And the version of the signature is not
-// signed, so what one version signs before the body could be the beginning of another's body.
+// isForgeableBody reports whether a body may have been forged, without the secret, from an earlier
+// request whose digest is known. The body must not be empty. There are two such forgeries, because
+// the digest is a plain hash of the secret and the message:
+//
+// The digest can be extended to a longer message. The forged body then contains the padding of the
+// hash, which always includes a NUL.
+//
+// The version of the signature is not signed, so the message of one version can be sent as the body
+// of another. Such a body does not begin with { or [, because the message begins with the method.
 func isForgeableBody(body []byte) bool {
 	return (body[0] != '{' && body[0] != '[') || bytes.IndexByte(body, 0) >= 0
 }
@@ -446,13 +451,14 @@ func (s *Sender) compareSignatures(
 	return Verdict{SecretID: s.keys[match].id, method: i + 1}
 }
 
-// Every time between these two, from 2001 to 2286, has ten digits in seconds and thirteen in
-// milliseconds.
+// Every time from firstTime (in 2001) until endOfTimes (in 2286) has ten digits in seconds and
+// thirteen digits in milliseconds.
 var firstTime, endOfTimes = time.Unix(1_000_000_000, 0), time.Unix(10_000_000_000, 0)
 
-// checkTime refuses a time that is too far from now. A tolerance of 0 allows any time, but not one
-// with more or fewer digits than a provider's times have: in a message without a separator, digits
-// could be moved from the time to what is signed beside it, such as the delivery ID, or back.
+// checkTime refuses a time that is too far from now. A tolerance of 0 allows any time between
+// firstTime and endOfTimes, because these times have the same number of digits. If the number could
+// vary, and the message has no separator after the time, an attacker could move digits between the
+// time and the value that is signed next to it, such as the delivery ID.
 func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) Verdict {
 	if m.unit == "" || (m.unit == "auto" && tolerance == 0) { // an operator's header may hold more
 		return Verdict{}
@@ -496,7 +502,7 @@ func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdi
 }
 
 // matches compares every signature with one key. It continues after a match, so that its duration
-// reveals nothing.
+// does not reveal which signature matched.
 func (m *method) matches(k *verificationKey, r *Request, found []signatureCandidate,
 	timeText string,
 ) bool {
@@ -544,8 +550,8 @@ var hubSpotURLDecoder = strings.NewReplacer(
 	"%2c", ",", "%3b", ";",
 )
 
-// urlForms returns the request, and a copy of it with a decoded URL if the provider may have signed
-// that.
+// urlForms returns the request. If the provider may have signed the URL with some characters
+// decoded, it also returns a copy of the request with that URL.
 func (m *method) urlForms(r *Request) []*Request {
 	if !m.spec.AlsoDecodedURL {
 		return []*Request{r}

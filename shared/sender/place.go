@@ -10,15 +10,16 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// ValueRef identifies a value in a request, in the notation of a trigger node's settings.
+// ValueRef identifies a place in a request, such as a header, in the notation of a trigger node's
+// settings.
 type ValueRef struct{ source valueSource }
 
 var errInvalidValueRef = errors.New(
 	"a place is header:Name, ptr:/json/pointer, form:field or query:name",
 )
 
-// ParseValueRef parses a place. It refuses places that contain a secret, because both places and
-// the values that they are compared with are shown to operators.
+// ParseValueRef parses a place. It refuses a place that contains a secret, because operators can
+// see the place and the values that it is compared with.
 func ParseValueRef(text string) (ValueRef, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	s, err := parseSource(text, false)

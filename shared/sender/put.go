@@ -72,8 +72,8 @@ func (s valueSource) looksLikeID() bool {
 	return strings.HasSuffix(strings.ToLower(name), "id")
 }
 
-// set sets the value at a source. It returns ErrUnsupportedBody if the form of the body does not
-// allow that.
+// set sets the value at a source. It returns ErrUnsupportedBody if the format of the body does not
+// allow this.
 func (s valueSource) set(r *Request, value string) error {
 	switch s.kind {
 	case sourceHeader:

@@ -79,9 +79,9 @@ func (r *Request) signedPayload() []byte {
 	return r.Body
 }
 
-// describeUnsignedFields returns a text that says that a form has fields that the signature does
-// not cover, because it covers only the field payload. It returns "" if the form has no such
-// fields, or if the whole body is signed.
+// describeUnsignedFields describes the fields of a form that the signature does not cover, because
+// it covers only the field payload. It returns "" if the form has no such fields, or if the whole
+// body is signed.
 func (r *Request) describeUnsignedFields() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed
@@ -110,7 +110,7 @@ type form struct {
 	typed  bool // whether Content-Type declares the body a form
 }
 
-// isDeclared reports whether Content-Type declares the body a form. f may be nil.
+// isDeclared reports whether Content-Type declares that the body is a form. f may be nil.
 func (f *form) isDeclared() bool { return f != nil && f.typed }
 
 // first returns the first value of a field.
@@ -126,7 +126,7 @@ func (f *form) first(name string) (value string, ok bool) {
 type formField struct{ name, value string }
 
 // formValue returns the first value of a form field. It returns false if there is none, or if
-// Content-Type does not declare the body a form.
+// Content-Type does not declare that the body is a form.
 func (r *Request) formValue(name string) (string, bool) {
 	if r.form == nil {
 		f := r.readForm()

@@ -28,7 +28,7 @@ type Response struct {
 
 // Handshake is a request that a provider sends to check a URL. It does not start an execution.
 type Handshake struct {
-	// Response is the response if Verdict is OK.
+	// Response is the response to send if Verdict is OK.
 	Response Response
 	// Verdict reports whether the request is from the provider, as far as that can be determined.
 	// If the verdict is not OK, the request is refused.
@@ -37,8 +37,8 @@ type Handshake struct {
 	Secret string
 }
 
-// handshakeSpec is a handshake in the built-in table, presets.json. Its response has one of Echo,
-// HMAC and JSON, or consists of only a status.
+// handshakeSpec is a handshake in the built-in table, presets.json. The body of its response is
+// described by Echo, HMAC or JSON. If none of them is set, the response has only a status.
 type handshakeSpec struct {
 	Title  string            `json:"title"`
 	Method string            `json:"method"` // POST by default
@@ -156,7 +156,7 @@ func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 	return nil
 }
 
-// nonPOSTHandshakes returns the handshakes of all presets that use another method than POST.
+// nonPOSTHandshakes returns the handshakes of all presets that use a method other than POST.
 var nonPOSTHandshakes = sync.OnceValue(func() (all []handshake) {
 	for _, e := range presetTable() {
 		handshakes, err := e.compileHandshakes(nil)
@@ -172,8 +172,8 @@ var nonPOSTHandshakes = sync.OnceValue(func() (all []handshake) {
 	return all
 })
 
-// IsNonPOSTHandshake reports whether the request is a handshake of any preset, with another method
-// than POST. It does not check the values that depend on a sender's settings.
+// IsNonPOSTHandshake reports whether the request is a handshake of any preset that uses a method
+// other than POST. It does not check the values that depend on a sender's settings.
 func IsNonPOSTHandshake(r *Request) bool {
 	return slices.ContainsFunc(nonPOSTHandshakes(), func(h handshake) bool {
 		return h.method == r.Method && allHold(h.when, r)
@@ -291,8 +291,8 @@ func (s *Sender) hmacBody(spec *hmacSpec, token, secretID string) []byte {
 	return text
 }
 
-// responseSpec is a response to a delivery in the built-in table. Of a preset's entries, the first
-// one whose conditions hold is used.
+// responseSpec is an entry in the built-in table for the response to a delivery. The first of a
+// preset's entries whose conditions hold is used.
 type responseSpec struct {
 	When   map[string]string `json:"when"`
 	Status int               `json:"status"` // 200 by default

@@ -121,8 +121,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Two timestamps, or one with leading zeros, may be interpreted by a provider's library differently
-// from what was signed. Such requests are refused.
+// A provider's library may interpret two timestamps, or one with leading zeros, differently from
+// what was signed. Such requests are refused.
 func TestOddTimes(t *testing.T) {
 	const body = "{}"
 	s := compile(t, sender.Config{Preset: "stripe", Secrets: []sender.Secret{{Text: "secret"}}})
@@ -404,9 +404,9 @@ func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Who knows one request of HubSpot's version 1 or 2 can compute, without the secret, the digest of
-// that request's message with the hash's padding and more behind it, and can call a message of
-// version 2 the body of version 1.
+// An attacker who knows a request of HubSpot's version 1 or 2 can forge another one without the
+// secret. The first forgery extends the digest by the padding of the hash and more data. The second
+// one sends the message of version 2 as the body of version 1. Both are refused.
 func TestExtendedDigests(t *testing.T) {
 	const secret, body = "s-secret", `[{"eventId":1}]`
 	s := compile(t, sender.Config{Preset: "hubspot", Secrets: []sender.Secret{{Text: secret}}})
@@ -438,7 +438,7 @@ func TestExtendedDigests(t *testing.T) {
 	}
 }
 
-// Supabase shows the secret of a hook as v1,whsec_…; the key is the same as without v1.
+// Supabase shows the secret of a hook as v1,whsec_…. The prefix v1, does not change the key.
 func TestSecretWithVersion(t *testing.T) {
 	for _, g := range signers() {
 		if g.name != "standard-webhooks" {
@@ -452,7 +452,8 @@ func TestSecretWithVersion(t *testing.T) {
 	}
 }
 
-// HubSpot signs the URL with some of its characters decoded.
+// HubSpot signs the URL with some of its characters decoded. Such a signature is accepted, but not
+// if another character was decoded.
 func TestDecodedURL(t *testing.T) {
 	for _, g := range signers() {
 		if g.name != "hubspot" {
@@ -472,8 +473,8 @@ func TestDecodedURL(t *testing.T) {
 	}
 }
 
-// Mailgun signs a time and a token one after the other. No digit can be moved between them, which
-// would make another delivery ID, even if any time is allowed.
+// Mailgun signs a time that is directly followed by a token. If a digit is moved from one to the
+// other, which would change the delivery ID, the signature is refused even if any time is allowed.
 func TestMovedDigits(t *testing.T) {
 	const secret = "s-secret"
 	s := compile(t, sender.Config{

@@ -24,8 +24,8 @@ var credentialHeaders = canonicalNames(webhook.SecretHeaders())
 
 // CheckSecretsHidden refuses a Config that would show a secret to people who may not see it, as a
 // delivery ID or in another part of a record. Its error is a *ConfigError. Compile still accepts
-// such a Config, because earlier versions have stored some, but the Sender does not use those
-// sources for delivery IDs.
+// such a Config, because earlier versions have stored some. The Sender then ignores the sources of
+// delivery IDs that contain a secret.
 func CheckSecretsHidden(c Config) error {
 	e, err := findEntry(c.Preset)
 	if err != nil {
@@ -65,7 +65,8 @@ func CheckSecretsHidden(c Config) error {
 }
 
 // SecretHeaders returns the canonical names of the headers in which requests to a sender with the
-// given preset and settings contain the secret itself. It returns nil if the two are not valid.
+// given preset and settings contain the secret itself. It returns nil if the preset or the settings
+// are invalid.
 func SecretHeaders(preset string, settings map[string]string) []string {
 	s, _, err := newWithoutSecrets(Config{Preset: preset, Settings: settings})
 	if err != nil {

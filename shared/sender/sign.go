@@ -54,7 +54,7 @@ func Sign(c Config, r Request, now time.Time) (SignedRequest, error) {
 	return s.Sign(r, now)
 }
 
-// Sign signs a request in the same way as the Sign function.
+// Sign is like the function Sign, for a sender that is already compiled.
 func (s *Sender) Sign(r Request, now time.Time) (SignedRequest, error) {
 	why := ErrNoSecret
 	if !s.Verifies() {

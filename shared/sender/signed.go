@@ -79,7 +79,7 @@ func (m *method) signedView(r *Request) *Request {
 func (r *Request) setDocumentAndForm(original *Request) {
 	document := original.json()
 	if !document.Exists() || original.form.isDeclared() {
-		// Because of the headers, the body may have been interpreted differently before.
+		// The headers of the original request may have given the body another meaning.
 		document = gjson.Result{}
 		if execution.ValidJSON(r.Body) {
 			document = gjson.ParseBytes(r.Body)

@@ -1,7 +1,7 @@
 package sender_test
 
-// The second signer implements each provider's scheme by hand. It uses neither presets.json nor the
-// engine, so it reveals mistakes in both.
+// This file contains a second signer, which implements each provider's scheme by hand. It uses
+// neither presets.json nor the engine, so it reveals mistakes in both.
 
 import (
 	"crypto/ecdsa"

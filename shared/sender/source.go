@@ -226,9 +226,9 @@ func arrayIndex(token string) (int, bool) {
 // condition requires that a source in a request has a certain value, any value, or no value.
 type condition struct {
 	source valueSource
-	// value is the required value. "*" means any value: a non-empty text or, at a JSON pointer,
-	// anything but null. "" means that the source is absent or an empty text; at a JSON pointer,
-	// nothing, not even null or "".
+	// value is the required value. "*" requires a non-empty text or, at a JSON pointer, anything
+	// but null. "" requires that there is no value, or an empty text. At a JSON pointer, ""
+	// requires that nothing is there, not even null or "".
 	value string
 }
 

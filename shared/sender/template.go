@@ -29,8 +29,8 @@ const (
 )
 
 // parseTemplate parses a template. builtIn reports whether text comes from the built-in table of
-// senders rather than from a user's setting. Only then may it also contain {payload}, {secret},
-// {ptr:…} and {form:…}. id is the source of {id}.
+// senders rather than from an operator's setting. Only a built-in template may contain {payload},
+// {secret}, {ptr:…} and {form:…}. id is the source of {id}.
 func parseTemplate(text string, builtIn bool, id *valueSource) (template, error) {
 	var t template
 	for text != "" {

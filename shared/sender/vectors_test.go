@@ -109,7 +109,7 @@ func (v *outsideVector) request(t *testing.T) *sender.Request {
 	return r
 }
 
-// Each third-party test vector for one of the presets has the result that its file specifies.
+// Every third-party test vector that belongs to a preset has the result that its file specifies.
 func TestVectorsFromOutside(t *testing.T) {
 	//nolint:forbidigo // other people's data, which stays where it is
 	path := os.Getenv("HOOKSTART_SENDER_VECTORS")
@@ -171,8 +171,8 @@ func (v *outsideVector) check(t *testing.T) {
 	}
 }
 
-// checkHandshake signs a handshake if the provider signs it but the file contains it unsigned, and
-// checks its result.
+// checkHandshake checks the result of a handshake. If the provider signs the handshake but the file
+// contains it unsigned, checkHandshake signs it first.
 func (v *outsideVector) checkHandshake(t *testing.T, config sender.Config, now time.Time) {
 	r := v.request(t)
 	var s *sender.Sender

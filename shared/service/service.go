@@ -136,7 +136,8 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 // Serve serves requests and announces that the service is ready. It returns when ctx ends, when the
 // server fails, or when the connection to NATS is closed for good. Before it returns, it allows
 // requests in flight ShutdownTimeout to finish, and stops all parts. about holds further fields for
-// the log line that announces the service. ready may be nil.
+// the log line that announces the service. ready is called once the service is ready, with the
+// addresses of the service and of its ops endpoint; it may be nil.
 func (s *Service) Serve(
 	ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(
 		addr, opsAddr string,

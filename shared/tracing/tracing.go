@@ -34,8 +34,8 @@ const (
 // messagingSystem is the attribute that names the messaging system.
 var messagingSystem = semconv.MessagingSystemKey.String("nats")
 
-// Tracer returns the tracer for one of Hookstart's packages. If provider is nil, tracing is off and
-// Tracer returns nil.
+// Tracer returns the tracer for one of Hookstart's packages; folder is the package's path in the
+// repository. If provider is nil, tracing is off and Tracer returns nil.
 func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 	if provider == nil {
 		return nil

@@ -68,8 +68,8 @@ const TokenPrefix = "hst_"
 // execution has it.
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
-// OutcomeUnknown is the member "outcome" of a refusal of a request without a delivery ID that may
-// have been stored. Other refusals do not have that member.
+// OutcomeUnknown is the value of the member "outcome" in a refusal, if the request may have been
+// stored nevertheless and has no delivery ID. Other refusals do not have this member.
 const OutcomeUnknown = "unknown"
 
 // IsHeaderName reports whether name can be the name of a header (RFC 9110).

@@ -190,10 +190,11 @@ func (c *Cluster) awaitReplicas() {
 	})
 }
 
-// keepStreamFolder puts a folder beside those of the streams. After the server has deleted its last
-// stream, it removes the empty folder of all streams at some later time, even while it is creating
-// a new stream there; the creation then fails with "error creating store for stream". The server
-// ignores a folder with a leading dot, and removes it when it starts.
+// keepStreamFolder creates another folder next to those of the streams, so that the server does not
+// remove their parent folder. A server removes the parent folder some time after its last stream
+// was deleted, even while it is creating a new stream there. The creation then fails with "error
+// creating store for stream". The server ignores a folder with a leading dot, and removes it when
+// it starts.
 func (n *Node) keepStreamFolder() {
 	n.tb.Helper()
 	streams := filepath.Join(n.StoreDir(), "jetstream", "$G", "streams")
@@ -220,7 +221,8 @@ func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// await calls try until it succeeds. Each call may take as long as patience.
+// await calls try until it succeeds. Each call's context ends after patience. The test fails if try
+// does not succeed within clusterTimeout; what is part of the message.
 func (c *Cluster) await(what string, patience time.Duration, try func(context.Context) error) {
 	c.tb.Helper()
 	waiting, cancel := context.WithTimeout(c.tb.Context(), clusterTimeout)

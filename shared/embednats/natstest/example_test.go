@@ -82,7 +82,7 @@ func ExampleStartProcess() {
 	// Output: messages: 1
 }
 
-// This example stops the one of three servers that leads a stream.
+// This example has three servers and stops the one that leads a stream.
 func ExampleStartCluster() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()
