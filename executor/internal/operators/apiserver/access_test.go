@@ -40,12 +40,13 @@ const (
 type operation struct {
 	about about
 	body  string
-	// otherError is the error code that a caller with permission may get as well, because of this
-	// test's data. "" means that the call must succeed.
+	// otherError is an error code that a caller with permission may get instead of a success,
+	// because of this test's data. "" means that the call must succeed.
 	otherError string
 }
 
-// operations lists all operations of the OpenAPI document. A new operation needs an entry.
+// operations holds the expected behavior of every operation of the OpenAPI document, by ID. A new
+// operation needs an entry.
 var operations = map[string]operation{
 	"get-whoami": {nothing, "", ""},
 	"list-keys":  {everything, "", ""},
@@ -107,7 +108,7 @@ var operations = map[string]operation{
 
 	"delete-account": {anAccount, "", "account_not_empty"},
 	"list-queues":    {nothing, "", ""},
-	// The accounts share the queue.
+	// Both accounts have workflows in this queue, so a key of one account must not change it.
 	"pause-queue":          {nothing, `{}`, api.CodeForbidden},
 	"resume-queue":         {nothing, "", api.CodeForbidden},
 	"put-queue-stream":     {nothing, `{}`, ""},
@@ -149,7 +150,8 @@ func (r *rig) endpoints() (all []endpoint) {
 	return all
 }
 
-// at returns the operation's path for an object of the account.
+// at returns the operation's path for one of the account's objects. what is the kind of the object.
+// For a key, it uses the ID key.
 func (e endpoint) at(what about, account, key string) string {
 	subject := map[about]string{
 		anAccount:   account,
@@ -166,7 +168,7 @@ func executionOf(account string) string {
 	return map[string]string{"acme": id(1), "globex": id(2), "nobody": id(3)}[account]
 }
 
-// ask makes a call. If the response is a stream, it reads only the status.
+// ask makes a call with an API key. If the response is a stream, it reads only the status.
 func (r *rig) ask(e endpoint, path, body, key string) (status int, answer string) {
 	r.t.Helper()
 	if e.id != "stream-executions" {
@@ -234,7 +236,7 @@ func (r *rig) twoAccounts() {
 	}
 }
 
-// restore recreates what a call may have deleted.
+// restore recreates the workflows that a call may have deleted.
 func (r *rig) restore() {
 	r.t.Helper()
 	for _, account := range []string{"acme", "globex"} {
@@ -246,7 +248,7 @@ func (r *rig) restore() {
 }
 
 // TestWhoMayDoWhat makes every call of the OpenAPI document as every kind of caller, and checks
-// which ones are refused.
+// which callers are refused.
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -349,8 +351,8 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	}
 }
 
-// Each route calls the operation whose role it requires. If it called another one, it might require
-// the wrong role. Each operation with an ID has a route.
+// Each route calls the operation whose role it requires; a route that called another operation
+// could require the wrong role. Each operation with an ID has a route.
 func TestRoutesCallTheirOperation(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
@@ -367,8 +369,8 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 			source += string(text)
 		}
 	}
-	// In the source, a route's ID is followed by the function that calls the operation, or by a
-	// method that calls it.
+	// In the source, a route's ID is followed by a function that calls the operation, or by the
+	// name of a method that calls it.
 	called := regexp.MustCompile(`\.Operate\.(\w+)\(`)
 	named := regexp.MustCompile(`\n\t\}, s\.(\w+)\)`)
 	routes := map[string]string{}
@@ -396,8 +398,8 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 	}
 }
 
-// asIfNotThere checks that a request for another account's object gets the same response as a
-// request for an object that does not exist.
+// asIfNotThere checks that a request for an object of the account globex, with the given status and
+// answer, got the same response as a request for an object that does not exist.
 func (r *rig) asIfNotThere(
 	e endpoint, expected operation, who, key string, status int, answer string,
 ) {
@@ -407,7 +409,9 @@ func (r *rig) asIfNotThere(
 	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
 		executionOf("nobody")).Replace(answer) == said
 	if e.id == "put-workflow" {
-		// An ID used by another account's workflow is not available; the response cannot hide that.
+		// A PUT cannot hide that the ID belongs to another account's workflow: an unused ID would
+		// be available. So here it is enough that the call with an unused ID fails with 422,
+		// because the account "nobody" does not exist.
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {
@@ -415,8 +419,8 @@ func (r *rig) asIfNotThere(
 	}
 }
 
-// A workflow's ID may have belonged to another account, whose requests are still stored. Callers
-// who see the new account only find no trace of them.
+// The ID of a workflow may have belonged to another account, whose requests are still stored. A
+// caller who may only see the new account finds no trace of these requests.
 func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 	t.Parallel()
 	for name, takeOver := range map[string]func(r *rig, editor func(*http.Request)){
@@ -500,8 +504,8 @@ func (s *forgetfulStore) ForgetWorkflow(ctx context.Context, id string) error {
 	return s.Store.ForgetWorkflow(ctx, id)
 }
 
-// A move to another account that fails midway can be repeated: nothing is left of the requests of
-// the earlier account.
+// If a move to another account fails midway, the call can be repeated. Afterwards, nothing is left
+// of the requests that the workflow received in the earlier account.
 func TestRepeatedMoveToAnotherAccountDoesNotLeak(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"PATCH", "PUT"} {
@@ -526,7 +530,7 @@ func TestRepeatedMoveToAnotherAccountDoesNotLeak(t *testing.T) {
 	}
 }
 
-// A move to another account that is refused deletes nothing.
+// If a move to another account is refused, the workflow's stored requests are kept.
 func TestRefusedMoveToAnotherAccountForgetsNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -538,7 +542,7 @@ func TestRefusedMoveToAnotherAccountForgetsNothing(t *testing.T) {
 	}
 }
 
-// A caller who sees one account finds no trace of another account in any list, filter, page or
+// A caller who may see one account finds no trace of another account in any list, filter, page or
 // event.
 func TestScopesDoNotLeak(t *testing.T) {
 	t.Parallel()
@@ -570,7 +574,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 				}
 			}
 		}
-		// A cursor received by another caller gives no additional access.
+		// A cursor that another caller has received gives no additional access.
 		for _, of := range []string{"", "?accountId=globex"} {
 			sep := "?"
 			if of != "" {
@@ -667,8 +671,9 @@ func TestScopesDoNotLeak(t *testing.T) {
 	r.call("PUT", "/workflows/new",
 		`{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`,
 		with(editor)).refused(422, api.CodeInvalid)
-	// After a workflow has moved to another account, its records stay in the first account.
-	// Restarting its old executions from there starts nothing in the other account.
+	// After a workflow has moved to another account, the records of its old executions stay in the
+	// first account. An editor of the first account cannot restart them, so nothing starts in the
+	// other account.
 	r.put("/workflows/acme-wf",
 		`{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
 	r.call("GET", "/workflows/acme-wf", "", with(viewer)).refused(404, api.CodeNotFound)
@@ -730,8 +735,8 @@ func TestScopesOfChosenTexts(t *testing.T) {
 			q.Header.Set("Last-Event-ID", position)
 		}).refused(422, api.CodeInvalid)
 	}
-	// Anything but the complete key is refused: its ID, its hash, different case, longer or shorter
-	// text.
+	// Only the complete key is accepted. Its ID, its hash, the key in a different case, and a
+	// longer or shorter text are refused.
 	made := r.key("viewer", "acme")
 	hash := sha256.Sum256([]byte(made.Secret))
 	for what, forged := range map[string]string{

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// An operator can set, show and remove the workflow that an account's events start. Everything else
-// about the account stays unchanged.
+// An operator can set, show and remove the workflow that an account's operator events start.
+// Everything else about the account stays unchanged.
 func TestOperatorEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -38,7 +38,7 @@ func TestOperatorEvents(t *testing.T) {
 		t.Errorf("the account has %+v", events)
 	}
 	for body, field := range map[string]string{
-		// A workflow of another account.
+		// This workflow belongs to another account.
 		`{"workflowId":"other"}`:                                       "workflowId",
 		`{"workflowId":"gone"}`:                                        "workflowId",
 		`{"workflowId":"wf","kinds":["storage.low","all"]}`:            "kinds[1]",

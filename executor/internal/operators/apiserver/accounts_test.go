@@ -126,7 +126,8 @@ func TestPagesThatAreInvalid(t *testing.T) {
 	}
 }
 
-// wantInvalid checks that a field is reported, with a description that contains problem.
+// wantInvalid checks that the response reports the field as invalid, with a description that
+// contains problem.
 func (r *rig) wantInvalid(a answer, field, problem string) {
 	r.t.Helper()
 	a.t = r.t
@@ -141,7 +142,8 @@ func (r *rig) wantInvalid(a answer, field, problem string) {
 	}
 }
 
-// wantPages reads a list page by page. A wrong cursor would result in a missing or repeated item.
+// wantPages reads a list page by page, and checks its items. A wrong cursor would lead to a missing
+// or repeated item.
 func (r *rig) wantPages(
 	path string, want []string, limit int, page func(*rig, string) ([]string, string),
 ) {
@@ -213,8 +215,8 @@ func TestDeleteAccount(t *testing.T) {
 	r.get("/accounts/acme").is(200)
 }
 
-// If a workflow is created while its account is being deleted, either the account is kept, or the
-// workflow does not exist in the end.
+// If a workflow is created while its account is being deleted, only one of the two calls takes
+// effect in the end: the workflow never exists without its account.
 func TestDeleteAccountDuringACreation(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -236,7 +238,7 @@ func TestDeleteAccountDuringACreation(t *testing.T) {
 	}
 }
 
-// A call that names no plan leaves an account's plan unchanged.
+// A PUT without a plan leaves the account's plan unchanged.
 func TestAnAccountKeepsItsPlan(t *testing.T) {
 	t.Parallel()
 	r := start(t)

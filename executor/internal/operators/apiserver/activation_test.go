@@ -44,8 +44,8 @@ func TestActivation(t *testing.T) {
 	r.post("/workflows/b/activate", "").is(200)
 }
 
-// Once the API has responded to a change of a workflow or of an account's plan, lookups already
-// return the new state.
+// When the API responds to a change of a workflow or of an account's plan, lookups already return
+// the new state.
 func TestDowngradeAndMovingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -81,7 +81,7 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 	want("pro", "c", "a", "d", "b")
 	r.account("acme", "free")
 	want("downgraded", "c")
-	// The workflow is active, but exceeds the limit, so this is not a success.
+	// The workflow is active, but exceeds the plan's limit, so the call does not succeed.
 	r.post("/workflows/d/activate", "").refused(403, api.CodePlanLimitExceeded)
 	r.post("/workflows/c/activate", "").is(200)
 	r.post("/workflows/c/deactivate", "").is(200)

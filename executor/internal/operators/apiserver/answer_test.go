@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// An answer is set with the workflow and shown with the node. If it is invalid, the field is
-// reported. A PUT that omits it removes it.
+// A node's answer is set with the workflow and shown with the node. If the answer is invalid, the
+// response names the field. A PUT that omits the answer removes it.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	r := start(t)

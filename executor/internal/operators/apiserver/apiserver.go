@@ -32,8 +32,8 @@ func New(c Config) http.Handler {
 	)
 }
 
-// refuseInvalidQuery rejects a request with an invalid query. net/url would ignore the invalid
-// part, and a list without its filter would return everything.
+// refuseInvalidQuery rejects a request whose query string is malformed. net/url would ignore the
+// malformed part, and a list without its filter would return everything.
 func refuseInvalidQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
@@ -48,8 +48,8 @@ func refuseInvalidQuery(next http.Handler) http.Handler {
 	})
 }
 
-// forceJSONContentType ensures that every body is read as JSON, regardless of its Content-Type,
-// because curl -d declares the body a form.
+// forceJSONContentType makes huma read every body as JSON, regardless of its Content-Type.
+// Otherwise, calls with curl -d would fail, because curl declares the body a form.
 func forceJSONContentType(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Content-Type", "application/json")
@@ -65,8 +65,8 @@ func (s *server) router() http.Handler {
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
 		NotFound:               http.HandlerFunc(notFound),
 	}
-	// httprouter does not allow a fixed path where another route has a parameter, so paths like
-	// /executions/stream have a separate router, which is tried first.
+	// httprouter does not allow a fixed path segment where another route has a parameter. So paths
+	// like /executions/stream have a separate router, which is tried first.
 	fixed := &httprouter.Router{
 		HandleMethodNotAllowed: true,
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// recordAll records every start message in the stream, as the recorder does. It may be called
+// recordAll records every start message in the stream, as the recorder does. It records each
+// message twice, as after a redelivery, which must not change anything. It may be called
 // repeatedly.
 func (r *rig) recordAll(now time.Time) {
 	r.t.Helper()
@@ -37,9 +38,9 @@ func (r *rig) recordAll(now time.Time) {
 	}
 }
 
-// The audit log has exactly one entry for each action of an operator on executions. The entry is
-// stored with the start message, or with the change of the record. Repeating an action neither
-// performs nor audits it again.
+// Each action of an operator on executions has exactly one entry in the audit log. The entry is
+// stored together with the start message, or with the change of the record. Repeating an action
+// neither performs nor audits it again.
 func TestDeedsAreAudited(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -78,8 +78,8 @@ func TestNoAdminTokenOpensNothing(t *testing.T) {
 	}
 }
 
-// A client that guesses tokens is delayed; a client with the token is not, even at the same
-// address.
+// A client that guesses tokens is delayed. A client with the right token is not delayed, even at
+// the same address.
 func TestGuessesLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	metrics := prometheus.NewRegistry()

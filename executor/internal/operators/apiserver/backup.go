@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
 )
 
-// maxPartBytes is the maximum length of a part, in bytes. It exceeds the length of any part that
-// the store creates, even if one record's output is as long as a message may be.
+// maxPartBytes is the maximum length of one part in a restore, in bytes. It exceeds the length of
+// any part that the store creates, even if one record's output is as long as a message may be.
 const maxPartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
@@ -91,8 +91,8 @@ func (s *server) backUpRecords(
 	})
 }
 
-// writeLines responds with the parts that read writes, one per line. After a successful read, it
-// adds the last line {}.
+// writeLines responds with the parts that read passes to write, one per line. If read succeeds, the
+// last line is {}, which shows the client that the response is complete.
 func (*server) writeLines(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// A caller with read access cannot exhaust the executor's resources: the number of event streams
-// per caller is limited.
+// The number of event streams per caller is limited, so that a caller with read access cannot
+// exhaust the executor's resources.
 func TestEventStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	var c *config
@@ -57,7 +57,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// A backup stream ends when the key of its reader is revoked.
+// If a caller's key is revoked during a backup, the backup ends.
 func TestRevocationEndsABackup(t *testing.T) {
 	t.Parallel()
 	var c *config

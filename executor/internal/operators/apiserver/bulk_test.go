@@ -16,8 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// letters creates dead letters, alternately for two workflows, each accepted one second after the
-// previous one.
+// letters creates dead letters with the numbers from from to to-1.
 func (r *rig) letters(from, to int) {
 	r.t.Helper()
 	for n := from; n < to; n++ {
@@ -30,7 +29,7 @@ func (r *rig) letters(from, to int) {
 	}
 }
 
-// lettersLeft returns the IDs in the list.
+// lettersLeft returns the IDs in the list of dead letters.
 func (r *rig) lettersLeft() (ids []string) {
 	r.t.Helper()
 	for _, d := range decode[api.List[api.DeadLetter]](r.get("/dead-letters?limit=200").
@@ -61,9 +60,9 @@ func TestRequeueMany(t *testing.T) {
 	if got := requeue(`{"ids":[]}`); got.Requeued != 0 {
 		t.Errorf("none: %+v", got)
 	}
-	// A dead letter with an expired message stays in the list and does not block the others.
+	// A dead letter whose message has expired stays in the list and does not block the others.
 	r.check(r.streamHandle().DeleteMsg(t.Context(), 3))
-	// A selection by another workflow, or by a time before all dead letters, is empty.
+	// These filters match no dead letter.
 	for _, none := range []string{
 		`{"workflowId":"other"}`, `{"until":"2026-01-01T00:00:00Z"}`,
 		`{"since":"2026-03-02T00:00:00Z"}`, `{"reason":"It broke"}`, `{"accountId":"other"}`,
@@ -72,7 +71,7 @@ func TestRequeueMany(t *testing.T) {
 			t.Errorf("%s: %+v", none, got)
 		}
 	}
-	// Eight concurrent calls requeue all other dead letters. Each dead letter is requeued and
+	// Eight concurrent calls requeue the other 37 dead letters. Each of these is requeued and
 	// counted once.
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -110,8 +109,8 @@ func TestRequeueMany(t *testing.T) {
 	r.wantInvalid(r.post("/dead-letters/requeue", `{"workflow":"wf"}`), "workflow", "")
 }
 
-// The oldest dead letters come first, and most of their messages may have expired. A call does not
-// spend its time on reading those.
+// A bulk requeue begins with the oldest dead letters, most of whose messages may have expired. It
+// does not spend its time on reading these messages.
 func TestExpiredDeadLettersAreNotRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -134,15 +133,16 @@ func TestExpiredDeadLettersAreNotRead(t *testing.T) {
 	}
 }
 
-// A call started an execution and crashed before it marked the original. A repeated call does not
-// start the execution again.
+// If a call started an execution and crashed before it marked the original, a repeated call does
+// not start the execution again.
 func TestRequeueManyAfterACrash(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	r.letters(0, 3)
-	// The first was started and recorded; the second was started, but is only in the stream.
+	// The first dead letter was requeued and its new execution was recorded. The second was
+	// requeued, but its new execution is only in the stream.
 	r.records(store.Batch{New: []store.Record{record(execution.IDForRequeue(id(0)))}})
 	msg, err := stream.StartMessage(execution.Start{
 		ID:         execution.IDForRequeue(id(1)),
@@ -213,7 +213,8 @@ func TestDismissMany(t *testing.T) {
 	if got := dismiss(`{}`); got != 1 {
 		t.Errorf("all: %d", got)
 	}
-	// A dismissed dead letter is skipped by bulk requeues, but can be requeued by ID.
+	// A bulk requeue skips a dismissed dead letter, but the dead letter can still be requeued by
+	// itself.
 	if got := decode[api.Requeued](r.post("/dead-letters/requeue",
 		fmt.Sprintf(`{"ids":[%q]}`, id(0))).is(200)).Requeued; got != 0 {
 		t.Errorf("requeued %d", got)
@@ -221,8 +222,8 @@ func TestDismissMany(t *testing.T) {
 	r.post("/executions/"+id(0)+"/requeue", "").is(200)
 }
 
-// A caller for one account requeues, dismisses and replays only that account's objects, even if it
-// names IDs of others.
+// A caller for one account requeues, dismisses and replays only that account's objects, even if the
+// call names the IDs of other objects.
 func TestBulkOfOneAccount(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -254,7 +255,7 @@ func TestBulkOfOneAccount(t *testing.T) {
 	call("/executions/"+executionOf("globex")+"/replay", "").refused(404, api.CodeNotFound)
 }
 
-// Bulk calls restart executions in the order in which they were accepted, no matter how they were
+// A bulk call restarts executions in the order in which they were accepted, however they were
 // selected.
 func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
 	t.Parallel()

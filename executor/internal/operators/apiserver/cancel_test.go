@@ -44,8 +44,8 @@ func (r *rig) cancellations() {
 	r.check(stream.EnsureCancellations(r.t.Context(), r.JetStream, stream.DefaultSettings))
 }
 
-// Canceling an execution that no runner has received takes effect immediately, and it never starts.
-// If a runner has received it, the call only requests cancellation.
+// If no runner has received an execution, canceling it takes effect immediately, and the execution
+// never starts. If a runner has received it, the call only requests cancellation.
 func TestCancel(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -73,7 +73,7 @@ func TestCancel(t *testing.T) {
 	}
 	r.post("/executions/"+id(2)+"/cancel", "").refused(409, api.CodeAlreadyEnded)
 	r.post("/executions/"+id(9)+"/cancel", "").refused(404, api.CodeNotFound)
-	// A later report changes nothing.
+	// A later report about a canceled execution changes nothing.
 	r.records(store.Batch{Progress: []execution.Progress{{
 		ID: id(2), Queue: "default", WorkflowID: "wf", Status: execution.Succeeded, At: time.Now(),
 	}}})
@@ -152,7 +152,8 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
-// besideCancel is a store in which another call cancels the same executions at the same time.
+// besideCancel is a store that simulates another call that cancels the same executions at the same
+// time.
 type besideCancel struct {
 	store.Store
 	before, after func(ids []string) // called around RequestCancel; may be nil
@@ -171,8 +172,8 @@ func (s *besideCancel) RequestCancel(
 	return requested, err
 }
 
-// A bulk cancellation counts what it requested first, as it has ended, even if another call
-// cancels the same executions at the same time.
+// Two calls cancel the same executions at the same time. A bulk cancellation counts the executions
+// whose cancellation it was the first to request, even if the other call is the one that ends them.
 func TestTheCountsOfACancellationBesideAnother(t *testing.T) {
 	t.Parallel()
 	var beside *besideCancel
@@ -209,7 +210,7 @@ func TestTheCountsOfACancellationBesideAnother(t *testing.T) {
 }
 
 // If more executions match than a bulk cancellation may cancel, it cancels exactly the maximum
-// number. Executions whose cancellation was requested before do not count.
+// number. Executions whose cancellation was requested earlier do not count towards this number.
 func TestTheLimitOfABulkCancellation(t *testing.T) {
 	t.Parallel()
 	const most = 600 // more than a batch
@@ -236,8 +237,9 @@ func TestTheLimitOfABulkCancellation(t *testing.T) {
 	}
 }
 
-// An execution ends while it is being canceled, replayed and requeued. It has one outcome, and the
-// response to the cancellation states it. Each confirmed replay starts once.
+// Executions end while they are being canceled, replayed and requeued. Each execution has a single
+// outcome, which agrees with the response to the cancellation. Each confirmed replay or requeue
+// starts one execution, and each refused one starts none.
 func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -290,8 +292,9 @@ func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
 	}
 }
 
-// If a process stops during a cancellation, another one completes it. If the bucket or the database
-// was restored from an older copy, cancellations missing there are copied from the other one.
+// A cancellation takes several steps. If a process stops between them, another process completes
+// the cancellation. If the cancellations bucket in NATS or the database has lost cancellations,
+// they are copied from the other of the two.
 func TestCancelIsSettled(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -303,12 +306,12 @@ func TestCancelIsSettled(t *testing.T) {
 		rec.Status, rec.CancelRequestedAt, rec.FinishedAt, rec.AcceptedAt = execution.Canceled,
 			time.Now(), time.Now(), time.Now()
 	})
-	// The process was killed after the first step.
+	// Execution 1: the process was killed after it had stored the request in the database.
 	_, err := r.store.RequestCancel(t.Context(), []string{id(1)}, time.Now(), nil)
 	r.check(err)
 	bucket, err := r.JetStream.KeyValue(t.Context(), stream.CancellationsBucket)
 	r.check(err)
-	// The database was lost after this.
+	// Execution 2: the request was stored in the bucket, and then the database lost it.
 	r.check(stream.PutCancellation(t.Context(), bucket, id(2), time.Now()))
 	ctx, cancel := context.WithCancel(t.Context())
 	settled := make(chan struct{})
@@ -329,18 +332,18 @@ func TestCancelIsSettled(t *testing.T) {
 		_, err := bucket.Get(t.Context(), id(3))
 		return err == nil
 	}
-	// The NATS server has lost the bucket's newest key in a power failure, and is back.
+	// The NATS server loses the bucket's newest key in a power failure, and comes back.
 	r.check(bucket.Purge(t.Context(), id(3)))
 	r.check(r.nc.ForceReconnect())
 	eventually(t, hasKey)
-	// The bucket was deleted, and is created again.
+	// The bucket is deleted and created again.
 	r.check(r.JetStream.DeleteKeyValue(t.Context(), stream.CancellationsBucket))
 	r.cancellations()
 	eventually(t, hasKey)
 }
 
-// offlineStream is a JetStream in which one stream is offline, as when all servers that hold it
-// are down.
+// offlineStream is a JetStream in which one stream is offline, as if all servers that hold the
+// stream were down.
 type offlineStream struct {
 	jetstream.JetStream
 
@@ -356,8 +359,9 @@ func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Strea
 	return o.JetStream.Stream(ctx, name)
 }
 
-// However many older cancellations wait for a queue's own stream that is offline, those of other
-// queues are completed.
+// If a queue's own stream is offline, cancellations in that queue have to wait. This does not keep
+// the cancellations in other queues from being completed, even if there are many and they are
+// older.
 func TestCancelIsSettledBesideAnOfflineStream(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) {

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// Config holds the dependencies of the API, which the API does not own. A field is required unless
-// its comment describes its zero value.
+// Config holds the dependencies and settings of the API. The API does not own the dependencies. A
+// field is required unless its comment describes its zero value.
 type Config struct {
 	// Operate executes the calls.
 	Operate *operate.Service
@@ -22,8 +22,8 @@ type Config struct {
 	// a key. nil means none.
 	Origins []string
 
-	// Done is closed when a shutdown begins. Event streams then end; otherwise, the shutdown would
-	// wait for them. nil means that a shutdown does not end event streams.
+	// Done is closed when a shutdown begins. Event streams then end, because the shutdown would
+	// otherwise wait for them. nil means that a shutdown does not end event streams.
 	Done <-chan struct{}
 
 	// KeepAlive is how often an event stream without events sends a comment, to keep the connection

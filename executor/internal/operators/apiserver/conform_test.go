@@ -28,7 +28,7 @@ type documentedAnswer struct {
 	Content map[string]struct{ Schema *schema }
 }
 
-// document is the part of the OpenAPI document about responses. All rigs share it.
+// document is the part of the OpenAPI document that describes responses. All rigs share it.
 type document struct {
 	Paths      map[string]map[string]struct{ Responses map[string]documentedAnswer }
 	Components struct{ Schemas map[string]*schema }
@@ -92,8 +92,8 @@ func (r *rig) conforms(method, path string, a answer) {
 		return
 	}
 	for _, name := range []string{"ETag", "Retry-After"} {
-		// A documented Retry-After may be absent, which means that the call must not be repeated
-		// unchanged.
+		// Retry-After may be missing although it is documented: then the call must not be repeated
+		// unchanged. ETag must be present if and only if it is documented.
 		if _, ok := said.Headers[name]; ok != (a.header.Get(name) != "") &&
 			(name == "ETag" || !ok) {
 			r.t.Errorf("%s: %d has %s %q, and is documented with %v", a.call, a.status, name,

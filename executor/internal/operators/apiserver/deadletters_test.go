@@ -156,7 +156,7 @@ func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	return s
 }
 
-// starts returns the start messages of an execution's reruns in the stream.
+// starts returns the start messages in the stream that rerun or requeue an execution.
 func (r *rig) starts(id string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
@@ -203,8 +203,8 @@ func TestRequeue(t *testing.T) {
 		time.Since(got.AcceptedAt) > time.Minute || len(got.Trace) != 55 {
 		t.Errorf("started %+v", got)
 	}
-	// The original's record refers to the new execution. It stays failed, but is no longer in the
-	// list.
+	// The record of the original names the new execution. The original stays failed, but is no
+	// longer in the list of dead letters.
 	detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200))
 	if detail.RequeuedAs != as || detail.Status != "failed" || *detail.Error != "it broke" {
 		t.Errorf("%+v", detail)
@@ -218,7 +218,7 @@ func TestRequeue(t *testing.T) {
 		t.Errorf("again: %s, %d starts", again, len(r.starts(id(1))))
 	}
 
-	// The new execution fails as well, and is requeued in turn.
+	// The new execution fails as well, and is requeued as a third execution.
 	_, sequence := r.lastStart()
 	failure := failure(0, "again")
 	failure.ID = as
@@ -277,8 +277,8 @@ func TestRequeueIsRefused(t *testing.T) {
 	}
 }
 
-// Several calls requeue the same execution concurrently, and one of them crashes at any step.
-// Exactly one execution starts.
+// If several calls requeue the same execution concurrently, exactly one new execution starts, even
+// if a process crashes during a call.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -304,8 +304,9 @@ func TestRequeueOnce(t *testing.T) {
 		}
 	}
 
-	// An executor crashed after publishing; the message has left the deduplication window, but the
-	// database knows the ID.
+	// An executor has published the start message and crashed. The message has left the
+	// deduplication window, but the database has the new execution's record, so nothing is
+	// published again.
 	r.failed(20, nil)
 	as := execution.IDForRequeue(id(20))
 	r.records(store.Batch{New: []store.Record{record(as)}})
@@ -318,7 +319,8 @@ func TestRequeueOnce(t *testing.T) {
 		t.Errorf("%+v", detail)
 	}
 
-	// A client that knows how the ID is derived has already sent a report with it.
+	// A client that can compute the new execution's ID has sent a report with this ID as its
+	// message ID. This must not suppress the start message.
 	r.failed(21, nil)
 	as = execution.IDForRequeue(id(21))
 	r.message(&nats.Msg{
@@ -331,8 +333,9 @@ func TestRequeueOnce(t *testing.T) {
 	}
 }
 
-// If the database refused a message but accepts it now, a requeue records it under its original ID.
-// The same applies to a message that an old version put aside by mistake.
+// A message was put aside because the database refused it, but the database accepts it now. A
+// requeue records it under its original ID. The same applies to a report, and to a message that an
+// old version put aside by mistake.
 func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	t.Parallel()
 	var late []time.Time
@@ -388,8 +391,8 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		t.Errorf("recorded late: %v", late)
 	}
 
-	// Two reports were put aside: one about the execution, and one about an execution that has no
-	// record.
+	// Two reports were put aside. The first is about the execution, and the second is about an
+	// execution without a record.
 	step := failure(1, "it broke")
 	reported := r.message(stream.ProgressMessage("default", "wf", "node", "", step))
 	step.ID = id(2)
@@ -409,7 +412,8 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	}
 	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(404, api.CodeNotFound)
 
-	// Neither messages that have left the stream, nor messages that never existed, can be requeued.
+	// A message that has left the stream cannot be requeued, and neither can one that never
+	// existed.
 	reports, err := r.JetStream.Stream(t.Context(), stream.ProgressName)
 	r.check(err)
 	r.check(reports.DeleteMsg(t.Context(), lost))
@@ -419,8 +423,8 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	r.post("/executions/message-x/requeue", "").refused(404, api.CodeNotFound)
 }
 
-// The dead letter of an execution contains its message's subject only if the record tells: not in a
-// queue with order keys or with its own stream.
+// The dead letter of an execution shows the subject of the start message only if the subject
+// follows from the record. That is not the case in a queue with order keys or with its own stream.
 func TestTheSubjectOfADeadLetter(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// logRequests logs one event per request, and responds if a handler panics.
+// logRequests writes one log event per request, and sends a response if a handler panics.
 func (s *server) logRequests(next http.Handler) http.Handler {
 	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requestlog.FromContext(r.Context()).Fields["method"] = methodLabel(r.Method)
@@ -35,7 +35,8 @@ var idLogFields = []string{"node_id", "account_id", "workflow_id", "execution_id
 func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 	theirFault := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
 	for _, name := range idLogFields {
-		// An invalid request may contain any text as an ID, and it must not be logged.
+		// An invalid request may contain any text as an ID, even a secret, so the text must not be
+		// logged.
 		id, _ := e.Fields[name].(string)
 		if theirFault || !execution.ValidName(id) || operate.ContainsToken(id) ||
 			s.SignIn.MatchesAdminToken(id) {
@@ -48,8 +49,8 @@ func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 	return logrus.InfoLevel
 }
 
-// logProblem adds the problem that the client receives to the log event. It adds the cause only
-// for a 5xx.
+// logProblem adds the problem that the client receives to the log event. It adds cause only if the
+// status is 5xx.
 func logProblem(ctx context.Context, p *problem, cause error) {
 	e := requestlog.FromContext(ctx)
 	e.Fields["code"] = p.Code
@@ -58,14 +59,14 @@ func logProblem(ctx context.Context, p *problem, cause error) {
 	}
 }
 
-// writeProblem responds with a problem to a request that huma does not handle.
+// writeProblem sends a problem as the response to a request that huma does not handle.
 func writeProblem(w http.ResponseWriter, r *http.Request, p *problem) {
 	logProblem(r.Context(), p, nil)
 	p.write(w)
 }
 
-// methodLabel returns the method, or "other" for an unknown one, because text chosen by a client
-// must not be logged.
+// methodLabel returns the HTTP method, or "other" for an unknown method, because text chosen by a
+// client must not be logged.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,

@@ -19,8 +19,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// writeTimeout is the maximum duration of a write to an event stream, which blocks if the client
-// does not read.
+// writeTimeout limits one write to an event stream. A write blocks if the client does not read.
 const writeTimeout = 10 * time.Second
 
 // maxEventsPerWrite is the maximum number of records looked up for one write. It is small, so that
@@ -61,8 +60,8 @@ type watchInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"The id of the last event that the client received. Absent: the changes from now on are sent."`
 }
 
-// resumeTime returns the time of the last event that the client received, or the zero time if there
-// was none.
+// resumeTime returns the time of the last event that the client received, from Last-Event-ID. It
+// returns the zero time if the header is absent.
 func (in *watchInput) resumeTime() (time.Time, error) {
 	if in.LastEventID == "" {
 		return time.Time{}, nil
@@ -84,8 +83,8 @@ func (s *server) streamExecutions(
 	if err != nil {
 		return nil, err
 	}
-	// Start watching before telling the client that the stream is open, so that the stream misses
-	// no change after that.
+	// Start watching before telling the client that the stream is open, so that the stream contains
+	// every change from then on.
 	watching, err := s.Operate.Watch(ctx, caller, after)
 	if err != nil {
 		return nil, err
@@ -103,8 +102,8 @@ func (s *server) streamExecutions(
 	}}, nil
 }
 
-// errStreamEnded is the normal end of a stream: for example, the client has disconnected or is too
-// slow, or the executor is shutting down.
+// errStreamEnded means that a stream has ended normally: for example, the client has disconnected
+// or is too slow, or the executor is shutting down.
 var errStreamEnded = errors.New("the event stream has ended")
 
 func (s *server) sendEvents(
@@ -213,10 +212,10 @@ type eventWriter struct {
 	control *http.ResponseController
 }
 
-// write writes and flushes text. It sets a new deadline for each write, because the server's
-// deadline applies to a whole response.
+// write writes text and flushes it. It sets a new deadline for each write, because the server's own
+// deadline would apply to the whole response.
 func (e eventWriter) write(text string) error {
-	// If deadlines are not supported, there is no deadline to extend.
+	// This fails only if deadlines are not supported, and then there is no deadline to extend.
 	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := e.w.Write([]byte(text))
 	if err == nil {

@@ -25,7 +25,7 @@ type eventStream struct {
 	last  string // last event ID
 }
 
-// open opens a stream and returns once the API has confirmed it.
+// open opens an event stream, and returns when the API has confirmed the stream.
 func (r *rig) open(query string, change ...func(*http.Request)) *eventStream {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
@@ -123,7 +123,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// The event stream sends every change, even if more records change at once than one query reads.
+// An event stream sends every change, even if more records change at once than one query reads.
 func TestManyEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -143,7 +143,7 @@ func TestManyEvents(t *testing.T) {
 	}
 }
 
-// Neither the server's write timeout nor a lack of events ends a stream.
+// An event stream ends neither after the server's write timeout nor because there are no events.
 func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, server *http.Server) {

@@ -23,7 +23,8 @@ func TestExecutionsAreListed(t *testing.T) {
 	if got := string(r.get("/executions").is(200).body); got != `{"items":[],"nextCursor":""}` {
 		t.Errorf("no executions: %s", got)
 	}
-	// Pairs of executions are accepted at the same time, so that only their IDs distinguish them.
+	// Executions are accepted in pairs at the same time, so that only the IDs determine the order
+	// within a pair.
 	const n = 12
 	records := make([]store.Record, n)
 	for i := range records {
@@ -168,7 +169,7 @@ func TestExecutionRecord(t *testing.T) {
 		t.Errorf("list\n got %s\nwant %s", got, want)
 	}
 
-	// A queued rerun lacks the fields of deliveries and those of later states.
+	// A queued rerun lacks the fields that only webhook requests have, and those of later states.
 	rerun := webhook
 	rerun.ID, rerun.Source, rerun.DeliveryID, rerun.RerunOf, rerun.Headers, rerun.Query = id(2),
 		execution.SourceRerun, "", id(1), nil, nil
@@ -332,7 +333,7 @@ func TestExpiredInput(t *testing.T) {
 	r.check(r.streamHandle().DeleteMsg(t.Context(), gone))
 	r.records(store.Batch{New: []store.Record{
 		record(id(1), func(rec *store.Record) { rec.StreamSequence = gone }),
-		// This message belongs to another execution.
+		// The message at this sequence belongs to another execution.
 		record(id(3), func(rec *store.Record) { rec.StreamSequence = others }),
 		record(id(4), func(rec *store.Record) { rec.StreamSequence = 1 << 40 }),
 	}})
@@ -408,8 +409,8 @@ func TestReruns(t *testing.T) {
 		t.Errorf("detail %q", p.Detail)
 	}
 
-	// A sample payload that encoding/json would reject can be used, too. The rerun uses the current
-	// sample payload.
+	// A sample payload may be nested more deeply than encoding/json allows. The rerun uses the
+	// current sample payload.
 	deep := strings.Repeat("[", 51_000) + strings.Repeat("]", 51_000)
 	r.put("/workflows/wf/triggers/node/sample-payload", deep).is(200)
 	r.post("/executions/"+id(1)+"/rerun", "").is(200)

@@ -53,7 +53,7 @@ func TestMethodsAndBodies(t *testing.T) {
 		}
 	}
 	r.post("/workflows/a/triggers/b/rotate-token", long(1<<20+1)).refused(413, api.CodeBodyTooLarge)
-	// Exactly 1 MiB.
+	// A body of exactly 1 MiB is accepted.
 	r.put("/accounts/a", `{"name":"n","plan":"free"}`+strings.Repeat(" ", 1<<20-26)).is(201)
 }
 
@@ -83,7 +83,8 @@ func TestDatabaseIsAway(t *testing.T) {
 			t.Errorf("%s: the detail leaks: %q", a.call, p.Detail)
 		}
 	}
-	// Calls that do not need the database succeed. The failed rotation has not changed the token.
+	// Calls that do not need the database succeed. The earlier rotation failed and has not changed
+	// the token.
 	r.get("/workflows/wf").is(200)
 	r.post("/workflows/wf/activate", "").is(200)
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
@@ -156,7 +157,8 @@ func TestStreamIsGone(t *testing.T) {
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
 }
 
-// faulty is a store that fails with an unexpected error, while the database is available.
+// faulty is a store whose methods fail with an unexpected error, although the database is
+// available.
 type faulty struct{ store.Store }
 
 func (faulty) Get(context.Context, string) (store.Record, error) {
@@ -187,7 +189,8 @@ func TestInternalErrorsTellNothing(t *testing.T) {
 	}
 }
 
-// unavailable is a store that cannot do now what it is asked, although the database answers.
+// unavailable is a store whose lookups fail for a reason that may pass, although the database
+// responds.
 type unavailable struct{ store.Store }
 
 func (unavailable) Get(context.Context, string) (store.Record, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// A filter is set with the workflow and shown with the node. If it is invalid, the field is
-// reported. A PUT that omits it removes it.
+// A node's filter is set with the workflow and shown with the node. If the filter is invalid, the
+// response names the field. A PUT that omits the filter removes it.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	r := start(t)

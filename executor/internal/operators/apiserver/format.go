@@ -18,9 +18,10 @@ import (
 // them, and allows at most 10,000 levels of nesting.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON is like json.Unmarshal, with two differences when huma validates the structure of a
-// body. It accepts any number, because a sample payload is stored as sent and may contain numbers
-// beyond float64. It rejects text that is not UTF-8, which encoding/json would change.
+// readJSON is like json.Unmarshal, with two differences when into is a *any, with which huma
+// validates the structure of a body. It accepts any number, because a sample payload is stored as
+// sent and may contain numbers beyond float64. It rejects text that is not UTF-8, which
+// encoding/json would change.
 func readJSON(text []byte, into any) error {
 	form, ok := into.(*any)
 	if !ok {
@@ -42,9 +43,9 @@ func readJSON(text []byte, into any) error {
 	return nil
 }
 
-// explainIntegerError returns an error that explains why 1.0 and 1e2 are rejected: they are
-// integers in JSON Schema, but not for encoding/json. huma has already reported all other type
-// errors.
+// explainIntegerError replaces the type error for numbers like 1.0 and 1e2 with an explanation.
+// These numbers are integers in JSON Schema, but not for encoding/json. huma has already reported
+// all other type errors, so no other type error can occur here.
 func explainIntegerError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field,
@@ -88,8 +89,8 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// encode encodes v. A shadowing field of the same name hides each already encoded member from
-// encoding/json. encode then appends these members unchanged.
+// encode encodes v as JSON. Members that are already encoded are hidden from encoding/json, by a
+// shadowing field of the same name, and then appended unchanged.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:

@@ -12,8 +12,8 @@ func ifMatch(tag string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("If-Match", tag) }
 }
 
-// With If-Match, a PUT replaces a workflow only if it still has the version that the client read.
-// Repeating the PUT succeeds.
+// With If-Match, a PUT replaces a workflow only if the workflow still has the version that the
+// client read. Repeating the PUT succeeds.
 func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -54,8 +54,8 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 		})
 	}
 	create("/workflows/wf", "other", "*").refused(412, api.CodeChangedSince)
-	// If-None-Match is checked first: a request that would also move the workflow to another
-	// account, which is not possible while it is active, gets the same response.
+	// If-None-Match is checked first. Even a request that would also move the active workflow to
+	// another account, which is not allowed, is refused because the workflow exists.
 	r.account("globex", "pro")
 	elsewhere := strings.Replace(body("other"), `"acme"`, `"globex"`, 1)
 	r.call(http.MethodPut, "/workflows/wf", elsewhere, func(r *http.Request) {
@@ -73,8 +73,8 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	}
 }
 
-// Every call that changes a workflow's version supports If-Match: it fails if the version was
-// replaced, and succeeds if it is current.
+// Every call that changes a workflow's version supports If-Match. The call fails if the workflow
+// has a newer version, and succeeds if the version is current.
 func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)
@@ -120,7 +120,7 @@ func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	}
 }
 
-// A sample payload that was put with the ETag of another version of the workflow is not stored.
+// A PUT of a sample payload with the ETag of an older version of the workflow is refused.
 func TestASamplePayloadIsPutToTheVersionRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -138,8 +138,8 @@ func TestASamplePayloadIsPutToTheVersionRead(t *testing.T) {
 	}
 }
 
-// A client can repeat an activation or deactivation with the same If-Match, because it may not know
-// that the first call succeeded.
+// A client may not know that its activation or deactivation succeeded, so it can repeat the call
+// with the same If-Match.
 func TestASwitchWithIfMatchCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -148,7 +148,8 @@ func (s *server) routeQueues(to huma.API) {
 	})
 }
 
-// routeQueueStreams registers the calls that move a queue to its own stream and back.
+// routeQueueStreams registers the calls that move a queue to its own stream and back to the shared
+// stream.
 func (s *server) routeQueueStreams(to huma.API) {
 	register(to, operationSpec{
 		method:  http.MethodPut,

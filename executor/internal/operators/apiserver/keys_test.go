@@ -119,12 +119,12 @@ func TestKeysThatCannotBe(t *testing.T) {
 	}
 }
 
-// A key that expires while it is being used is refused, and its event streams end.
+// If a key expires while it is being used, later calls are refused and its event streams end.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	// The first call loads the document against which responses are checked, which takes seconds on
-	// a busy machine.
+	// Make a first call before the key exists. It loads the OpenAPI document, against which
+	// responses are checked, and that takes seconds on a busy machine.
 	r.get("/plans").is(200)
 	ends := time.Now().Add(3 * time.Second)
 	made := decode[api.NewKey](r.post("/keys",
@@ -201,13 +201,13 @@ func TestEventsResume(t *testing.T) {
 	if got := again.next(); got.ExecutionID != id(4) {
 		t.Errorf("then came %+v", got)
 	}
-	// If this executor no longer has all changes since an event, it tells the client that some are
-	// missing.
+	// If this executor no longer has all changes since the client's last event, it tells the client
+	// that changes are missing.
 	gap := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", "1000000") })
 	if got := gap.block(); got != "event: gap\ndata: {}" {
 		t.Errorf("it begins with %q", got)
 	}
-	// The executor tells the client this only once.
+	// When the client resumes after that, the executor does not repeat the notice.
 	r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", gap.last) }).next()
 	for _, bad := range []string{"x", "-1", "0", "99999999999999999999"} {
 		r.call("GET", "/executions/stream", "", func(q *http.Request) {
@@ -216,7 +216,7 @@ func TestEventsResume(t *testing.T) {
 	}
 }
 
-// Only pages of the configured origins may read responses, and only with a token.
+// Only pages of the configured origins may read responses, and they need a token as well.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) {
@@ -262,7 +262,8 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// As soon as a key has been created or revoked, another executor accepts or refuses it.
+// A key that one executor has created or revoked is accepted or refused by another executor at
+// once.
 func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	t.Parallel()
 	here := start(t)
@@ -284,9 +285,9 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	}
 }
 
-// An empty parameter, such as an unset variable in a script, is refused. If it counted as absent, a
-// bulk call with an empty account or workflow would apply to all of them, and an empty expiry would
-// create a key that never expires.
+// An empty value, for example from an unset variable in a script, is refused. If it counted as
+// absent, a bulk call with an empty account or workflow would apply to all of them, and a key with
+// an empty expiry would never expire.
 func TestWhatIsEmptyIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -37,8 +37,8 @@ const (
 
 const securitySchemeName = "token"
 
-// humaConfig returns huma's default configuration without the additional pages, which load scripts
-// from other sites. It also omits the schemas' paths and the links to them.
+// humaConfig returns huma's default configuration without the pages for documentation, which load
+// scripts from other sites. It also omits the schemas' paths and the links to them.
 func humaConfig() huma.Config {
 	config := huma.DefaultConfig("hookstart: the operators' API", "1")
 	config.CreateHooks = nil
@@ -59,7 +59,7 @@ func humaConfig() huma.Config {
 			Description: "The executor's admin token, or a key.",
 		},
 	}
-	// The URL is relative to the document's.
+	// This URL is relative to the URL of the document.
 	config.Servers = []*huma.Server{{URL: "/"}}
 	config.Security = []map[string][]string{{securitySchemeName: {}}}
 	config.Tags = []*huma.Tag{
@@ -121,8 +121,9 @@ func (c operationSpec) leastRole() operate.Role {
 	return least
 }
 
-// requireRole returns a middleware that responds with 403 to callers with a lower role than least.
-// It does so before it reads the request, so that such a caller does not get a 422 about the body.
+// requireRole returns a middleware that responds with 403 to callers whose role is lower than
+// least. It checks the role before the request is read, so that such a caller does not get a 422
+// about the body.
 func requireRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if err := signin.Caller(ctx.Context()).RequireRole(least); err != nil {
@@ -191,7 +192,7 @@ func registerOperation[I, O any](
 	op := huma.Operation{
 		Method: c.method, Path: api.PathPrefix + c.path, OperationID: c.id, Tags: []string{c.tag},
 		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
-		// huma considers a body of exactly the maximum length truncated.
+		// huma considers a body of exactly the maximum length truncated, so allow one more byte.
 		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
 		Responses: c.responses, Middlewares: huma.Middlewares{requireRole(c.leastRole())},
 	}
@@ -241,8 +242,8 @@ func registerOperation[I, O any](
 	describeProblems(op.Responses, codes)
 }
 
-// describeProblems documents the codes of each status, and the Retry-After header where it can
-// occur.
+// describeProblems documents the problem codes of each status. It documents the Retry-After header
+// for the statuses whose problems may have one.
 func describeProblems(responses map[string]*huma.Response, codes []string) {
 	byStatus, again := map[string][]string{}, map[string]bool{}
 	for _, code := range codes {

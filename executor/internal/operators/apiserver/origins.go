@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// withCORS allows the pages of the configured origins to read responses. Preflight requests need
-// no token, because the response reveals only whether the origin is allowed. Browsers send no
-// cookie with cross-origin calls, so such a page needs a token or key.
+// withCORS allows the pages of the configured origins to read responses. Preflight requests need no
+// token, because their response reveals only whether the origin is allowed. Browsers send no cookie
+// with cross-origin calls, so a page of another origin needs a token or key.
 func (s *server) withCORS(next http.Handler) http.Handler {
 	if len(s.Origins) == 0 {
 		return next

@@ -28,7 +28,8 @@ func (r *rig) ownStreams() {
 		execution.DefaultQueue, stream.QueueStreamLimits{}))
 }
 
-// phase sets which stream stores the start messages of the default queue.
+// phase sets the phase of the default queue's move to its own stream. The phase determines which
+// stream stores new start messages.
 func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.t.Helper()
 	data, err := proto.Marshal(&hookstartv1.QueueSettings{
@@ -64,7 +65,8 @@ func (r *rig) startAt(at stream.Layout, n int, body string) {
 	})}})
 }
 
-// ofPlace returns the number of the default queue's start messages in one of its streams.
+// ofPlace returns the number of the default queue's start messages in the shared stream or in its
+// own stream.
 func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), at.StreamName(execution.DefaultQueue))
@@ -79,7 +81,7 @@ func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 }
 
 // The input of an execution is read from the stream that holds its start message, even if the queue
-// has since moved to another one. Replays are stored in the current stream. A repeated replay is
+// has since moved to another stream. Replays are stored in the current stream. A repeated replay is
 // recognized even if the queue has moved in the meantime.
 func TestExecutionsOfBothPlaces(t *testing.T) {
 	t.Parallel()
@@ -116,8 +118,9 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 	}
 }
 
-// A queue with start messages in two streams is still one queue. Its count of waiting executions
-// includes both streams, and a pause and a group's limit apply to both consumers.
+// A queue with start messages in both the shared stream and its own stream is still one queue. Its
+// count of waiting executions includes both streams, and a pause and a group's limit apply to the
+// group's consumers in both streams.
 func TestAQueueInBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -169,7 +172,8 @@ func TestAQueueInBothPlaces(t *testing.T) {
 			t.Errorf("%s is not paused", at.StreamName("default"))
 		}
 	}
-	// The limit is divided because start messages are waiting in both streams.
+	// The limit of 7 is divided between the consumers, because start messages are waiting in both
+	// streams.
 	eventually(t, func() bool {
 		return infoIn(stream.Layout{}).Config.MaxAckPending == 4 &&
 			infoIn(own).Config.MaxAckPending == 3
@@ -183,7 +187,8 @@ func TestAQueueInBothPlaces(t *testing.T) {
 }
 
 // The report of a canceled execution is stored in the stream of reports that belongs to the stream
-// of the start message, because webhook requests wait for it there. It has the start's trace.
+// of the start message, because a webhook request that waits for the result listens there. The
+// report has the same trace as the start message.
 func TestTheReportOfACanceledExecutionIsInTheOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -215,8 +220,8 @@ func TestTheReportOfACanceledExecutionIsInTheOwnStream(t *testing.T) {
 	}
 }
 
-// If a workflow's delivery IDs cannot be copied within the call, the answer says that the workflow
-// has not changed its queue, and that the call is to be repeated.
+// If a workflow's delivery IDs cannot be copied within the call, the response says that the
+// workflow has not changed its queue yet, and that the client should repeat the call.
 func TestAWorkflowThatStillMoves(t *testing.T) {
 	t.Parallel()
 	interrupted := false
@@ -259,8 +264,8 @@ func TestAWorkflowThatStillMoves(t *testing.T) {
 	}
 }
 
-// If another call changes a workflow in the last step of its move to another queue, the answer says
-// that the move is to be repeated.
+// If another call changes a workflow in the last step of its move to another queue, the response
+// says that the client should repeat the move.
 func TestAWorkflowThatChangesWhileItMoves(t *testing.T) {
 	t.Parallel()
 	changed := false

@@ -9,7 +9,7 @@ type Paging struct {
 	Cursor string `query:"cursor" doc:"The nextCursor of the previous page. Absent: the first page."`
 }
 
-// AccountFilter selects the account of a list's items.
+// AccountFilter selects the items of one account in a list.
 type AccountFilter struct {
 	AccountID string `query:"accountId" doc:"Selects the items of this account. Absent: the items of all accounts that the caller may see."`
 }

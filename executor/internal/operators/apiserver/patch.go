@@ -94,18 +94,19 @@ func removesMember(patch []byte, name string) bool {
 		bytes.Equal(bytes.TrimSpace(changes[name]), []byte("null"))
 }
 
-// maxMergeDepth is the maximum number of objects in each other that are merged. The settings have
-// fewer. Without a limit, work and memory would grow with the square of a patch's depth, because
-// each level copies all levels in it.
+// maxMergeDepth is the maximum depth of nested objects that are merged. The settings are nested
+// less deeply. Without a limit, work and memory would grow with the square of a patch's depth,
+// because each level copies everything below it.
 const maxMergeDepth = 10
 
 var errPatchTooDeep = fmt.Errorf("has objects that are nested deeper than %d levels", maxMergeDepth)
 
-// mergePatch applies a patch to a JSON text: members that are null are removed, objects are merged,
-// and any other value replaces the current one, byte for byte. An unknown member that is null stays
-// in the result, so that the validation refuses it. schema describes the result; it may be nil. The
-// members in unmerged are never merged. If mergePatch would have to merge more than depth objects
-// in each other, it fails with errPatchTooDeep.
+// mergePatch applies a patch to a JSON text and returns the result. Members that are null in the
+// patch are removed, objects are merged, and any other value replaces the current one, byte for
+// byte. The members in unmerged are replaced, too. A null for a member that schema does not have
+// stays in the result, so that the validation refuses it. schema describes the result. If it is
+// nil, a null removes any member. If more than depth nested objects would have to be merged,
+// mergePatch returns errPatchTooDeep.
 func mergePatch(
 	target, patch []byte, schemas huma.Registry, schema *huma.Schema, unmerged []string, depth int,
 ) ([]byte, error) {
@@ -139,8 +140,8 @@ func mergePatch(
 	return encodeMembers(members)
 }
 
-// propertiesOf returns the properties of an object with the given schema, or nil if the schema
-// names none.
+// propertiesOf returns the properties of an object with the given schema, or nil if the schema has
+// none.
 func propertiesOf(schemas huma.Registry, schema *huma.Schema) map[string]*huma.Schema {
 	if schema != nil && schema.Ref != "" {
 		schema = schemas.SchemaFromRef(schema.Ref)

@@ -15,8 +15,8 @@ func (r *rig) patch(path, body string, change ...func(*http.Request)) answer {
 	return r.call(http.MethodPatch, path, body, change...)
 }
 
-// A patch is merged only as deep as settings are nested. Members that are not merged may be nested
-// deeper.
+// A patch may be nested only ten levels deep, which is deeper than any settings. Members that are
+// not merged, such as a sample payload, may be nested more deeply.
 func TestAPatchIsNotMergedDeeply(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -39,8 +39,8 @@ func TestAPatchIsNotMergedDeeply(t *testing.T) {
 	}
 }
 
-// Members that a patch omits stay unchanged, null removes a member, objects are merged, and lists
-// are replaced.
+// A patch leaves the members that it omits unchanged, removes a member that is null, merges
+// objects, and replaces lists.
 func TestAPatchChangesWhatItNames(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -96,7 +96,8 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	}
 }
 
-// null in a patch of a node deletes its sample payload, once in the audit, and nothing else of it.
+// A null sample payload in a patch of a node deletes the sample payload, and nothing else of the
+// node. The audit log has one entry for the deletion, even if the patch is repeated.
 func TestAPatchRemovesASamplePayload(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -120,7 +121,7 @@ func TestAPatchRemovesASamplePayload(t *testing.T) {
 	}
 }
 
-// inShort summarizes the settings of a workflow.
+// inShort summarizes the settings of a workflow in one line.
 func inShort(w api.Workflow) string {
 	limit := "-"
 	if w.RateLimit != nil {
@@ -186,8 +187,8 @@ func TestABadPatchChangesNothing(t *testing.T) {
 	}
 }
 
-// With If-Match, a PUT changes an account only if nobody has changed it since it was read. With
-// If-None-Match, it does not replace an existing account.
+// With If-Match, a PUT changes an account only if nobody has changed the account since the client
+// read it. With If-None-Match, a PUT does not replace an existing account.
 func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -214,8 +215,8 @@ func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 	r.patch("/accounts/acme", `{"name":"fourth"}`, ifMatch("*")).is(200)
 }
 
-// A patch neither changes nor audits what it does not name, byte for byte, and stores a sample
-// payload as it was sent.
+// A patch neither changes nor audits the members that it omits, whose texts stay the same byte for
+// byte. It stores a sample payload exactly as sent.
 func TestAPatchKeepsTextsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	r := start(t)

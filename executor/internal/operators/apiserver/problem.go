@@ -126,7 +126,8 @@ type problem struct {
 	api.Problem
 }
 
-// newProblem returns a problem with a code. An empty detail means the code's default.
+// newProblem returns a problem with a code. If detail is "", the problem has the default text of
+// the code.
 func newProblem(code, detail string, fields ...api.FieldError) *problem {
 	kind := problemKinds[code]
 	if detail == "" {
@@ -218,8 +219,8 @@ func sprintfNoExponent(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// problemOfHuma converts huma's error about a request to a problem. Errors of handlers are
-// converted by problemOf.
+// problemOfHuma converts an error of huma about a request to a problem. problemOf converts the
+// errors of handlers instead.
 func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 	var p *problem
 	if status == http.StatusRequestEntityTooLarge {
@@ -240,10 +241,10 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 	return p
 }
 
-// fieldErrorOf returns the error about a field. It names the field like the API, without a prefix
-// such as "body.". It omits the field's value, which may be secret. It recognizes three messages of
-// huma by their texts, because huma gives its errors no codes. If huma changes a text, the client
-// gets it as it is.
+// fieldErrorOf converts huma's error about a field to the form that the client receives. It names
+// the field without a prefix such as "body.", and omits the field's value, which may be secret. It
+// replaces three messages of huma with clearer ones. It recognizes them by their texts, because
+// huma gives its errors no codes. If huma changes a text, the client gets huma's text.
 func fieldErrorOf(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {

@@ -34,8 +34,9 @@ func (r *rig) startOf(n int) {
 	}))
 }
 
-// group runs a group for the default queue, until the returned function is called or the test ends.
-// The IDs of executions that its handlers start are sent to begun.
+// group runs a runner group for the default queue, until the returned function is called or the
+// test ends. When a handler begins, it sends the group's name and the execution's ID to begun. It
+// ends when hold is closed.
 func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (stop func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -70,8 +71,8 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	return stop
 }
 
-// asksInVain waits until a group requests work and receives nothing, although start messages are
-// waiting for it.
+// asksInVain waits until a group is requesting work without receiving any, although start messages
+// are waiting for it.
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {
@@ -91,9 +92,9 @@ func (r *rig) asksInVain(group string, waiting uint64) {
 	})
 }
 
-// A paused queue delivers nothing to existing groups or to groups created during the pause, even
-// after a restart of NATS. When the queue is resumed or the pause expires, it delivers the waiting
-// executions.
+// A paused queue delivers no executions, neither to existing groups nor to groups created during
+// the pause, and not even after a restart of NATS. When the queue is resumed or the pause expires,
+// it delivers the waiting executions.
 func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -140,7 +141,7 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 		}
 	}
 
-	// The pause expires.
+	// A pause with an end expires by itself.
 	until := time.Now().Add(3 * time.Second)
 	r.post("/queues/default/pause",
 		fmt.Sprintf(`{"until":%q}`, until.UTC().Format(time.RFC3339Nano))).is(200)
@@ -156,8 +157,8 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
 }
 
-// All members of a group together stay within its limit, even after its consumer has been
-// recreated.
+// The members of a group together never exceed the group's limit, even after the group's consumer
+// has been recreated.
 func TestAGroupHasALimitInFlight(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -210,9 +211,9 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	}
 }
 
-// The list of queues names the execution that blocks an order key, and shows when its handler began
-// or, if that is not recorded yet, when it was accepted. If another account's workflows use the
-// queue as well, an API key of one account does not see order keys.
+// The list of queues names the execution that blocks an order key. It shows when the execution's
+// handler began or, if that is not recorded yet, when the execution was accepted. If workflows of
+// several accounts use a queue, a key of one account does not see the queue's order keys.
 func TestHeldUpKeysAreListed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -323,8 +324,8 @@ func entryIn(t *testing.T, msg jetstream.Msg) string {
 	return entry.Action + " " + entry.Changes[0].Field
 }
 
-// A queue gets its own stream, then that stream's settings change, and then the queue moves back.
-// Each call is idempotent.
+// A queue gets its own stream, the settings of this stream are changed, and the queue moves back to
+// the shared stream. Each call can be repeated without effect.
 func TestAQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -380,7 +381,8 @@ func TestAQueuesOwnStream(t *testing.T) {
 	}
 }
 
-// A queue that no workflow uses yet can have its own stream, like all other settings of a queue.
+// A queue can get its own stream before any workflow uses the queue. All other settings of a queue
+// can be changed then, too.
 func TestTheOwnStreamOfAQueueThatNoWorkflowUses(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -401,8 +403,8 @@ func TestTheOwnStreamOfAQueueThatNoWorkflowUses(t *testing.T) {
 	}
 }
 
-// A paused queue with waiting executions that no workflow uses any more is listed until it is
-// resumed, for callers with access to all accounts.
+// A paused queue that no workflow uses any more, but in which executions are waiting, is listed
+// until it is resumed. Only callers with access to all accounts see it.
 func TestAPausedQueueThatNoWorkflowUses(t *testing.T) {
 	t.Parallel()
 	r := start(t)

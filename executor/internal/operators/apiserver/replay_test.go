@@ -81,7 +81,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("started %+v", got)
 		}
 	}
-	// The record refers to the original, which stays unchanged.
+	// The record of the replay refers to the original. The original stays unchanged.
 	r.records(store.Batch{
 		New: []store.Record{record(id(50), func(rec *store.Record) {
 			rec.ReplayOf, rec.Source = id(0), execution.SourceRerun
@@ -98,8 +98,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A rerun or replay keeps the order key of the original request, even if the node's order key
-// setting has changed since. An execution with the sample payload gets the order key of that
+// A requeue or replay keeps the order key of the original request, even if the node's order key
+// setting has changed since. A rerun uses the sample payload, and gets the order key of that
 // payload. In a queue without lanes, executions have no order key.
 func TestTheOrderKeyIsKept(t *testing.T) {
 	t.Parallel()
@@ -120,7 +120,8 @@ func TestTheOrderKeyIsKept(t *testing.T) {
 			}
 		})
 	}
-	// again starts an execution again, and returns the subject and the key of its start message.
+	// again makes a call that starts an execution again. It returns the subject and the order key
+	// of the new start message.
 	again := func(path string) string {
 		t.Helper()
 		r.post(path, "").is(200)
@@ -156,8 +157,8 @@ func TestTheOrderKeyIsKept(t *testing.T) {
 	expect("rerun of the node", again("/workflows/wf/triggers/node/rerun"), "default", "sample")
 	expect("rerun of an execution", again("/executions/"+id(1)+"/rerun"), "default", "sample")
 
-	// The node's current setting applies only if the original request had no order key when it was
-	// accepted.
+	// The node's current setting applies only to original requests that were accepted without an
+	// order key.
 	put("default", "header:X-None")
 	expect("replay at a changed node", again("/executions/"+id(1)+"/replay"), "default", "original")
 	ordered(3, "")
@@ -172,7 +173,8 @@ func TestTheOrderKeyIsKept(t *testing.T) {
 	expect("replay in another queue", again("/executions/"+id(1)+"/replay"), "another", "original")
 }
 
-// Each replay starts another execution, unless it repeats the idempotency key of an earlier replay.
+// Each replay starts a new execution, unless it repeats the idempotency key of an earlier replay of
+// the same execution.
 func TestReplayOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -207,7 +209,8 @@ func TestReplayOnce(t *testing.T) {
 	if n, m := len(r.replays(id(2))), len(r.replays(id(1))); n != 2 || m != 17 {
 		t.Errorf("another key, and the same one of another execution: %d and %d starts", n, m)
 	}
-	// The message has left the deduplication window, but the record has the key.
+	// The start message of an earlier replay has left the deduplication window, but the replay's
+	// record still identifies its idempotency key.
 	r.failed(3, nil)
 	as := execution.IDForReplay(id(3), "k")
 	r.records(store.Batch{New: []store.Record{record(as)}})
@@ -270,8 +273,8 @@ func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejec
 	return rejection
 }
 
-// After a workflow has been activated, an operator replays all rejected executions of a time span.
-// Each is replayed once.
+// A rejected request can be replayed once its workflow has been activated. A bulk replay starts all
+// rejected executions of a time range, each once.
 func TestReplayRejected(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -342,8 +345,9 @@ func TestReplayRejected(t *testing.T) {
 	r.wantInvalid(r.post("/executions/replay", `{}`), "status", "")
 }
 
-// A trial of an order key counts how many of the last requests have a value at the key's place. It
-// ignores the sample payload, reruns and unreadable requests.
+// The trial of an order key counts how many of the node's last requests have a value for this order
+// key. It ignores the sample payload and reruns. Requests that cannot be read have a count of their
+// own.
 func TestAnOrderKeyIsTried(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -39,7 +39,7 @@ import (
 
 const adminToken = "an-admin-token-for-tests"
 
-// rig is an API with a separate server, configured like an executor's.
+// rig is an API with its own HTTP server, configured like an executor's.
 type rig struct {
 	*registrytest.Registry
 	t       *testing.T
@@ -66,13 +66,13 @@ type config struct {
 	wrap func(api http.Handler) http.Handler
 }
 
-// start starts a rig. change can modify its config and the server.
+// start starts a rig. change can modify its config and its server before the start.
 func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	t.Helper()
 	return startWithKeys(t, nil, change...)
 }
 
-// startWithKeys is like start, with keys that encrypt secrets.
+// startWithKeys is like start, but with keys that encrypt secrets.
 func startWithKeys(
 	t *testing.T, keys *seal.Keys, change ...func(*config, *http.Server),
 ) *rig {
@@ -219,7 +219,7 @@ func (r *rig) delete(path string) answer {
 	return r.call(http.MethodDelete, path, "")
 }
 
-// is checks the status.
+// is checks that the response has the given status, and returns the response.
 func (a answer) is(status int) answer {
 	a.t.Helper()
 	if a.status != status {
@@ -231,7 +231,8 @@ func (a answer) is(status int) answer {
 	return a
 }
 
-// refused checks that the response is a problem, with the members that every problem must have.
+// refused checks that the response is a problem with the given status and code, and that it has the
+// members that every problem must have.
 func (a answer) refused(status int, code string) api.Problem {
 	a.t.Helper()
 	a.is(status)
@@ -302,7 +303,7 @@ func (r *rig) message(msg *nats.Msg, err error) uint64 {
 	return ack.Sequence
 }
 
-// records stores a batch, like the recorder.
+// records stores a batch, as the recorder does.
 func (r *rig) records(batch store.Batch) {
 	r.t.Helper()
 	applied, err := r.store.Apply(r.t.Context(), batch)
@@ -348,7 +349,7 @@ func (r *rig) streamHandle() jetstream.Stream {
 	return s
 }
 
-// eventually polls until done returns true, for conditions without a signal.
+// eventually polls until done returns true. Use it for conditions that nothing signals.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -24,7 +24,7 @@ import (
 
 const senderAt = "/workflows/wf/triggers/node/sender"
 
-// sealed returns a rig with an encryption key, a workflow "wf" and a check for leaked secrets.
+// sealed returns a rig with an encryption key and a workflow "wf".
 func sealed(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	t.Helper()
 	r := startWithKeys(t, registrytest.NewKeys(t), change...)
@@ -190,8 +190,8 @@ func (r *rig) captureSecret(keys *seal.Keys, text string) {
 	r.check(r.CaptureSenderSecret(r.t.Context(), "wf", "node", box))
 }
 
-// A captured secret that is stored as shown is shown, even if another process has not confirmed
-// that yet.
+// A captured secret is shown once the registry has stored that it was shown, even if another
+// process has not confirmed this change yet. It is not shown a second time.
 func TestACapturedSecretIsShownThoughAProcessLags(t *testing.T) {
 	t.Parallel()
 	keys := registrytest.NewKeys(t)
@@ -208,7 +208,8 @@ func TestACapturedSecretIsShownThoughAProcessLags(t *testing.T) {
 	}
 }
 
-// Notion's first request contains its secret, which an operator needs to see once.
+// Notion sends its secret in its first request, and the operator has to see this secret. The API
+// shows it once.
 func TestACapturedSecretIsShownOnce(t *testing.T) {
 	t.Parallel()
 	keys := registrytest.NewKeys(t)
@@ -236,7 +237,7 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 			t.Errorf("%+v, want %q", got, want.text)
 		}
 	}
-	// The secret is shown once, to one operator, who is named in the audit log.
+	// The audit log names the operator who has seen the secret.
 	bucket, err := r.JetStream.Stream(t.Context(), registry.Stream)
 	r.check(err)
 	last, err := bucket.GetLastMsgForSubject(t.Context(),
@@ -249,8 +250,9 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// The delivery ID is taken from the first of these places that has one: fields signed by the
-// sender, the webhook.PriorityDeliveryIDHeaders, the sender's other fields, and the other headers.
+// A delivery ID is taken from the first of these places that has one: the fields that the sender
+// signs, the headers in webhook.PriorityDeliveryIDHeaders, the sender's other fields, and all other
+// headers for delivery IDs.
 func TestDeliveryIDsInForce(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The size includes hourly counts of the last week's requests, and no older ones.
+// The response about the size includes hourly counts of the requests of the last week, and no older
+// counts.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) { c.Retention = 30 * 24 * time.Hour })

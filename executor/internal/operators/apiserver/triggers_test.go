@@ -58,7 +58,8 @@ func TestTrigger(t *testing.T) {
 		t.Errorf("a token that works for ever: %v", tokens[0])
 	}
 
-	// The workflow's rate limit takes precedence over the plan's. The token's last use is shown.
+	// The workflow's rate limit takes precedence over the plan's limit. The response shows when the
+	// token was last used.
 	r.put("/workflows/wf",
 		`{"accountId":"acme","name":"n","rateLimit":{"requests":3,"windowSeconds":7},"triggers":[{"nodeId":"a"}]}`).is(200)
 	used := record(id(1), func(rec *store.Record) {
@@ -234,7 +235,8 @@ func TestRotation(t *testing.T) {
 	r.post("/workflows/wf/triggers/b/rotate-token", "").refused(404, api.CodeNotFound)
 }
 
-// lag starts a live process that confirms nothing until leave is called or the test ends.
+// lag simulates a running process that never confirms a change, until leave is called or the test
+// ends.
 func (r *rig) lag(t *testing.T) (leave func()) {
 	t.Helper()
 	data, err := proto.Marshal(&hookstartv1.Presence{
@@ -273,7 +275,7 @@ func (r *rig) lag(t *testing.T) (leave func()) {
 	return leave
 }
 
-// A change is completed even if its client disconnects.
+// A change is completed even if the client disconnects during the call.
 func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 	t.Parallel()
 	begun := make(chan context.Context, 1)
@@ -339,7 +341,8 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	if got := decode[api.Account](r.get("/accounts/on-free").is(200)); got.Name != "new" {
 		t.Errorf("it is not stored: %+v", got)
 	}
-	// A rotation must not be repeated blindly.
+	// The response tells the client not to repeat a rotation, because that would replace the token
+	// again.
 	a := r.post("/workflows/wf/triggers/node/rotate-token", "").is(503)
 	if p := decode[api.Problem](a); p.Code != api.CodeNotConfirmed || p.Retryable ||
 		p.RetryAfter != 0 || !strings.Contains(p.Detail, "Do not repeat") {
@@ -350,7 +353,8 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	}
 	r.delete("/workflows/wf").refused(503, api.CodeNotConfirmed)
 	r.get("/workflows/wf").refused(404, api.CodeNotFound)
-	// No client will return to delete the workflow's secrets.
+	// The deletion was not confirmed, but the secrets of the workflow are deleted anyway, because
+	// no client will repeat the call.
 	secrets, err := r.JetStream.KeyValue(t.Context(), registry.SecretsBucket)
 	r.check(err)
 	if _, err := secrets.Get(t.Context(), "wf.node"); !errors.Is(err, jetstream.ErrKeyNotFound) {

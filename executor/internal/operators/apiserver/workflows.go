@@ -147,7 +147,7 @@ type WorkflowUpdateParams struct {
 	IfMatchHeader
 }
 
-// IfMatchHeader is the precondition of a call that changes a workflow.
+// IfMatchHeader is the precondition of a call that changes an existing workflow.
 type IfMatchHeader struct {
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The workflow is changed only if it still is that version. With the value *, any version is changed, but no workflow is created."`
 }
@@ -160,8 +160,8 @@ type IfNoneMatchHeader struct {
 // anyVersion is the value of If-Match that every existing object matches.
 const anyVersion = "*"
 
-// conditionalInput is implemented by inputs with an If-Match header. route calls withCondition
-// before the handler.
+// conditionalInput is implemented by inputs with a precondition. registerOperation calls
+// withCondition before the handler.
 type conditionalInput interface {
 	withCondition(ctx context.Context) (context.Context, error)
 }
