@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// beginMany publishes starts as fast as it can, and returns their IDs.
+// beginMany publishes starts without waiting for each acknowledgement, and returns the execution
+// IDs.
 func (r *rig) beginMany(count int) (ids []string) {
 	r.t.Helper()
 	for range count {
@@ -44,7 +45,8 @@ func (r *rig) beginMany(count int) (ids []string) {
 // delivered each message once.
 func (r *rig) allRecorded(ids []string) {
 	r.t.Helper()
-	// A consumer may count a message only after the publisher has its acknowledgement.
+	// Wait for the records first: the consumer may not have counted the last messages yet, so
+	// pending could be 0 too early.
 	r.await("all are recorded", func() bool {
 		for some := range slices.Chunk(ids, store.MaxGetMany) {
 			records, err := r.store.GetMany(r.t.Context(), some)
@@ -67,8 +69,8 @@ func (r *rig) allRecorded(ids []string) {
 	}
 }
 
-// The recorder records many messages in few transactions, each message once. A later message is
-// recorded immediately.
+// The recorder records many messages in few transactions, and the server delivers each message only
+// once. After the burst, a single message is still recorded.
 func TestBursts(t *testing.T) {
 	r := start(t)
 	const count = 3_000
@@ -82,8 +84,8 @@ func TestBursts(t *testing.T) {
 	r.allRecorded([]string{r.begin("wf")})
 }
 
-// While the database is slow, neither the messages being recorded nor those that arrive in the
-// meantime are redelivered.
+// While the database is slow, the server redelivers neither the messages that are being recorded
+// nor those that are waiting.
 func TestASlowDatabase(t *testing.T) {
 	r := start(t)
 	r.stop()

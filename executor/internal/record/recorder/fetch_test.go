@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The pause after a burst grows with the rate, within its limits.
+// The pause after a burst grows with the rate, between minPauseAfterBurst and maxPauseAfterBurst.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -54,7 +54,8 @@ func (r *rig) progressIn(at stream.Layout, id string, status execution.Status) {
 	}))
 }
 
-// unrecorded returns the number of unacknowledged messages of a stream.
+// unrecorded returns the number of messages of a stream that the recorder has not acknowledged. It
+// returns 1 if the stream or the recorder's consumer does not exist yet.
 func (r *rig) unrecorded(name string) int64 {
 	r.t.Helper()
 	consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumer)
@@ -74,10 +75,10 @@ func (r *rig) hasStream(metric, name string) bool {
 	return ok
 }
 
-// A recorder records a queue's own stream, from its first message to its last, in addition to the
-// shared stream. The own stream is created while the recorder is running, or before another
-// recorder starts. Messages with only an ID are not recorded. The recorder continues when the
-// stream is deleted and created again.
+// A recorder records a queue's own streams from the first message to the last, in addition to the
+// shared streams. It does so whether the own streams are created while it is running or before it
+// starts, and also after they were deleted and created again. It does not record markers, which
+// consist of only a message ID.
 func TestAnOwnStreamIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -141,7 +142,7 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 	})
 }
 
-// A backlog in one stream delays another stream's messages by only a few batches.
+// A backlog in one stream delays the messages of another stream by only a few batches.
 func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	t.Parallel()
 	for name, places := range map[string][2]stream.Layout{
@@ -195,8 +196,8 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	}
 }
 
-// If the database was restored from a copy, the recorder records the acknowledged messages of a
-// queue's own stream again.
+// After the database has been replaced with an older copy, the recorder records the acknowledged
+// messages of a queue's own streams again.
 func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -223,8 +224,9 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// While a queue's own stream has to be compared again, the shared streams are still searched for
-// executions that no runner will end.
+// Another executor holds a message of a queue's own stream, so that stream has to be compared again
+// later. The search for executions that no runner will end is still possible for the shared
+// streams.
 func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -259,8 +261,8 @@ func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A queue's own stream is rolled back and grows again. The recorder records it from there on, and
-// runners receive the starts that their consumer would skip.
+// A queue's own stream is rolled back and grows again. New messages are recorded, lost executions
+// are ended as failed, and runners receive the start messages that their consumer would skip.
 func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -306,17 +308,18 @@ func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// The search for executions that no runner will end reads the shared stream and the queue's own
-// stream. It ignores executions with a waiting start message in either stream. It ends executions
-// without a start message, and those whose start message runners acknowledged in the queue's own
-// stream without a report.
+// The search for executions that no runner will end covers the shared stream and the queue's own
+// stream. It does not end executions whose start messages are waiting in either stream. It ends an
+// execution whose start message is gone, and one whose start message a runner acknowledged without
+// a report.
 func TestLostStartsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	oldPlace := r.begin("wf") // the shared stream's first message
 	r.await("it is recorded", func() bool { return r.has(oldPlace, execution.Queued) })
 	r.ownStreams()
-	// unheard has the sequence in the queue's own stream that oldPlace has in the shared stream.
+	// unheard and oldPlace have the same sequence, but in different streams, so the search must not
+	// confuse them.
 	unheard := r.beginIn(own)
 	waiting, gone := r.beginIn(own), r.beginIn(own)
 	r.await("all are recorded", func() bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// lagging is a stream whose direct reads go to a replica that has not received anything yet.
+// lagging is a stream whose GetMsg goes to a replica that has not received any message yet.
 type lagging struct{ jetstream.Stream }
 
 func (lagging) GetMsg(
@@ -22,8 +22,8 @@ func (lagging) GetMsg(
 	return nil, jetstream.ErrMsgNotFound
 }
 
-// A lagging replica that lacks a message must not make the recorder conclude that the stream was
-// rolled back; executions would then run again. Only the leader decides.
+// If a lagging replica lacks a message, readMessage asks the leader. Otherwise, the recorder could
+// conclude that the stream was rolled back, and executions would run again.
 func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

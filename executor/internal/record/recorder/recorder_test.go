@@ -36,13 +36,13 @@ type faulty struct {
 	away   bool // the database is unavailable
 	full   bool // the database records nothing, but applies reports
 	tooBig int  // Apply hangs for batches with more records than this; 0 means never
-	// Apply takes at least slow, and counts its calls.
+	// slow is the minimum duration of Apply, and applied counts the calls of Apply.
 	slow    time.Duration
 	applied int
 	// unanswered makes the next Apply or EndLostExecutions fail after its transaction has been
 	// committed.
 	unanswered bool
-	// listing may refuse a list of the executions in one state; nil means that it refuses none.
+	// listing, if not nil, is called before each List for one status. List fails with its error.
 	listing func(store.RecordFilter) error
 	// reconnected is what Reconnected returns.
 	reconnected chan struct{}
@@ -193,7 +193,8 @@ func start(t *testing.T) *rig {
 	if r.db, err = sql.Open("sqlite", path); err != nil {
 		t.Fatal(err)
 	}
-	// The channel makes the file count as a database that may be replaced by a lagging standby.
+	// Because Reconnected returns a channel, the recorder assumes that a lagging standby may
+	// replace the database.
 	r.store = &faulty{Store: records, reconnected: make(chan struct{}, 1)}
 	changed, err := changes.New(nc)
 	if err != nil {
@@ -341,7 +342,8 @@ func (r *rig) has(id string, status execution.Status) bool {
 	return err == nil && record.Status == status
 }
 
-// pending returns the number of messages that the consumers have not acknowledged.
+// pending returns the number of messages in the shared streams that the recorder has not
+// acknowledged.
 func (r *rig) pending() (n int64) {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumer)
@@ -384,7 +386,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 		ids = append(ids, r.begin("wf"))
 	}
 	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
-	// The server reports this number with a slight delay.
+	// Wait, because the server updates this number with a slight delay.
 	r.await("all are still to be recorded", func() bool { return r.pending() == int64(len(ids)) })
 	r.store.setAway(false)
 	for _, id := range ids {
@@ -396,7 +398,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// alter changes the database without the recorder's knowledge.
+// alter changes the database directly, without the recorder.
 func (r *rig) alter(query string) {
 	r.t.Helper()
 	r.await(query, func() bool {
@@ -415,7 +417,7 @@ func (r *rig) aside() []store.AsideMessage {
 	return aside
 }
 
-// counted returns the values of all counters by name.
+// counted returns the values of all counters and gauges, keyed by name and label values.
 func (r *rig) counted() map[string]float64 {
 	r.t.Helper()
 	families, err := r.ops.Metrics.Gather()
@@ -436,8 +438,8 @@ func (r *rig) counted() map[string]float64 {
 
 const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workflow = (SELECT workflow FROM workflows WHERE workflow_id = 'refused') BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`
 
-// A message that cannot be decoded, or whose data the database refuses, is put aside and blocks
-// nothing.
+// A message that cannot be decoded is put aside, and so is one whose data the database refuses.
+// Neither blocks other messages.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -473,7 +475,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// An unreadable report is put aside even if the database refuses the end of its execution.
+// An unreadable report is put aside even if the database refuses to mark its execution as failed.
 func TestAnUnreadableReportThatIsRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -508,12 +510,12 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	}
 }
 
-// If a database responds but cannot write the records, the data is not to blame. Even if the
-// database can still write dead letters, no message is put aside or acknowledged.
+// If the database responds but cannot write records, the messages are not to blame. Even if the
+// database could still write dead letters, no message is put aside or acknowledged.
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	// Every start needs this table, but no dead letter does.
+	// Recording a start needs this table, and writing a dead letter does not.
 	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`)
 	var ids []string
 	for range 5 {
@@ -538,8 +540,8 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A transaction that takes too long is canceled, and smaller ones are tried. In the meantime, the
-// recorder is not ready.
+// A transaction that takes too long is canceled, and its batch is split into smaller ones until
+// they succeed. In the meantime, the recorder is not ready.
 func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -557,8 +559,8 @@ func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// Watchers are told of what a transaction has changed whose commit was not answered. When it is
-// tried again, it changes nothing.
+// A transaction is committed, but the database's response is lost. The retry changes nothing, and
+// watchers are still told of the changes. The same applies if executions are ended as failed.
 func TestChangesOfAnUnansweredCommitAreAnnounced(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -573,7 +575,7 @@ func TestChangesOfAnUnansweredCommitAreAnnounced(t *testing.T) {
 	r.wantTold(lost)
 }
 
-// wantTold reports an error unless watchers are told next of a change of the execution.
+// wantTold checks that the next message to watchers announces a change of the execution.
 func (r *rig) wantTold(id string) {
 	r.t.Helper()
 	select {
@@ -586,7 +588,9 @@ func (r *rig) wantTold(id string) {
 	}
 }
 
-// While the database is unavailable, more waiting messages do not cause more attempts or log lines.
+// While the database is unavailable, the number of attempts and of log lines does not depend on how
+// many messages are waiting. The log says once that the outage has begun, and once that it has
+// ended.
 func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -618,13 +622,15 @@ func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	}
 }
 
-// While nothing is recorded, a report that is applied does not make the executor ready.
+// While executions cannot be recorded, a report that can be applied does not make the executor
+// ready again.
 func TestAReportDoesNotEndAnOutage(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.store.setFull(true)
 	id := r.begin("wf")
-	// From the fifth attempt on, more than a second passes until the next.
+	// After the fifth failed attempt, the next one follows only after more than a second. In that
+	// time, nothing but the report reaches the database.
 	r.await("it has failed often", func() bool {
 		return r.counted()["hookstart_executor_transaction_failures_total"] >= 5
 	})
@@ -641,7 +647,7 @@ func TestAReportDoesNotEndAnOutage(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// reportsAreAcknowledged reports whether there are reports, and all are acknowledged.
+// reportsAreAcknowledged reports whether there has been a report and all reports are acknowledged.
 func (r *rig) reportsAreAcknowledged() bool {
 	consumer, err := r.js.Consumer(r.t.Context(), stream.ReportsName, stream.RecorderConsumer)
 	if err != nil {
@@ -651,7 +657,8 @@ func (r *rig) reportsAreAcknowledged() bool {
 	return info.AckFloor.Stream > 0 && stream.Unacknowledged(info) == 0
 }
 
-// A report that waits for the registry is no failure of the database.
+// If a report cannot be applied because the registry is unavailable, this does not count as a
+// failure of the database.
 func TestARegistryThatIsAwayIsNotTheDatabase(t *testing.T) {
 	t.Parallel()
 	senders := func() (*nats.Msg, error) {
@@ -704,8 +711,8 @@ func TestARegistryThatIsAwayIsNotTheDatabase(t *testing.T) {
 	}
 }
 
-// NATS restarts without the consumer and does not report its loss. The recorder notices the loss
-// and creates the consumer again.
+// NATS restarts without the recorder's consumer, and the server does not report that it is gone.
+// The recorder notices this after it has reconnected, and creates the consumer again.
 func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -734,8 +741,9 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
 }
 
-// A runner may report only on executions that it received. A report on another runner's execution
-// changes nothing and is counted, even if its ID could be that of a delivery.
+// A runner may report only on executions of its queue and workflow. A report that names another
+// queue or workflow changes nothing and is counted. A report whose subject names another execution
+// is unreadable. A valid report counts even if its message ID equals a delivery ID.
 func TestForgedProgress(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -754,7 +762,7 @@ func TestForgedProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The subject names a different execution than the body.
+	// The subject names another execution than the body.
 	of.Subject = stream.ProgressSubject("q", "wf", uuid.NewString())
 	r.publish(of, nil)
 	withID, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{
@@ -771,7 +779,8 @@ func TestForgedProgress(t *testing.T) {
 		return r.has(id, execution.Running) && r.pending() == 0
 	})
 	counted := r.counted()
-	// The two may count as one execution or two, depending on the number of batches.
+	// Both forged reports are on the same execution. They count once if they are in the same batch,
+	// and twice otherwise.
 	if n := counted["hookstart_executor_foreign_progress_total"]; n < 1 || n > 2 {
 		t.Errorf("%v foreign", n)
 	}
@@ -780,8 +789,8 @@ func TestForgedProgress(t *testing.T) {
 	}
 }
 
-// Progress that arrives before its start is kept until the start is recorded, even if that takes
-// long: another executor may have received the start and be frozen.
+// Progress that arrives before its start is kept until the start is recorded. That can take long,
+// if another executor has received the start and is frozen.
 func TestProgressWaitsForItsStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -804,7 +813,8 @@ func TestProgressWaitsForItsStart(t *testing.T) {
 	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
 }
 
-// Reports on unknown executions block nothing: they are recorded immediately and never redelivered.
+// Reports on unknown executions do not block other messages. They are recorded immediately and
+// never redelivered.
 func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -852,7 +862,8 @@ func TestReportsCountOnce(t *testing.T) {
 	})
 }
 
-// After NATS has lost its storage, the recorder creates the reports' consumer again.
+// After NATS has lost its storage, the recorder creates the consumer of the reports again and
+// applies new reports.
 func TestReportsAreAppliedAfterTheStorageWasLost(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -930,8 +941,8 @@ func TestReportsOfRefusalsCountOnce(t *testing.T) {
 	})
 }
 
-// An ingress's observation of a sender does not count if the node has another preset when it
-// arrives.
+// If a node's sender has another preset when an ingress's observation arrives, the observation does
+// not count, because it concerns an earlier sender.
 func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -971,8 +982,9 @@ const (
 
 var recreatedAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// What an ingress observed before a workflow was created concerns an earlier one with the same ID,
-// perhaps of another account. The new workflow does not get it.
+// An observation of an ingress from before a workflow was created concerns an earlier workflow with
+// the same ID, perhaps of another account. It does not count for the new workflow, and neither does
+// an observation of a workflow that no longer exists.
 func TestReportsOfADeletedWorkflowDoNotCount(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -23,15 +23,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// taken creates a consumer of the shared stream that has already acknowledged the given number of
-// messages.
+// taken creates a consumer of the shared stream and acknowledges the given number of messages with
+// it.
 func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Consumer {
 	r.t.Helper()
 	return r.takenOf(stream.ExecutionsName, config, messages)
 }
 
-// takenOf creates a consumer of a stream that has already acknowledged the given number of
-// messages.
+// takenOf creates a consumer of a stream and acknowledges the given number of messages with it.
 func (r *rig) takenOf(
 	name string, config jetstream.ConsumerConfig, messages int,
 ) jetstream.Consumer {
@@ -68,8 +67,9 @@ var (
 	runnersConsumer = stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfig(15 * time.Second)
 )
 
-// A power failure rolls the stream back, and the stream grows again past the messages that its
-// consumers had acknowledged. New executions are recorded and run, and lost ones are ended.
+// A power failure rolls the stream back, and the stream grows again past the sequences that its
+// consumers had acknowledged. Executions accepted since then are recorded and run once. The
+// unfinished ones that were lost are ended as failed.
 func TestAStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -94,7 +94,8 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
-	// The group receives the messages after those that its consumer skipped.
+	// The group now receives the messages after those that its consumer has skipped. It receives
+	// copies of the skipped ones later.
 	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -141,9 +142,9 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// A stream is rolled back behind the start of a group that does not begin with the oldest message.
-// The server refuses to rewind the group's consumer. Recording goes on, and the group receives the
-// new messages as copies.
+// A stream is rolled back to before the sequence with which a group of runners began, so the server
+// refuses to rewind the group's consumer. Recording continues, and the group receives copies of the
+// new messages that it would skip.
 func TestAStreamThatWasTakenBackBehindAGroupsStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -193,8 +194,8 @@ func TestAStreamThatWasTakenBackBehindAGroupsStart(t *testing.T) {
 	}
 }
 
-// The database is lost, but the stream is not. Everything is recorded again, and nothing runs
-// again.
+// The database is lost, but the streams are not. Everything is recorded again, and no execution
+// runs again.
 func TestADatabaseThatWasLost(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -227,7 +228,7 @@ func (r *rig) copied() string {
 	return path
 }
 
-// putBack replaces the database with a copy, while no recorder is running.
+// putBack stops the recorder, replaces the database with a copy, and starts a recorder again.
 func (r *rig) putBack(path string) {
 	r.t.Helper()
 	r.stop()
@@ -253,9 +254,9 @@ func (r *rig) putBack(path string) {
 	r.stop = r.again()
 }
 
-// A database loses its last transactions, as when a lagging standby is promoted. Starts, final
-// states and messages put aside are recorded again, and no runner receives anything again. In the
-// meantime, /readyz reports the recovery.
+// A database loses its last transactions, as it does when a lagging standby is promoted. Starts,
+// final states and messages put aside are recorded again, and runners receive no message again. In
+// the meantime, /readyz reports the recovery.
 func TestADatabaseThatIsBehind(t *testing.T) {
 	t.Parallel()
 	for name, incomplete := range map[string]bool{
@@ -327,8 +328,8 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 }
 
 // A database loses transactions while the recorder is running, for example because another server
-// took over its address. The recorder notices. The lost transactions need not be those of the
-// newest messages, because several executors commit in any order.
+// has taken over its address. The recorder notices that and records the messages again. The lost
+// messages are not the newest, because several executors commit their transactions in any order.
 func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -352,8 +353,8 @@ func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	}
 }
 
-// If a runner acknowledged an execution without a report, the execution becomes a dead letter, and
-// no other execution runs again because of it.
+// A runner acknowledges an execution without a report. The execution becomes a dead letter, and the
+// recorder does not rewind anything because of it, so no other execution runs again.
 func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -386,8 +387,8 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	}
 }
 
-// The recorder finds an execution that a runner acknowledged without a report. It does so even
-// under steady load, when at any time some messages are not yet recorded.
+// The recorder finds an execution that a runner acknowledged without a report even under steady
+// load, when some messages are always waiting to be recorded.
 func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -411,8 +412,8 @@ func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	load.Wait()
 }
 
-// An ordered execution waits in its lane. It is not ended when its group acknowledges later
-// executions without an order key, but it is ended when the group acknowledges it without a report.
+// An ordered execution waits in its lane. It is not ended when the group acknowledges a later
+// execution that has no order key. It is ended once the group has acknowledged it without a report.
 func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -472,8 +473,9 @@ func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(ordered, execution.Failed) })
 }
 
-// A report that cannot be decoded ends the execution named in its subject, even if that is not
-// recorded yet, and no other execution.
+// A report that cannot be decoded marks the execution named in its subject as failed, if the
+// subject's queue and workflow are those of the execution and the execution has not ended. It
+// changes no other execution.
 func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -500,8 +502,8 @@ func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	}
 }
 
-// A start that expires before a runner receives it becomes a dead letter, without a restart of any
-// process.
+// While all processes keep running, a start message expires before a runner has received it. Its
+// execution becomes a dead letter. An execution that is running does not.
 func TestAStartThatExpired(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -540,8 +542,8 @@ func TestAStartThatExpired(t *testing.T) {
 	}
 }
 
-// If the recorder's consumers are lost, executions that were deleted after the retention are not
-// recorded again.
+// The recorder's consumers are lost, so all messages are delivered again. Executions that were
+// deleted after the retention are not recorded again.
 func TestWhatWasDeletedIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -574,10 +576,10 @@ func TestWhatWasDeletedIsNotRecordedAgain(t *testing.T) {
 	}
 }
 
-// The database loses transactions while a message that an executor was given, and did not
-// acknowledge, holds back the ack floor: what was acknowledged after that message is missed, too,
-// once the floor has passed it. The recorder does not wait for the next periodic comparison, and is
-// not ready before it has looked.
+// An executor dies with a message that it has not acknowledged, which holds back the ack floor.
+// Then the database loses transactions of messages after that one. The recorder finds these
+// messages and records them again as soon as the floor has passed them, before the next periodic
+// comparison. Until it has compared, it is not ready.
 func TestADatabaseThatIsBehindAboveTheAckFloor(t *testing.T) {
 	t.Parallel()
 	for name, reportsBehind := range map[string]bool{"nothing else": false, "reports": true} {
