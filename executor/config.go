@@ -20,8 +20,8 @@ import (
 type SkippedConsumer = recorder.SkippedConsumer
 
 // Config configures an executor. Its struct tags, and those of the types that it embeds, define the
-// command-line flags and their defaults, which program.Parse fills in. A zero Config is not valid,
-// because 0 is a meaningful value of several flags.
+// command-line flags and their defaults, which program.Parse fills in. A zero Config is not valid:
+// for several fields, 0 does not select the default but is a value with its own meaning.
 type Config struct {
 	Addr string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 
@@ -108,8 +108,8 @@ type SignInFlags struct {
 	APIOrigins           []string      `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
 }
 
-// PlanFlags sets the plans of accounts. The kong variable "without" is the help's text about
-// accounts without a plan when there is no default plan.
+// PlanFlags sets the plans of accounts. The kong variable "without" is a part of the help text. It
+// describes what happens to accounts without a plan if there is no default plan.
 type PlanFlags struct {
 	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
 	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ${without=they must name one}." placeholder:"PLAN"`

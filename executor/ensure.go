@@ -47,8 +47,10 @@ func ensureJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream,
 	return ensureRegistry(ctx, nc, js, c, nil)
 }
 
-// ensureRegistry creates the registry's buckets, and its copy if --registry-copy is set. If missing
-// is not nil, it creates the copy only once that has been missing for long enough.
+// ensureRegistry creates the registry's buckets, and the registry's copy if --registry-copy is set.
+// If missing is nil, it creates the copy immediately. Otherwise, missing tracks since when the copy
+// has been missing, and the copy is created only once the server can no longer be deleting an old
+// one.
 func ensureRegistry(
 	ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config,
 	missing stream.MissingStreams,

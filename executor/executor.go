@@ -118,7 +118,8 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.connect(ctx); err != nil {
 		return err
 	}
-	// A migration of the database may have taken longer than ConnectTimeout.
+	// The following steps have a timeout of their own, because a migration of the database may have
+	// taken longer than ConnectTimeout.
 	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
 	defer cancel()
 	if err := e.followRegistry(starting); err != nil {
@@ -275,14 +276,14 @@ func (e *executor) putPlans(ctx context.Context) error {
 	return nil
 }
 
-// prepareWatches subscribes to changed records, and prepares the watching of the queues.
+// prepareWatches subscribes to changed records, and creates the watcher of the queues.
 func (e *executor) prepareWatches(ctx context.Context) (err error) {
 	if e.changed, err = changes.New(e.NATS); err != nil {
 		return err
 	}
 	e.Add(e.changed.Stop)
-	// Without this stream, a client that resumes an event stream is informed that it may have
-	// missed changes.
+	// The executor can run without this stream. A client that resumes an event stream is then
+	// informed that it may have missed changes.
 	err = changes.Ensure(ctx, e.JetStream, e.config.Replicas)
 	if err == nil {
 		err = e.changed.LoadRecent(ctx, e.JetStream)
@@ -378,7 +379,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 }
 
 // startEventPublishing starts publishing operator events. It must be called before startRecording,
-// whose transactions store the causes of events.
+// because the recorder's transactions store the causes of events.
 func (e *executor) startEventPublishing(ctx context.Context) {
 	made := events.New(events.Config{
 		Store:     e.records,
@@ -421,13 +422,14 @@ func (e *executor) startRecording(ctx context.Context) {
 	e.Go(ctx, e.recorder.RunReports)
 	e.Go(ctx, e.recorder.EndLostExecutions)
 	for _, name := range registry.Streams() {
-		// Requests in flight wait for it when ctx has ended; Stop ends it, after the server.
+		// The auditor keeps running after ctx has ended, because requests in flight wait for it.
+		// Stop ends it after the server has stopped.
 		e.Go(context.WithoutCancel(ctx), func(ctx context.Context) { audit.Run(ctx, name) })
 	}
 }
 
-// workflowInAccountSince returns since when a workflow has been in its account, or ok = false if
-// there is none with that ID.
+// workflowInAccountSince returns the time since which a workflow has been in its account. ok is
+// false if there is no workflow with that ID.
 func (e *executor) workflowInAccountSince(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
@@ -450,8 +452,9 @@ func (e *executor) accountOf(workflowID string) string {
 	return w.Record.AccountID
 }
 
-// unfinishedTransitionsInterval is how often the executor looks for activations and deactivations
-// that were not completed. It exceeds the time that an executor itself tries to complete its own.
+// unfinishedTransitionsInterval is the interval at which the executor looks for activations and
+// deactivations that were not completed. It is longer than the time for which an executor tries to
+// complete a transition that it has begun itself.
 const unfinishedTransitionsInterval = 20 * time.Second
 
 // startMaintenance starts the background jobs for queues, stream settings, keys, dead letters and
@@ -475,8 +478,8 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	e.Go(ctx, e.warnOfMissingEncryptionKeys)
 	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
-	// A change in flight is confirmed when the copy has it, also after ctx has ended. Stop ends the
-	// copying, after the server.
+	// The copying to the database continues after ctx has ended, because a change in flight is
+	// confirmed only when the copy has it. Stop ends the copying after the server has stopped.
 	e.Go(context.WithoutCancel(ctx), e.databaseCopy.Run)
 	if e.mirrorMonitor != nil {
 		e.Go(ctx, e.mirrorMonitor.Run)

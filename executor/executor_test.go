@@ -47,7 +47,7 @@ func config(t *testing.T, natsURL string) executor.Config {
 	return c
 }
 
-// run starts an executor, waits until it is ready, and stops it.
+// run starts an executor, stops it as soon as it is ready, and returns the error of Run.
 func run(t *testing.T, c executor.Config) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,7 +162,8 @@ func TestStartAfterLongMigration(t *testing.T) {
 	}
 	release := sync.OnceFunc(func() { _ = migration.Close(t.Context()) })
 	defer release()
-	// The executor's migration waits for this lock.
+	// The executor's migration waits for this lock, which is released when ConnectTimeout has
+	// passed.
 	if _, err := migration.Exec(t.Context(), `SELECT pg_advisory_lock($1)`,
 		int64(relational.MigrationLock)); err != nil {
 		t.Fatal(err)
@@ -199,7 +200,7 @@ func TestRunTwice(t *testing.T) {
 	}
 }
 
-// net/http answers OPTIONS * with 200, unless it is configured not to.
+// An executor responds to OPTIONS * with 400. By default, net/http would respond with 200.
 func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	c := config(t, natstest.Start(t).URL())
@@ -336,7 +337,8 @@ func TestAChangeInFlightIsConfirmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := bufio.NewReader(conn)
-	// The handler reads the body.
+	// The response 100 Continue means that the handler has begun to read the body, so the change is
+	// in flight.
 	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100") {
 		t.Fatalf("%q, %v", line, err)
 	}

@@ -12,10 +12,11 @@ import (
 
 const (
 	pruneInterval = 10 * time.Minute
-	// minPruneBatch and maxPruneBatch limit the rows deleted in one batch. SQLite has a
-	// single writer and can record only between two batches, so if a batch takes longer than
-	// maxPruneBatchDuration, the next one is smaller. PostgreSQL records during a batch; a batch
-	// there takes several round trips, and waits for the batch of another executor.
+	// minPruneBatch and maxPruneBatch limit the rows deleted in one batch. SQLite has a single
+	// writer and can record only between two batches. So if a batch takes longer than
+	// maxPruneBatchDuration, the next one is smaller. PostgreSQL records during a batch, so its
+	// batches always have the maximum size. They take longer anyway, because a batch takes several
+	// round trips and waits for the batch of another executor.
 	maxPruneBatch         = 500
 	minPruneBatch         = 20
 	maxPruneBatchDuration = 25 * time.Millisecond
@@ -62,7 +63,9 @@ func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 	}
 }
 
-// startPruneTask starts a goroutine that deletes rows in batches at regular intervals.
+// startPruneTask starts a goroutine that deletes rows in batches at regular intervals. what
+// describes the rows in the log. batch deletes at most limit rows, and returns how many it has
+// deleted.
 func (e *executor) startPruneTask(
 	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
 ) {
@@ -74,8 +77,8 @@ func (e *executor) startPruneTask(
 	})
 }
 
-// pruneLoop deletes rows in batches at regular intervals until ctx is done. singleWriter reports
-// whether nothing can be recorded while a batch is deleted.
+// pruneLoop deletes rows in batches at regular intervals until ctx is done. singleWriter means that
+// nothing can be recorded while a batch is deleted, so slow batches are made smaller.
 func pruneLoop(
 	ctx context.Context, what string, log logrus.FieldLogger, singleWriter bool,
 	batch func(limit int) (int, error),

@@ -63,8 +63,8 @@ func BenchmarkApplyBesidePruning(b *testing.B) {
 	}
 }
 
-// besidePruning deletes the old records, and returns the durations of the batches recorded
-// meanwhile.
+// besidePruning deletes old records until the given number of them is deleted. It returns the
+// durations of the batches recorded meanwhile, and how long the deletion took.
 func besidePruning(
 	b *testing.B, records store.Store, old int,
 ) (batches []time.Duration, took time.Duration) {
@@ -92,8 +92,8 @@ func besidePruning(
 	return batches, time.Since(began)
 }
 
-// appliedUntil records batches until the channel is closed, and at least the given number of them.
-// It returns the duration of each batch.
+// appliedUntil records batches until the channel done is closed or, if done is nil, until it has
+// recorded the given number of batches. It returns the duration of each batch.
 func appliedUntil(
 	b *testing.B, records store.Store, least int, done <-chan struct{},
 ) (took []time.Duration) {

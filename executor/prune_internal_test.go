@@ -30,7 +30,8 @@ func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
 	}
 }
 
-// A database that records while a batch is deleted gets large batches, however long they take.
+// If a database can record while a batch is deleted, pruning always deletes large batches, no
+// matter how long they take.
 func TestPruningTakesLargeBatchesBesideOtherWriters(t *testing.T) {
 	t.Parallel()
 	for singleWriter, want := range map[bool]int{false: maxPruneBatch, true: minPruneBatch} {

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A recorder is not ready if one of its two consumers is missing: without it, the recorder records
-// nothing, or no reports.
+// An executor is not ready if one of the recorder's two consumers is missing or paused. Without the
+// consumer of start messages, nothing is recorded. Without the consumer of reports, no reports are.
 func TestBothConsumersAreNeeded(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -74,8 +74,8 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	}
 }
 
-// If someone edits a stream while an executor is running, the metric shows it and the log reports
-// it once.
+// If someone edits a stream while an executor is running, a metric shows the number of edited
+// streams, and the executor logs the edit once.
 func TestEditedStreamsAreNoticed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -138,8 +138,8 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	}
 }
 
-// An executor is not ready if a queue's own stream lacks the recorder's consumer. A stream that has
-// just been created is excepted.
+// An executor is not ready if a queue's own stream lacks the recorder's consumer at two successive
+// checks. The first check ignores this, because the stream may have just been created.
 func TestReadinessOfOwnStreams(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -239,8 +239,8 @@ func TestALostStreamIsNamed(t *testing.T) {
 	}
 }
 
-// The registry's copy is created at once when an executor starts, and later only if the server
-// cannot be deleting it any more.
+// When an executor starts, it creates the registry's copy immediately. If the copy is lost later,
+// the executor recreates it only once the server can no longer be deleting the lost one.
 func TestALostCopyOfTheRegistryIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

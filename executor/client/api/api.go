@@ -7,7 +7,7 @@
 // accept values that later versions add.
 package api
 
-// PathPrefix is what the path of each request to the operators' API begins with.
+// PathPrefix is the beginning of the path of every request to the operators' API.
 const PathPrefix = "/api/v1"
 
 // List is one page of a list.

@@ -331,8 +331,8 @@ func (c *Client) PatchTrigger(
 	return send[api.Trigger](ctx, c, http.MethodPatch, triggerPath(workflowID, nodeID), patch)
 }
 
-// TryOrderKey counts how many of the last requests to a node have a value at a place. If the place
-// is "", it uses the node's order key setting.
+// TryOrderKey tests an order key setting: it counts how many of the last requests to a node have a
+// value at the given place. If place is "", it tests the node's current setting.
 func (c *Client) TryOrderKey(
 	ctx context.Context, workflowID, nodeID, place string,
 ) (result api.OrderKeyTrial, err error) {
@@ -350,7 +350,7 @@ func (c *Client) SetSamplePayload(
 		triggerPath(workflowID, nodeID)+"/sample-payload", rawJSON(sample))
 }
 
-// RotateToken creates a new token for a node.
+// RotateToken creates a new token for a node. The node's current tokens stay valid for keepOld.
 func (c *Client) RotateToken(
 	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
@@ -634,8 +634,8 @@ func (c *Client) send(
 	return nil, decodeProblem(c.base, response)
 }
 
-// causeOf returns why ctx has ended, or else the cause of err without the URL, which the caller's
-// message already contains.
+// causeOf returns why ctx has ended. If ctx has not ended, it returns the cause of err without the
+// URL, which the caller's message already contains.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -36,7 +36,8 @@ type ExecutionWatch struct {
 	// be nil.
 	Opened func() error
 	// Gap is called if the executor no longer knows every change since LastEventID. It should look
-	// up what was missed. If it fails, the next call of Watch calls it again. Gap may be nil.
+	// up the current state of the executions. If it returns an error, the next call of Watch calls
+	// it again. Gap may be nil.
 	Gap func() error
 	// Changed is called for every execution that changes.
 	Changed func(api.Execution) error
@@ -109,7 +110,8 @@ func (e *streamEvent) addLine(line string) {
 	}
 }
 
-// handleEvent passes an event on, and then sets the position after it.
+// handleEvent calls the function of w that handles the event. If that succeeds, handleEvent sets
+// w.LastEventID to the event's ID.
 func (c *Client) handleEvent(w *ExecutionWatch, event streamEvent) error {
 	switch {
 	case event.name == "gap":
@@ -130,8 +132,8 @@ func (c *Client) handleEvent(w *ExecutionWatch, event streamEvent) error {
 			return err
 		}
 	case w.LastEventID != "":
-		// A comment, or the ID with which a stream begins after a gap. That position counts only
-		// when the gap has been handled.
+		// This is a comment, or the ID with which a stream begins after a gap. Keep the earlier
+		// position: the new one counts only when the gap has been handled.
 		return nil
 	}
 	w.LastEventID = event.id

@@ -68,9 +68,9 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 }
 
 // RequeueEntry returns the audit entry for recording a message that had been put aside. r is the
-// record that the message created or reports about, putAsideAt is when it was put aside, and
-// deadLetterID is its ID in the list of dead letters. The entry's ID is derived from deadLetterID
-// and putAsideAt, so repeated attempts add only one entry.
+// record that the message created or reports about, putAsideAt is when the message was put aside,
+// and deadLetterID is the message's ID in the list of dead letters. The entry's ID is derived from
+// deadLetterID and putAsideAt, so repeated attempts add only one entry.
 func RequeueEntry(
 	deadLetterID string, putAsideAt, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {

@@ -53,9 +53,9 @@ const (
 // loadTimeout limits reading the stream at startup.
 const loadTimeout = 5 * time.Second
 
-// Ensure creates the stream if it does not exist. The stream is small and kept in memory. If a
-// single NATS server restarts, the stream is empty; Subscription.Complete then tells clients that
-// reconnect that there is a gap.
+// Ensure creates the stream if it does not exist. The stream is small and kept in memory. After a
+// restart of a single NATS server, it is therefore empty. Subscription.Complete then tells clients
+// that reconnect that there is a gap.
 func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -70,7 +70,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 			Replicas:  replicas,
 			MaxAge:    streamMaxAge,
 			MaxBytes:  streamMaxBytes,
-			// Executors receive announcements whether or not the stream stores them.
+			// Publishers need no acknowledgement: the executors receive an announcement whether or
+			// not the stream stores it.
 			NoAck: true,
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
@@ -141,8 +142,8 @@ func (c *Notifier) run(
 			}
 			continue
 		case <-connected:
-			// After the flush, the server knows the subscription, so a watch that begins later
-			// misses nothing.
+			// The flush makes sure that the server knows the subscription again, so that a watch
+			// that begins later misses nothing.
 			_ = c.nc.FlushTimeout(flushTimeout)
 		case _, open := <-slow:
 			if !open {
@@ -214,8 +215,8 @@ func (c *Notifier) publish(ids []string) error {
 	return nil
 }
 
-// announce publishes one announcement, or a heartbeat if there are no IDs. An announcement that
-// fails has a number, too, so that the other processes notice that they lack it.
+// announce publishes one announcement, or a heartbeat if there are no IDs. An announcement uses up
+// a number even if it fails, so that the other processes notice that they missed it.
 func (c *Notifier) announce(ids []string) error {
 	c.publishing.Lock()
 	defer c.publishing.Unlock()
@@ -321,7 +322,8 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 		before.since = info.Created
 	}
 	if info.State.Bytes > streamMaxBytes/2 && info.State.FirstTime.After(before.since) {
-		// Earlier announcements may have been dropped for lack of space.
+		// Earlier announcements may have been dropped for lack of space, so the stream is complete
+		// only from its first message on.
 		before.since = info.State.FirstTime
 	}
 	last := info.State.LastSeq

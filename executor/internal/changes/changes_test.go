@@ -112,7 +112,8 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	if got := next(t, heard); !slices.Equal(got, []string{"b"}) {
 		t.Fatalf("told %q", got)
 	}
-	// The announcement was heard, but the stream may not have stored it yet.
+	// Wait until the stream has stored the announcement. It has been received, but may not be
+	// stored yet.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	retry.Until(ctx, time.Millisecond, func() bool {

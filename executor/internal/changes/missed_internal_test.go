@@ -25,7 +25,8 @@ func announcement(t *testing.T, publisher string, number uint64, ids ...string) 
 }
 
 // If an announcement of another process does not reach this one, although neither lost its
-// connection, the watches end: by the next announcement of that process, or by its next heartbeat.
+// connection, this process ends its watches when the next announcement or heartbeat of the other
+// process arrives.
 func TestWatchesEndWhenAnAnnouncementDidNotArrive(t *testing.T) {
 	t.Parallel()
 	c, err := New(natstest.Start(t).Connect(t))

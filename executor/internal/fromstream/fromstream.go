@@ -1,6 +1,6 @@
 // Package fromstream converts messages of the streams to database records. The recorder uses it for
 // every message that it receives from the streams. Package operate uses it for a dead letter that
-// an operator requeues, so both store the same.
+// an operator requeues, so that both store the same record for the same message.
 package fromstream
 
 import (

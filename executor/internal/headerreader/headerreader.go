@@ -39,9 +39,9 @@ type Reader struct {
 	next   uint64 // the expected consumer sequence of the next message
 }
 
-// Begin creates a reader's consumer. config holds the consumer's name and selects the messages.
-// Executors need a NATS permission for that name. Begin fails with ErrConsumerInUse if another
-// reader has a consumer with that name.
+// Begin creates a consumer and returns its Reader. config holds the consumer's name and selects the
+// messages. The executors' NATS permissions must allow that name. Begin fails with ErrConsumerInUse
+// if another reader has a consumer with that name.
 func Begin(
 	ctx context.Context, js jetstream.JetStream, streamName string, config jetstream.ConsumerConfig,
 ) (*Reader, error) {

@@ -1,5 +1,6 @@
 // Package humantext formats values for people. The console and the command line use it, so that
-// both show the same value in the same words. The console's times.js has the words of Ago, too.
+// both show the same value in the same words. The console's times.js formats times in the browser,
+// in the same words as Ago.
 package humantext
 
 import (
@@ -16,7 +17,8 @@ func Ago(t, now time.Time) string {
 	if d > -2*time.Second { // the two times may come from different clocks
 		return "just now"
 	}
-	// Rounded, because a moment has passed since t was chosen: 90 days would be shown as 89.
+	// Round d, because a moment has passed since t was chosen. Otherwise, a time that was just set
+	// to 90 days from now would be shown as "in 89 days".
 	switch d = -d; {
 	case d >= 2*day:
 		d = d.Round(time.Hour)
@@ -28,7 +30,8 @@ func Ago(t, now time.Time) string {
 
 const day = 24 * time.Hour
 
-// Duration returns d in its largest unit, rounded down, like "3 h". It uses days from two days on.
+// Duration returns d in its largest unit, rounded down, like "3 h". Durations of two days or more
+// are in days.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -78,8 +78,8 @@ func (s *Streams) MessageAt(
 	return msg, nil
 }
 
-// OldestSequence returns a sequence for which every older message has left both streams of a queue:
-// the lower one of their first sequences.
+// OldestSequence returns the lower of the first sequences of a queue's two streams. Messages with a
+// lower sequence are no longer in either stream.
 func (s *Streams) OldestSequence(ctx context.Context, queue string) (oldest uint64, err error) {
 	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName(queue)} {
 		found, err := s.js.Stream(ctx, name)
@@ -130,10 +130,12 @@ const (
 // for a move, Publish waits for up to awaitMoveTimeout, and then fails with ErrQueueMoving.
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
-// the other stream. Publish therefore checks again afterwards, and stores the message's ID in the
-// other stream if necessary. It does not if it gets no confirmation, although the message may have
-// been stored. A later call with the same ID may then store it a second time, in the other stream.
-// The callers therefore look in the records first whether the execution exists.
+// the other stream. Publish therefore checks the queue again afterwards. If it has moved, Publish
+// stores the message's ID in the other stream, too.
+//
+// If Publish gets no confirmation, it does not do that, although the message may have been stored.
+// A later call with the same ID may then store the message a second time, in the other stream.
+// Callers must therefore first look in the records whether the execution exists.
 func (s *Streams) Publish(
 	ctx context.Context, queue, workflowID string,
 	message func(stream.Layout) (*nats.Msg, error),

@@ -59,8 +59,8 @@ func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.check(err)
 }
 
-// message returns a function that makes the start message of the execution with the given ID for a
-// stream. All of these executions have the delivery ID "d".
+// message returns a function that returns, for a given stream, the start message of the execution
+// with the given ID. All of these executions have the delivery ID "d".
 func message(id string) func(stream.Layout) (*nats.Msg, error) {
 	return func(p stream.Layout) (*nats.Msg, error) {
 		return p.StartMessage(execution.Start{
@@ -76,8 +76,8 @@ func message(id string) func(stream.Layout) (*nats.Msg, error) {
 	}
 }
 
-// A start is stored in its queue's stream. It is found in either stream, even if the other one has
-// another message with the same sequence.
+// Publish stores a start message in the stream that the queue's phase determines. GetStart finds a
+// message in either stream, even if the other stream has another message with the same sequence.
 func TestStartsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -110,8 +110,8 @@ func TestStartsOfBothPlaces(t *testing.T) {
 			t.Errorf("%d: a message of another sequence: %v", i, err)
 		}
 	}
-	// After the queue's own stream was deleted, its start messages are gone. Those in the shared
-	// stream are still there.
+	// When the queue's own stream has been deleted, its start messages are gone. Those in the
+	// shared stream are still there.
 	r.check(stream.DeleteOwnStreams(ctx, r.js, "q"))
 	if _, err := r.starts.GetStart(ctx, "q", 1, ids[1]); !errors.Is(err, jetstream.ErrMsgNotFound) {
 		t.Errorf("of a deleted stream: %v", err)
@@ -121,7 +121,8 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	}
 }
 
-// A message may still be in either stream if its sequence is not below the first one of both.
+// OldestSequence returns the lower of the first sequences of a queue's two streams. If the queue
+// has no own stream, it returns the first sequence of the shared stream.
 func TestOldestSequence(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -159,7 +160,8 @@ func TestOldestSequence(t *testing.T) {
 	}
 }
 
-// While a queue is closed, publishing a start waits until the queue opens.
+// While a queue is closed for a move, Publish waits until the queue opens. If the queue stays
+// closed, Publish stores nothing and returns an error.
 func TestAStartWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -195,7 +197,8 @@ func TestAStartWaitsForAMove(t *testing.T) {
 	}
 }
 
-// If a queue moves while a start is being stored, its ID is stored in the other stream as well.
+// If a queue moves while a start message is being stored, the message's ID is stored in the other
+// stream as well, so that a repeat is recognized there.
 func TestAMoveMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
