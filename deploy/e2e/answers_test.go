@@ -87,16 +87,17 @@ type waitingSender struct {
 
 	inFlight [2]atomic.Int64 // number of requests in flight at each ingress
 	// answered counts the responses that report the end of an execution, accepted those with status
-	// 202, broken the requests whose connection broke, refused the requests that were not accepted,
-	// and late those that took longer than waitSeconds and grace.
+	// 202, and wrong those with incorrect contents. broken counts the requests whose connection
+	// broke, refused those that were not accepted, and late those that took longer than waitSeconds
+	// and grace.
 	answered, accepted, broken, refused, wrong, late atomic.Int64
 
 	mu     sync.Mutex
 	inputs map[string]echoInput // expected inputs, keyed by execution ID
 }
 
-// deliver sends a delivery until it gets the response for its execution. After each failure it
-// retries with the same delivery ID at the other ingress.
+// deliver sends the nth delivery, whose handler needs the time takes, until an ingress accepts it
+// and responds. After each failure, deliver retries with the same delivery ID at the other ingress.
 func (s *waitingSender) deliver(n int, takes time.Duration) {
 	workflow := n % len(s.waits)
 	input := echoInput{n, takes.Milliseconds()}
@@ -163,9 +164,9 @@ type endAnswer struct {
 	Error        string     `json:"error"`
 }
 
-// check returns what is wrong with the response for an execution, or "" if nothing is. repeated
-// means that the delivery may have been sent before. early means that the time limit was not
-// reached.
+// check returns what is wrong with the response for an execution, or "" if it is correct. repeated
+// means that an earlier request with the same delivery ID may have been accepted. early means that
+// the response came before the time limit.
 func (a *endAnswer) check(id string, input echoInput, repeated, early bool) string {
 	switch {
 	case a.ExecutionID != id || a.idInHeader != id:
@@ -189,7 +190,7 @@ func (a *endAnswer) check(id string, input echoInput, repeated, early bool) stri
 // send posts a delivery. It returns an error only if the connection fails or the response cannot be
 // read.
 func (s *waitingSender) send(url, delivery string, body []byte) (a endAnswer, err error) {
-	// This ends a request that hangs; it then counts as late.
+	// The timeout ends a request that hangs. Such a request counts as late.
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
@@ -218,8 +219,8 @@ func (s *waitingSender) send(url, delivery string, body []byte) (a endAnswer, er
 
 func workflowOfWait(seconds int) string { return fmt.Sprint("waits-", seconds) }
 
-// makeWaiting creates an active workflow for each of the waits, in seconds, and returns the paths
-// of the workflows' webhooks.
+// makeWaiting creates an active workflow for each element of waits. The workflow's responses wait
+// that many seconds for the execution. makeWaiting returns the paths of the webhooks.
 func makeWaiting(b *breakable, waits []int) (paths []string) {
 	b.t.Helper()
 	c := b.client.Load()
@@ -242,8 +243,8 @@ func makeWaiting(b *breakable, waits []int) (paths []string) {
 }
 
 // takesOf returns how long the handler of execution n takes, from 10 ms to longest. The durations
-// are distributed logarithmically: as many executions take 10 to 20 ms as take 10 to 20 s. Those of
-// successive executions differ widely.
+// are distributed logarithmically: as many executions take 10 to 20 ms as take 10 to 20 s.
+// Successive executions have very different durations.
 func takesOf(n int, longest time.Duration) time.Duration {
 	const shortest = 10 * time.Millisecond
 	_, share := math.Modf(float64(n) * math.Phi)
@@ -256,7 +257,8 @@ func takesOf(n int, longest time.Duration) time.Duration {
 // ingress.
 func TestAnswersUnderKills(t *testing.T) {
 	t.Parallel()
-	// The short version runs in parallel with other tests, which slow it down.
+	// The short version runs in parallel with other tests, which slow it down, so a response may be
+	// late by the long grace period of 10 s.
 	requests, rate, longest, every := 60, 20, 4*time.Second, 300*time.Millisecond
 	waits, grace := []int{1, 2, 3}, 10*time.Second
 	if *answers > 0 {

@@ -108,7 +108,8 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	}
 }
 
-// describe fills an installation with an example of everything that documents can contain.
+// describe fills an installation with an example of everything that an exported YAML document can
+// contain.
 func describe(t *testing.T, client *apiclient.Client) {
 	t.Helper()
 	check := func(_ any, err error) {

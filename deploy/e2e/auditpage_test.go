@@ -89,7 +89,8 @@ func TestAuditPage(t *testing.T) {
 	other.page("Forbidden")
 }
 
-// shoot takes a screenshot of the page in each look, if HOOKSTART_SCREENSHOTS is set to a folder.
+// shoot takes a screenshot of the page in light and dark colours, and at desktop and phone widths,
+// if HOOKSTART_SCREENSHOTS is set to a folder.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	folder := os.Getenv("HOOKSTART_SCREENSHOTS")

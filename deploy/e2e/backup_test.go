@@ -22,8 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// sizeOf returns the size of a test. Acceptance tests set it by the environment variable; otherwise
-// it is the default size.
+// sizeOf returns the size of a test: the value of the environment variable, which acceptance tests
+// set, or else the default size.
 func sizeOf(t *testing.T, variable string, size int) int {
 	t.Helper()
 	if text := os.Getenv(variable); text != "" {
@@ -112,7 +112,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 
 	to := install(t, 2)
-	// The runner is already waiting for work when the old messages arrive.
+	// Start the new installation's runner before the restore, so that it is already waiting for
+	// work when the restored messages arrive.
 	ranAgain, stopAgain := to.runs(t)
 	began = time.Now()
 	if output, err = to.admin(t, bin, "restore", file); err != nil {
@@ -170,8 +171,8 @@ func TestBackupUnderLoad(t *testing.T) {
 			again++
 		}
 	}
-	// An execution may run again only if it ran later than the oldest execution that had not ended
-	// when the backup was taken. On a busy machine, many do.
+	// Executions may run again if they ran later than the oldest execution that had not ended when
+	// the backup was taken. On a busy machine these are many, so the bound is generous.
 	if again > len(before)*3/4 {
 		t.Errorf("%d executions ran again in the new installation", again)
 	}
@@ -181,8 +182,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 }
 
-// A backup of an installation with SQLite is restored into one with PostgreSQL, without the
-// streams' messages. The inputs are lost, but everything else is restored.
+// A backup of an installation with SQLite can be restored into one with PostgreSQL, even without
+// the messages of the streams. The inputs are then lost, but everything else is restored.
 func TestRestoreElsewhere(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -265,8 +266,8 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 }
 
-// A change that is made while a backup is taken is in the backup together with its audit entry, or
-// neither of them is.
+// If a change is made while a backup is taken, the backup contains either both the change and its
+// audit entry, or neither.
 func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -285,7 +286,8 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	var changing sync.WaitGroup
 	changing.Go(func() {
 		for n := 1; stopped.Err() == nil && n < 1_000; n++ {
-			// Use each number only once: otherwise a missing entry could go unnoticed.
+			// The workflow's name is the number of its changes so far. After the restore, the test
+			// compares this number with the number of audit entries.
 			put("counter", strconv.Itoa(n))
 			put(fmt.Sprint("new-", n), "new")
 		}
@@ -414,7 +416,8 @@ func (i *installation) send(t *testing.T, paths []string, name string, n int) []
 // runnersAtOnce is the maximum number of executions that a runner of these tests runs concurrently.
 const runnersAtOnce = 8
 
-// runs starts a runner of the default queue. ran collects the IDs of the executions that it runs.
+// runs starts a runner of the default queue. ran collects the IDs of the executions that the runner
+// runs. stop stops the runner.
 func (i *installation) runs(t *testing.T) (ran *sync.Map, stop func()) {
 	t.Helper()
 	nc := i.nats.Connect(t)
@@ -438,7 +441,7 @@ func (i *installation) runs(t *testing.T) (ran *sync.Map, stop func()) {
 	return ran, stop
 }
 
-// sendUntil posts deliveries until ctx ends.
+// sendUntil posts deliveries until ctx ends, and returns those that were accepted.
 func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []string) (all []sent) {
 	t.Helper()
 	for n := 0; ctx.Err() == nil; n++ {

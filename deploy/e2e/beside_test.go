@@ -98,8 +98,8 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 	b.contented()
 }
 
-// The key / moves the focus to the search field. A chart shows the values of the bar under the
-// pointer. Hours are shown from 0 to 23, unless the browser's language has 12 hours.
+// Pressing the / key moves the focus to the search field. A chart shows the values of the bar under
+// the pointer. Hours are shown from 0 to 23, unless the browser's language uses the 12-hour clock.
 func TestSearchKeyChartsAndHours(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -121,8 +121,8 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.text("[data-chart-value]", "accepted")
 	b.evaluate(`document.activeElement.blur(); ""`)
 	b.wait(`document.querySelector("[data-chart-value]").innerText === ""`)
-	// Read the value immediately: the event does not move the real pointer, so the next refresh of
-	// the numbers removes the value.
+	// Read the value immediately: the simulated event does not move the real pointer, so the next
+	// refresh of the numbers removes the value.
 	said := b.evaluate(`{
 		const bars = [...document.querySelectorAll(".step")];
 		const bar = bars.find((each) => each.dataset.value.includes("accepted"));

@@ -41,7 +41,7 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
-// tab is a browser tab and the actions of its user.
+// tab is a browser tab. Its methods perform the actions of a user and check what the page shows.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
@@ -51,9 +51,9 @@ type tab struct {
 	complaints []string // what the browser reported, such as a script that was blocked or failed
 }
 
-// openBrowser starts a separate browser with an empty profile. It records the errors that the
-// browser reports, for example if a script is blocked or fails. Call contented at the end: it fails
-// the test if there were any.
+// openBrowser starts a separate browser with an empty profile. The returned tab records the errors
+// that the browser reports, for example if a script is blocked or fails. Call contented at the end
+// of the test, which fails it if there were any such errors.
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
@@ -116,8 +116,8 @@ func (b *tab) recordComplaint(event any) {
 			complaint += " " + e.ExceptionDetails.Exception.Description
 		}
 	case *log.EventEntryAdded:
-		// The browser logs a refusal by the API as a network error. It is no complaint, because the
-		// page shows the refusal to the operator.
+		// The browser logs a refusal by the API as a network error. Ignore it, because the page
+		// shows the refusal to the operator.
 		if e.Entry.Level != log.EntryLevelError || e.Entry.Source == log.EntrySourceNetwork {
 			return
 		}
@@ -130,7 +130,7 @@ func (b *tab) recordComplaint(event any) {
 	b.complaints = append(b.complaints, complaint)
 }
 
-// contented fails the test if the browser has complained.
+// contented fails the test if the browser has reported an error.
 func (b *tab) contented() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -140,9 +140,9 @@ func (b *tab) contented() {
 	}
 }
 
-// stepLimit is the maximum duration of one step in the browser. Some steps would otherwise block
-// until the whole test is killed, such as a navigation that the page interrupts, or waiting for an
-// element that never appears.
+// stepLimit is the maximum duration of one step in the browser. Without it, some steps would block
+// until the whole test is killed, for example a navigation that the page interrupts, or a wait for
+// an element that never appears.
 const stepLimit = time.Minute
 
 // check fails the test if err is not nil, and prints the text of the page.
@@ -170,7 +170,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 		err := chromedp.Do(ctx, step)
 		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") &&
 			ctx.Err() == nil {
-			// The page replaced a fragment after the step had found the node and before it used it.
+			// The page replaced a fragment between finding the node and using it, so try again.
 			err = chromedp.Do(ctx, step)
 		}
 		cancel()

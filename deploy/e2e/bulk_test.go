@@ -147,8 +147,8 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// requeuesOf counts the starts in the stream that requeue an execution, keyed by the ID of that
-// execution.
+// requeuesOf counts the start messages in the stream that requeue an execution, keyed by the ID of
+// the requeued execution.
 func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	t.Helper()
 	times := map[string]int{}

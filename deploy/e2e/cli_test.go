@@ -126,8 +126,8 @@ func knock(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// retry implements the script command "retry PROGRAM ARGUMENT…", which runs a program until it
-// succeeds.
+// retry implements the script command "retry PROGRAM ARGUMENT…", which runs a program repeatedly
+// until it succeeds.
 func retry(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: retry PROGRAM ARGUMENT…")

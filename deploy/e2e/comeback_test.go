@@ -64,7 +64,8 @@ func TestConsoleComesBack(t *testing.T) {
 	send()
 	rows()
 
-	// A different admin token ends all sessions, so the page gets no more events.
+	// A different admin token ends all sessions. The page gets no more events, and redirects to the
+	// sign-in page.
 	l.Kill()
 	l = launchLocal(t, dir, fixed, "--admin-token=another")
 	b.see("#token")

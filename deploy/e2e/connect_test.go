@@ -99,9 +99,9 @@ func TestConnectSlack(t *testing.T) {
 	}
 }
 
-// tryOut sends test requests. It checks that they are signed, have different delivery IDs and are
-// recorded as verified. While the workflow is inactive they are refused, and the page offers to
-// start an execution without the endpoint.
+// tryOut sends test requests from the page. It checks that they are signed, have different delivery
+// IDs and are recorded as verified. While the workflow is inactive, the requests are refused, and
+// the page offers to start an execution without sending a request to the endpoint.
 func tryOut(b *tab) {
 	b.t.Helper()
 	first := ""

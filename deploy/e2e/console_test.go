@@ -98,7 +98,7 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	b.visit("/workflows")
 	b.click(".head .button")
 	b.write("#name", "New orders")
-	// No runner consumes from the queue default.
+	// Choose the queue default, from which no runner consumes.
 	b.do(chromedp.SetValue(chromedp.CSS("#account"), "acme-inc"),
 		chromedp.SetValue(chromedp.CSS("#queue"), "default"))
 	// If the ID is taken, the page says so beside the field, and keeps what was typed.
@@ -199,8 +199,8 @@ func showIt(b *tab, executionID string) {
 	b.text("#input-text", `{"order": 12345678901234567890,`)
 }
 
-// runAgain checks that an execution can run again on the sample payload once there is one, and that
-// the editor validates the payload while it is being typed.
+// runAgain checks that an execution can be run again on the sample payload as soon as the workflow
+// has one, and that the editor validates the payload as it is typed.
 func runAgain(b *tab, executionID string) {
 	b.t.Helper()
 	if offered := b.evaluate(`String(document.querySelectorAll("#run-again, #retry").length)`); offered != "0" {
@@ -268,7 +268,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	if !strings.Contains(said, "token=[token]") || strings.Contains(b.evaluate(`document.documentElement.outerHTML`), "hst_") {
 		t.Errorf("of a refused request it says: %s", said)
 	}
-	// An open element stays open when something new arrives.
+	// A refusal that is unfolded stays open when a new one arrives.
 	b.evaluate(`document.activeElement.blur() ?? ""`)
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"},
@@ -471,8 +471,8 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.text("#title", "queue mine")
 	const ready = `"ready" in document.documentElement.dataset`
 	b.wait(ready)
-	// A change that another client makes at the last moment also survives, unless the form changes
-	// the same setting.
+	// A change that another client makes just before the form is posted also survives, unless the
+	// form changes the same setting.
 	b.do(chromedp.Evaluate[chromedp.Void](`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => {

@@ -82,8 +82,8 @@ func launchControlled(t *testing.T) *controlled {
 	return c
 }
 
-// holdExecutions starts a runner of a queue. Its executions last until the test ends, even if they
-// are canceled.
+// holdExecutions starts a runner for a queue. Each execution that it runs lasts until the test
+// ends, even if the execution is canceled.
 func (c *controlled) holdExecutions(t *testing.T, queue string) {
 	t.Helper()
 	nc, err := nats.Connect(c.nats)
@@ -109,7 +109,7 @@ func (c *controlled) holdExecutions(t *testing.T, queue string) {
 	})
 }
 
-// Controls of the queues page.
+// CSS selectors of controls on the queues page.
 const (
 	limitDetails    = `[data-code="ordered:main:limit"] `
 	streamDetails   = `[data-code="nightly:stream"] `
@@ -212,8 +212,8 @@ func (c *controlled) states(t *testing.T) []controlState {
 	}
 }
 
-// Pages that control queues, executions and operator events have no axe-core violations in any
-// state, do not exceed the width of the window, and cause no complaints of the browser. If
+// The pages that control queues, executions and operator events have no axe-core violations in any
+// state, do not exceed the width of the window, and cause no browser errors. If
 // HOOKSTART_SCREENSHOTS is set to a folder, the test takes a screenshot of each state for people to
 // look at.
 func TestControlPages(t *testing.T) {

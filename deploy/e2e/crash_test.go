@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ledger records the acknowledgements to senders.
+// ledger records the executions that the program has acknowledged to the senders.
 type ledger struct {
 	mu sync.Mutex
 	// acknowledged maps execution IDs to delivery IDs, or to "" if a delivery has no ID.

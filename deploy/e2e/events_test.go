@@ -67,7 +67,8 @@ func (k *killable) startRunner(queue string) {
 	k.runners[queue].Await("(runner is ready)")
 }
 
-// oneByOne is the number of initial failures. It is low enough that each gets an event of its own.
+// oneByOne is the number of failures that the test produces at first. It is low enough that each of
+// them is reported by a separate event.
 const oneByOne = 5
 
 // killables is the number of processes that kill chooses from.
@@ -94,9 +95,10 @@ func (k *killable) kill(n int) {
 	}
 }
 
-// While NATS, the executor, the ingress and the runners are killed, the alert workflow's executions
-// report each failure exactly once, and their number stays low. An event about a single failure
-// names the execution that failed.
+// An operator event reports one failure or several. While NATS, the executor, the ingress and the
+// runners are killed, the events that the alert workflow receives count each failure exactly once,
+// and the number of events stays low. An event about a single failure names the execution that
+// failed.
 func TestEventsUnderKills(t *testing.T) {
 	t.Parallel()
 	failures := *eventFailures
@@ -217,8 +219,8 @@ type toldEvent struct {
 	Count             int
 }
 
-// events returns the events that the alert workflow's runner has received, keyed by file name. Each
-// of its executions reports one event.
+// events returns the events that the alert workflow's runner has received, keyed by the ID of the
+// alert workflow's execution. Each of these executions reports one event.
 func (k *killable) events(t *testing.T) map[string]toldEvent {
 	t.Helper()
 	files, err := os.ReadDir(k.told)
@@ -244,7 +246,8 @@ func (k *killable) events(t *testing.T) map[string]toldEvent {
 const event = `{"kind":"execution.failed","at":"2026-03-01T12:00:00Z","accountId":"acme","workflowId":"orders","executionId":"0195","count":3,` +
 	`"text":"3 times. The last one: \"text\":\"x\"}, a \\ and\na line of <é>"}`
 
-// The shipped scripts forward an event and report whether a retry makes sense.
+// The scripts in deploy/events forward an event to a chat or by mail. Their exit code tells the
+// runner whether a retry makes sense.
 func TestEventScripts(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"sh", "curl", "sed"} {

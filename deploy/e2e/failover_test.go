@@ -32,12 +32,13 @@ type failoverRun struct {
 	accepted map[string]string // execution IDs keyed by delivery ID
 	runs     map[string]int    // number of runs by execution ID
 	failing  map[string]bool   // executions that their runner reported as failed
-	// after describes the runs that began after an earlier run of the same execution had ended.
+	// after has the ID of an execution once for each run that began after an earlier run of the
+	// same execution had ended.
 	after []string
 }
 
-// A lagging standby is promoted repeatedly under load. Executions that are missing from it are
-// recorded again from the streams, with their reported ends. No execution that has ended runs
+// A database standby that lags behind is promoted repeatedly under load. Executions that it lacks
+// are recorded again from the streams, with their reported ends. No execution that has ended runs
 // again, and /readyz reports the recovery while it lasts.
 func TestDatabaseFailsOver(t *testing.T) {
 	t.Parallel()
@@ -175,7 +176,8 @@ func (f *failoverRun) send(t *testing.T, url string, perSecond int) (stop func()
 	return func() { cancel(); sending.Wait() }
 }
 
-// examine compares the records with the ledger.
+// examine waits until all accepted deliveries have a record with a final status. It then compares
+// the records with what the senders and the runner observed.
 func (f *failoverRun) examine(t *testing.T, c *apiclient.Client) {
 	t.Helper()
 	records := map[string]api.Execution{}

@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// A form's message in the browser is correct even in rare cases: if a change was made but the page
-// cannot be loaded, if the object of the form has changed meanwhile, and after two questions or a
-// conflict.
+// Forms work in the browser even in rare cases, such as an error response from a gateway, an
+// element that has disappeared from the page, two confirmation dialogs in a row, and a conflict
+// with a change by another client.
 func TestFormsInTheBrowser(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -32,13 +32,13 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b := openBrowser(t, l.executor)
 	signedInAt(b, "/workflows/demo")
 
-	// A form that loads the page again shows there what was done.
+	// If a form reloads the page, the new page shows what was done.
 	b.click(".rotate summary")
 	b.click("#rotate-form button")
 	b.text("[data-done]", "There is a new URL.")
 
-	// An error response of a gateway does not count as success, even if it is JSON. The page
-	// scrolls to the message, so that it is seen from every row.
+	// An error response from a gateway does not count as success, even if its body is JSON. The
+	// page scrolls to the message, so that the operator sees it from every row.
 	b.visit("/queues")
 	b.wait(fragmentsAreThere)
 	b.evaluate(`{
@@ -61,7 +61,7 @@ func TestFormsInTheBrowser(t *testing.T) {
 		t.Error("what the page says cannot be seen")
 	}
 
-	// The page no longer has the element of the form, but still shows why the form was refused.
+	// The page shows why a form was refused even if the form's element is no longer on the page.
 	b.visit("/queues")
 	b.wait(fragmentsAreThere)
 	b.click(`tr:has([id="demo:stream"]) .limit:has([id="demo:stream-form"]) summary`)
@@ -70,7 +70,8 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.click(`[id="demo:set-stream"]`)
 	b.text("#queue-said", "Seconds that messages are kept: must be at least ")
 
-	// The browser has shown a question as a new page. The next question replaces it.
+	// If a form is submitted without the page's script, the browser shows the confirmation question
+	// as a new page. The question of another form then replaces it.
 	b.visit("/accounts")
 	b.evaluate(`document.getElementById("one:delete").submit(); ""`)
 	b.text("dialog[open]", "Delete “one”?")
@@ -95,7 +96,7 @@ func TestFormsInTheBrowser(t *testing.T) {
 	if chosen := b.evaluate(`document.querySelector("` + choice + `").value`); chosen != "pro" {
 		t.Errorf("the form returns to the plan %s", chosen)
 	}
-	// What is saved without leaving the page can be changed and saved again.
+	// A sample payload that was saved without leaving the page can be changed and saved again.
 	b.visit("/workflows/demo")
 	b.wait(fragmentsAreThere)
 	for _, sample := range []string{"[1]", "[2]", "[3]"} {
@@ -115,8 +116,8 @@ func TestFormsInTheBrowser(t *testing.T) {
 		t.Errorf("the sample payload is %s, %v", saved.SamplePayload, err)
 	}
 
-	// The fields of a preset are shown before it is set, even if its fragment could not be loaded.
-	// A secret that was typed stays after a refusal.
+	// If the fragment with a preset's fields could not be loaded, submitting the form shows the
+	// fields instead of setting the preset. A secret that was typed is still there after a refusal.
 	b.evaluate(`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => path.startsWith("/fragments/sender")
@@ -135,8 +136,8 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.contented()
 }
 
-// What is typed and pressed while a form is posted, and until the next page is there, is neither
-// lost nor done twice.
+// Text that is typed while a form is being posted is not lost. A button that is pressed again
+// before the next page is shown does not repeat the change.
 func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -148,7 +149,7 @@ func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 		return b.evaluate(`document.querySelector(` + quote(selector) + `).value`)
 	}
 
-	// A change of one form keeps what was typed into another.
+	// Posting one form keeps the text that was typed into another.
 	const limit, stream = `[id="demo:demo:limit-form"] `, `[id="demo:stream-form"] `
 	b.wait(fragmentsAreThere)
 	b.evaluate(unfold)
@@ -159,7 +160,7 @@ func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 		t.Errorf("the limit is %q", typed)
 	}
 
-	// What is typed before the response comes stays.
+	// Text that is typed between the request and the response is kept.
 	b.write(stream+"[name=age]", "1")
 	b.evaluate(`{
 		const fetch = window.fetch;
@@ -194,7 +195,7 @@ func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 	b.wait(`document.getElementById("account-problem").hidden`)
 	b.wait(`document.getElementById("name").value === ""`)
 
-	// A second press before the next page is there does nothing.
+	// Pressing the button again before the next page is shown does nothing.
 	b.visit("/workflows/demo")
 	b.evaluate(`{
 		const fetch = window.fetch;
@@ -215,7 +216,8 @@ func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 		t.Errorf("the form was posted %s times", posts)
 	}
 
-	// Who stays on the page although the browser asks is told what was done, and can repeat it.
+	// If the browser asks whether to leave the page and the operator stays, the page shows what was
+	// done.
 	err := chromedp.Listen(b.ctx, func(event any) {
 		if _, ok := event.(*page.EventJavascriptDialogOpening); ok {
 			go func() {
@@ -236,7 +238,8 @@ func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 	b.contented()
 }
 
-// A double click, and a key that is held, post a form once. A later press posts it again.
+// A double click posts a form only once, and so does a key that is held down. Pressing the key
+// again later posts the form again.
 func TestFormsInTheBrowserPressedTwice(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

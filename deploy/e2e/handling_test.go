@@ -150,8 +150,8 @@ func TestHandlingByKeyboard(t *testing.T) {
 }
 
 // The pages for a node's request handling have no axe-core violations in any state, do not exceed
-// the width of the window, and cause no complaints of the browser. If HOOKSTART_SCREENSHOTS is set
-// to a folder, the test takes a screenshot of each state for people to look at.
+// the width of the window, and cause no browser errors. If HOOKSTART_SCREENSHOTS is set to a
+// folder, the test takes a screenshot of each state for people to look at.
 func TestHandlingPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

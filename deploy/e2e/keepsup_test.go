@@ -27,8 +27,8 @@ func TestConsoleKeepsUp(t *testing.T) {
 	b.contented()
 }
 
-// goOnAfterLast follows the link "Older" on pages to which rows were added after they were opened.
-// It checks that no row is skipped.
+// goOnAfterLast follows the link "Older" on pages that gained rows after they were opened. It
+// checks that no row is skipped.
 func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	const shown = `[...document.querySelectorAll("[data-id]")].map((row) => row.dataset.id)`
@@ -103,14 +103,16 @@ func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 }
 
 // ownIsShown starts executions while the pointer or the focus is in the list. The user's own
-// executions appear immediately, those of other clients only once the pointer has left the list.
+// executions appear immediately. Those of other clients appear only after the pointer has left the
+// list.
 func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	b.visit("/workflows/demo?within=1h")
 	b.see("[data-live-state].on")
 	const newest = `document.querySelector("[data-id]").dataset.id`
 	before := b.evaluate(newest)
-	// Until the first fetch after the execution was started, the page gets an old list without it.
+	// Simulate an outdated response: until the first fetch after the start of the execution, the
+	// page gets an old list that lacks this execution.
 	b.evaluate(`(async () => {
 		const rows = document.querySelector("[data-live]").dataset.live, real = fetch;
 		const old = await (await real(rows)).text();
@@ -157,8 +159,8 @@ func hover(b *tab, selector string) {
 	b.do(chromedp.MouseEvent("mouseMoved", x, y))
 }
 
-// failuresGo checks that the message about a failure disappears at the next action, or when the
-// executor can be reached again.
+// failuresGo checks that the message about a failure disappears at the operator's next action, or
+// when the executor can be reached again.
 func failuresGo(b *tab) {
 	b.t.Helper()
 	b.visit("/workflows/demo")

@@ -149,7 +149,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.do(chromedp.Focus(chromedp.CSS("[data-bulk-do=dismiss]")))
 	press(kb.Enter)
 	b.text("dialog[open]", "Dismiss all that match?")
-	// The first answer says that there is more to do. Then the form is posted again.
+	// The test fakes the first response, which says that only part of the work is done. The page
+	// then posts the form again.
 	b.evaluate(`(() => {
 		const real = fetch;
 		window.fetch = () => {
@@ -169,8 +170,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.text("[data-done]", "11 dismissed.")
 	b.text("main", "Nothing matches these filters.")
 
-	// Executions can be filtered by workflow and by the beginning of a delivery ID. The dialog of a
-	// replay has a different text.
+	// Executions can be filtered by workflow and by the beginning of a delivery ID. For a replay,
+	// the dialog has a different text.
 	b.visit("/executions")
 	b.do(chromedp.Focus(chromedp.CSS("[name=delivery]")))
 	press("gh-tha" + kb.Tab)
@@ -192,8 +193,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 }
 
 // Three dialogs work without a mouse: deleting an empty account, deleting an account that is not
-// empty, which is refused, and replaying a rejected request. Each time the focus moves into the
-// dialog, Escape only closes the dialog, and the focus returns.
+// empty, which is refused, and replaying a rejected request. Opening a dialog moves the focus into
+// it. Escape closes the dialog without any effect, and the focus returns to the button.
 func TestDialogsByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -217,8 +218,8 @@ func TestDialogsByKeyboard(t *testing.T) {
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
 	b.page("Accounts")
 	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
-	// asked opens a button's dialog twice. It closes the first one with Escape and confirms the
-	// second one.
+	// asked opens a button's dialog twice. It closes the dialog with Escape the first time, and
+	// confirms it the second time.
 	asked := func(button, title string) {
 		t.Helper()
 		b.wait(`document.documentElement.dataset.ready !== undefined`)

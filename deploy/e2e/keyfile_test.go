@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// ends runs a program that is expected to exit at startup, and returns its output.
+// ends runs a program that is expected to exit with code 1 at startup, and returns its output.
 func ends(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	p := launch(t, name, args...)
@@ -93,15 +93,15 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 	}
 }
 
-// A client that watches executions reconnects after the executor was restarted. It misses no event
-// and gets no gap event.
+// A client that watches executions reconnects after a restart of the executor. It misses no event,
+// and gets no gap event, which would tell it that events are missing.
 func TestEventsResumeThroughARestart(t *testing.T) {
 	t.Parallel()
 	server, database := natstest.Start(t), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")
 	i := installAt(t, server, database, 1)
 	path := makeWorkflow(t, i.client, "orders")
-	// until reads a stream of events up to a line that contains text. It returns everything that it
-	// read, and the last event ID.
+	// until reads a stream of events up to the first line that contains text. It returns everything
+	// that it has read, and the last event ID.
 	until := func(i *installation, lastID, text string) (all, id string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

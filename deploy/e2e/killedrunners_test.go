@@ -168,7 +168,7 @@ func TestKilledRunners(t *testing.T) {
 	members := []*testRunner{begin(), begin(), begin(), begin()}
 	accepted := sendAll(t, l.ingress+path, executions)
 
-	// During the kills, check executions that have ended repeatedly. The kills do not wait for
+	// During the kills, repeatedly check the executions that have ended. The kills do not wait for
 	// these checks.
 	final := map[string]api.Execution{}
 	observe := func() { finalStates(t, l.client(), "killed", final) }
@@ -184,7 +184,7 @@ func TestKilledRunners(t *testing.T) {
 			}
 		}
 	}()
-	// Kill a runner after a share of the executions has run, or at regular intervals.
+	// Kill a runner each time a quarter of the executions has run or, in a long test, every 2 s.
 	kill := func(n int) {
 		victim := members[n%len(members)]
 		victim.Kill()
@@ -274,8 +274,8 @@ func sendAll(t *testing.T, url string, n int) <-chan []string {
 	return accepted
 }
 
-// finalStates adds the workflow's executions that have ended to known. It checks that those in
-// known from earlier calls have not changed.
+// finalStates adds the workflow's executions that have ended to known. It checks that the
+// executions that earlier calls have added are unchanged.
 func finalStates(
 	t *testing.T, c *apiclient.Client, workflowID string, known map[string]api.Execution,
 ) {
@@ -300,8 +300,8 @@ func finalStates(
 
 // checkRepeats checks that each execution that ran again was in flight when its runner was killed.
 // Such an execution had either not returned, or was among the last to return, so that the server
-// did not have its acknowledgement yet. A runner has at most as many pending acknowledgements as
-// concurrency slots. On a busy machine, twice as many may be in flight.
+// did not have its acknowledgement yet. The bound is three times the number of concurrency slots:
+// one pending acknowledgement per slot, and on a busy machine twice as many that are in flight.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
 	t.Helper()
 	runs := map[string][]*testRun{}

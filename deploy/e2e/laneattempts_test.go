@@ -20,11 +20,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// gateSubject is the subject of the requests that the handlers of launchKit's runners send for
-// executions without an order key. The handler returns when it gets a response.
+// gateSubject is the subject of a request by which a handler asks for permission to end. The
+// runners of launchGoKit and launchNodeKit send it for every execution without an order key, and
+// the handler returns when it gets a response.
 const gateSubject = "test.gate"
 
-// kitOptions are the options of a runner that launchKit starts, in the form of the Node.js kit.
+// kitOptions are the options of a runner that launchGoKit or launchNodeKit starts. As JSON, they
+// are options of the Node.js kit. Zero means the kit's default.
 type kitOptions struct {
 	Concurrency int `json:"concurrency,omitempty"`
 	Attempts    int `json:"attempts,omitempty"`
@@ -32,8 +34,8 @@ type kitOptions struct {
 	DrainMS     int `json:"drainTimeout,omitempty"`
 }
 
-// gatedRunner is a Node.js runner whose handler waits for a response to its request if the
-// execution has no order key.
+// gatedRunner is a Node.js runner. If an execution has no order key, the handler sends a request to
+// gateSubject and waits for the response.
 const gatedRunner = `
 import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
@@ -49,8 +51,9 @@ await run(nc, { queue: "ordered", group: "ordered", log: (e) => console.log(JSON
 await nc.close();
 `
 
-// forBothKits runs a test with a runner of each kit. launch starts the runner, in the queue and the
-// group orderedQueue. stop asks it to stop, and returns a channel that is closed when it has ended.
+// forBothKits runs a test twice, with a runner that uses the Go kit and with one that uses the
+// Node.js kit. launch starts the runner, whose queue and group are orderedQueue. stop asks the
+// runner to stop, and returns a channel that is closed when the runner has ended.
 func forBothKits(t *testing.T, test func(
 	t *testing.T, launch func(natsURL string, options kitOptions) (stop func() <-chan struct{}),
 ),
@@ -116,14 +119,16 @@ func launchNodeKit(t *testing.T, natsURL string, o kitOptions) (stop func() <-ch
 	}
 }
 
-// laneOfK returns the name of the consumer of the lane that has the order key "k".
+// laneOfK returns the name of the consumer of the lane to which the order key "k" belongs. A runner
+// runs the executions of a lane one after another.
 func laneOfK() string {
 	return stream.RunnerGroup{Queue: orderedQueue, Group: orderedQueue}.LaneConsumer(
 		execution.LaneOf("workflow", "k"))
 }
 
-// takeFirst creates the consumer of that lane in one stream, and returns its first message. The
-// server delivers nothing else of the lane until that message is acknowledged.
+// takeFirst creates the consumer of the lane of "k" in the stream with the given layout, and
+// returns the first message of the lane. The server delivers no other message of the lane until
+// this one is acknowledged.
 func takeFirst(t *testing.T, js jetstream.JetStream, layout stream.Layout) jetstream.Msg {
 	t.Helper()
 	number := execution.LaneOf("workflow", "k")
@@ -145,7 +150,9 @@ func takeFirst(t *testing.T, js jetstream.JetStream, layout stream.Layout) jetst
 	return first
 }
 
-// laneAnswers receives what is answered to the messages of the lane in the shared stream.
+// laneAnswers receives the runner's answers to messages in the shared stream that belong to the
+// lane of "k": heartbeats, acknowledgements, and negative acknowledgements, which hand a message
+// back.
 type laneAnswers struct {
 	t   *testing.T
 	sub *nats.Subscription
@@ -170,7 +177,8 @@ func (a *laneAnswers) next() *nats.Msg {
 	return msg
 }
 
-// awaitHeartbeats waits for n heartbeats. The test fails if the message is handed back.
+// awaitHeartbeats waits for n heartbeats and returns the last one. The test fails if the runner
+// gives another answer, for example hands the message back.
 func (a *laneAnswers) awaitHeartbeats(n int) (last *nats.Msg) {
 	a.t.Helper()
 	for range n {
@@ -182,8 +190,8 @@ func (a *laneAnswers) awaitHeartbeats(n int) (last *nats.Msg) {
 	return last
 }
 
-// tryUntilTested calls try until it returns true: the situation to be tested has come about. The
-// test fails after five tries.
+// tryUntilTested calls try until it returns true, which means that the situation to be tested came
+// about. This depends on the timing, so the test fails only after five tries.
 func tryUntilTested(t *testing.T, try func() (tested bool)) {
 	t.Helper()
 	for range 5 {
@@ -194,8 +202,9 @@ func tryUntilTested(t *testing.T, try func() (tested bool)) {
 	t.Fatal("the situation to be tested has not come about")
 }
 
-// A runner keeps the last attempt of an ordered execution while it has no concurrency slot for it.
-// Handed back, it would fail at the next runner without having run.
+// While a runner has no concurrency slot for an ordered execution, it keeps the message if this is
+// the last attempt. If it handed the message back, the execution would fail at the next runner
+// without having run.
 func TestALastAttemptWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
@@ -203,8 +212,9 @@ func TestALastAttemptWaitsForASlot(t *testing.T) {
 	})
 }
 
-// waitsForASlot delivers the last attempt of an ordered execution to a runner that has no slot for
-// it. It returns false if the runner's request for the lane has expired before.
+// waitsForASlot delivers the last attempt of an ordered execution to a runner that has no free
+// concurrency slot. It returns false if the message was not delivered because the runner's request
+// for the lane had expired.
 func waitsForASlot(
 	t *testing.T, launch func(string, kitOptions) func() <-chan struct{},
 ) (delivered bool) {
@@ -267,8 +277,9 @@ func waitsForASlot(
 	return delivered
 }
 
-// heldLane is a runner that holds a message of a lane in the shared stream, because an older
-// execution of the lane, in the queue's own stream, has been delivered to the test.
+// heldLane is a runner that holds a message of a lane in the shared stream. It holds the message
+// because an older execution of the lane, in the queue's own stream, has been delivered to the test
+// and is not acknowledged.
 type heldLane struct {
 	ingress *runnertest.Ingress
 	js      jetstream.JetStream
@@ -293,9 +304,10 @@ func holdNewer(
 	h.ingress.MoveToSharedStream(t, orderedQueue)
 	h.newer = h.ingress.Start(t, post)
 	h.older = takeFirst(t, h.js, stream.Layout{Own: true})
-	// The faked queue record first makes the runner take the shared stream for the older one, so
-	// that it fetches that stream's message. Once the message has been delivered, the record says
-	// that the queue's own stream is the older one, so the runner holds the message.
+	// The fake queue record first says that the queue uses its own stream. The runner therefore
+	// considers the shared stream the older one, and fetches its message. Once this message has
+	// been delivered, the record says that the queue drains its own stream. This stream is now the
+	// older one, so the runner holds the message.
 	arrived := false
 	answerSettings(t, nc, stream.Layout{}, func(delivered bool) stream.QueueStreamPhase {
 		if arrived = arrived || delivered; arrived {
@@ -309,8 +321,8 @@ func holdNewer(
 	return h
 }
 
-// A runner that is stopped while it holds the last attempt of an ordered execution runs it, if it
-// may begin in time.
+// If a runner that holds the last attempt of an ordered execution is stopped, it still runs the
+// execution, provided that the older one ends in time.
 func TestAStoppedRunnerRunsTheLastAttemptThatItHolds(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
@@ -327,8 +339,9 @@ func TestAStoppedRunnerRunsTheLastAttemptThatItHolds(t *testing.T) {
 	})
 }
 
-// A message of a lane that arrives after the Go kit has given up waiting for it (1 s) still runs,
-// as its first attempt. TestNodeRunsAMessageThatArrivesLate tests the same of the other kit.
+// The Go kit waits 1 s for the next message of a lane. If a message arrives later, its execution
+// still runs, as its first attempt. TestNodeRunsAMessageThatArrivesLate tests the same for the
+// Node.js kit.
 func TestGoRunsAMessageThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -342,7 +355,7 @@ func TestGoRunsAMessageThatArrivesLate(t *testing.T) {
 	}
 }
 
-// A lane's consumer that is deleted while a runner uses it is created again.
+// If the consumer of a lane is deleted while a runner uses it, the runner creates it again.
 func TestADeletedConsumerOfALaneIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
@@ -361,8 +374,8 @@ func TestADeletedConsumerOfALaneIsMadeAgain(t *testing.T) {
 	})
 }
 
-// A runner gives up a message of a lane, and frees its concurrency slot, if the lane's consumer is
-// gone before the handler begins.
+// If a lane's consumer is deleted before the handler begins, the runner gives up the message that
+// it has received from the lane, and frees its concurrency slot.
 func TestAMessageOfADeletedConsumerFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
@@ -401,8 +414,8 @@ func TestAMessageOfADeletedConsumerFreesItsSlot(t *testing.T) {
 	})
 }
 
-// A runner that is stopped hands back a message that it holds, unless the server has delivered the
-// message to another member meanwhile.
+// A runner that is stopped hands back a message that it holds, unless the server has delivered this
+// message to another member of the group meanwhile.
 func TestAStoppedRunnerHandsBackWhatItHolds(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{false, true} {
@@ -426,7 +439,7 @@ func TestAStoppedRunnerHandsBackWhatItHolds(t *testing.T) {
 	}
 }
 
-// deliverAgain makes the server deliver the held message again, to the test.
+// deliverAgain makes the server redeliver the message that the runner holds, this time to the test.
 func (h *heldLane) deliverAgain(t *testing.T) {
 	t.Helper()
 	if err := h.nc.Publish(h.held.Subject, []byte("-NAK")); err != nil {
@@ -443,7 +456,8 @@ func (h *heldLane) deliverAgain(t *testing.T) {
 	}
 }
 
-// countNaks returns how often the message was handed back in answers that have arrived.
+// countNaks returns how often the runner has handed the message back, according to the answers that
+// have arrived so far.
 func (a *laneAnswers) countNaks(nc *nats.Conn) (naks int) {
 	a.t.Helper()
 	if err := nc.Flush(); err != nil {

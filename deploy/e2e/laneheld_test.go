@@ -22,8 +22,9 @@ import (
 // orderedQueue is the queue of the runner programs in these tests. Its group has the same name.
 const orderedQueue = "ordered"
 
-// A runner may hold one message of a lane from each of the two streams, if the queue's record
-// changes while it decides which stream is older. Both executions still run, the older one first.
+// If the queue's record changes while a runner decides which of the queue's two streams is older,
+// the runner may hold one message of a lane from each stream. Both executions still run, the older
+// one first.
 func TestALaneHoldsAMessageOfEachStream(t *testing.T) {
 	t.Parallel()
 	for name, launch := range map[string]func(*testing.T, *natstest.Node){
@@ -82,8 +83,9 @@ func TestALaneHoldsAMessageOfEachStream(t *testing.T) {
 	}
 }
 
-// A runner that is stopped just after it has received the last attempt of an ordered execution
-// runs it. Handed back, it would fail at the next runner without having run.
+// A runner that is stopped just after it has received the last attempt of an ordered execution runs
+// this execution. If it handed the message back, the execution would fail at the next runner
+// without having run.
 func TestAStoppedRunnerRunsTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -121,8 +123,8 @@ func TestAStoppedRunnerRunsTheLastAttempt(t *testing.T) {
 // settingsRequests is the subject of requests for the record of orderedQueue.
 const settingsRequests = "$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue." + orderedQueue
 
-// A runner that has read its queue's record before, and cannot read it now, holds an execution with
-// an order key: an older one may be in the other stream.
+// If a runner cannot read its queue's record, although it has read it before, it holds an execution
+// with an order key, because an older execution may be in the other stream.
 func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {
@@ -170,9 +172,10 @@ func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 	}
 }
 
-// answerOutdated answers requests for the record of orderedQueue: the queue drains its own stream.
-// Once, when a message of a lane in that stream has been delivered, it answers with the state
-// before: the own stream is the one in use. answered is set then.
+// answerOutdated answers requests for the record of orderedQueue. According to the answers, the
+// queue drains its own stream. One answer is outdated: the first after a message of a lane in the
+// own stream has been delivered says that the queue still uses its own stream. answered is then set
+// to true.
 func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 	answered = &atomic.Bool{}
 	answerSettings(t, nc, stream.Layout{Own: true}, func(delivered bool) stream.QueueStreamPhase {
@@ -184,9 +187,10 @@ func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 	return answered
 }
 
-// answerSettings answers every request for the record of orderedQueue, in place of the registry,
-// with the phase that phase returns. delivered reports whether a message of a lane in the stream
-// of the given layout has been delivered and not been acknowledged.
+// answerSettings answers all requests for the record of orderedQueue, in place of the registry. It
+// calls phase for each answer to get the phase that the record has. The argument delivered reports
+// whether a message of a lane in the stream with the given layout has been delivered but not
+// acknowledged.
 func answerSettings(
 	t *testing.T, nc *nats.Conn, layout stream.Layout,
 	phase func(delivered bool) stream.QueueStreamPhase,
@@ -199,7 +203,7 @@ func answerSettings(
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server must not answer as well.
+	// The server must not answer these requests as well.
 	config := registry.CachedInfo().Config
 	config.AllowDirect = false
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {

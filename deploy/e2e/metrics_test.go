@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Requests of strangers and senders add no series to those that existed at the start.
+// Requests by strangers and senders add no metric series to those that existed at the start.
 func TestNoRequestAddsASeries(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -59,7 +59,8 @@ func TestNoRequestAddsASeries(t *testing.T) {
 		}
 		last = a.ExecutionID
 		for _, url := range []string{l.ingress + path, base + "?token=" + token} {
-			// A repeat, or a run of the demo workflow.
+			// At the new workflow's URL, this is a repeat. At the demo workflow's URL, it starts an
+			// execution.
 			send("POST", url, map[string]string{"X-GitHub-Delivery": id}, "{}")
 		}
 		send("POST", base+"?token=wrong-"+id, nil, "")
@@ -149,8 +150,8 @@ func documented(t *testing.T) map[string]string {
 	return metrics
 }
 
-// The table of metrics lists and describes every metric, and follows the naming rules in its
-// document.
+// The table of metrics lists and describes every metric. All metrics follow the naming rules in the
+// same document.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())

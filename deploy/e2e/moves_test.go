@@ -62,10 +62,10 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 	m.check()
 }
 
-// moving is an installation with three workflows. Those with the IDs "killed" and "ordered" have
-// the queue "killed", which moves between the streams, and from which runners of the kit consume.
-// The executions of "ordered" have an order key for each sender. hookstart run consumes from the
-// queue "other" of the third workflow.
+// moving is an installation with three workflows. The workflows "killed" and "ordered" have the
+// queue "killed", which moves between the streams. Programs that use the Go kit consume from it.
+// Each sender to "ordered" has its own order key. The third workflow has the queue "other", from
+// which hookstart run consumes.
 type moving struct {
 	t       *testing.T
 	server  *natstest.Node
@@ -89,7 +89,7 @@ type moving struct {
 	done      atomic.Int64
 }
 
-// workflowQueues has the queue of each workflow.
+// workflowQueues maps workflow IDs to their queues.
 var workflowQueues = map[string]string{"killed": "killed", "ordered": "killed", "other": "other"}
 
 // trigger returns the trigger node of a workflow.
@@ -235,8 +235,9 @@ func (m *moving) load() (stop func()) {
 		workflow := []string{"killed", "ordered", "other"}[sender%3]
 		pause := 5 * time.Millisecond
 		if workflow == "ordered" {
-			// The executions of a sender run one after another. A queue cannot move while those
-			// from before its last move wait.
+			// All executions of a sender have the same order key, so they run one after another,
+			// and a faster sender would build up a backlog. A queue cannot move again while
+			// executions from before its last move are waiting.
 			pause = 30 * time.Millisecond
 		}
 		senders.Go(func() {
@@ -314,7 +315,8 @@ func (m *moving) awaitMore(n int64) {
 	within(m.t, 2*time.Minute, "deliveries", func() bool { return m.done.Load() >= until })
 }
 
-// check compares the acknowledgements to senders with the records, the streams and the runs.
+// check compares the executions that were acknowledged to senders with the records, the streams and
+// the handler runs.
 func (m *moving) check() {
 	t := m.t
 	for workflow, accepted := range m.accepted {
@@ -398,7 +400,7 @@ func (m *moving) checkOrder() {
 	}
 }
 
-// stored counts the starts of a workflow in the streams by execution ID.
+// stored counts the start messages of a workflow in both streams, keyed by execution ID.
 func (m *moving) stored(workflow string) map[string]int {
 	m.t.Helper()
 	js := jetStream(m.t, m.server.URL())

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// The kit for Node.js copies each field of a start to what a handler gets, of a queue's settings to
-// what the runner obeys, and of a report to the message, unless the test says that it leaves the
-// field out.
+// The Node.js kit uses every field of start messages, queue settings and reports, unless the test
+// lists the field as left out. The test searches the kit's source code for the names of the fields.
 func TestNodeCopiesEveryField(t *testing.T) {
 	t.Parallel()
 	proto := string(file(t, filepath.Join(repository, "proto/hookstart/v1/execution.proto")))
@@ -44,7 +43,8 @@ func TestNodeCopiesEveryField(t *testing.T) {
 	}
 }
 
-// camelCase returns the name in JavaScript of a field in a .proto file.
+// camelCase returns the JavaScript name of a field in a .proto file, for example workflowId for
+// workflow_id.
 func camelCase(name string) string {
 	parts := strings.Split(name, "_")
 	for i, part := range parts[1:] {

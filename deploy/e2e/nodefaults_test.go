@@ -34,8 +34,8 @@ await run(nc, { queue: "ordered", group: "ordered", ackWait: 600_000 },
   () => new Promise(() => {}), new AbortController().signal);
 `
 
-// The Node.js kit uses the ack wait of the consumer that it finds, in both streams and for a lane,
-// not the one that the program asks for.
+// If a consumer exists, the Node.js kit uses the consumer's ack wait, not the one that the program
+// asks for. This applies to the consumers of both streams and of a lane.
 func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -68,7 +68,7 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 				t.Fatal(err)
 			}
 			childtest.Launch(t, nodeRunner(blockedRunner, server.URL()))
-			// For a lane, there are two heartbeats at the beginning.
+			// Wait for four heartbeats, because a lane's first two are sent right at the beginning.
 			for n := range 4 {
 				heartbeat, err := answers.NextMsg(time.Minute)
 				if err != nil {
@@ -82,9 +82,9 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 	}
 }
 
-// When a request is repeated after a reconnect, the Node.js kit gets more executions than it asked
-// for. It never runs more than its concurrency at once. It hands the others back, but keeps those
-// that have no further attempt.
+// If a request for messages is repeated after a reconnect, the Node.js kit may get more executions
+// than it asked for. It never runs more executions at once than its concurrency allows. It hands
+// the others back, except for those on their last attempt, which it keeps.
 func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{5, 1} {
@@ -95,9 +95,9 @@ func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 	}
 }
 
-// keepsItsConcurrency breaks the connection of a runner that has a request for messages at the
-// server. It returns false if no more messages than the concurrency have been delivered afterwards,
-// because the request had ended before.
+// keepsItsConcurrency breaks the connection of a runner while its request for messages waits at the
+// server. It reports whether the server then delivered more messages than the runner's concurrency.
+// It did not if the request had already ended.
 func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {
 	t.Helper()
 	const concurrency, first, then = 4, 3, 10
@@ -191,7 +191,7 @@ func openGate(t *testing.T, nc *nats.Conn) {
 	}
 }
 
-// The Node.js kit creates its consumer anew after NATS has lost its storage.
+// The Node.js kit creates its consumer again after NATS has lost its storage.
 func TestNodeGoesOnAfterNATSLostItsStore(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -217,7 +217,7 @@ func TestNodeGoesOnAfterNATSLostItsStore(t *testing.T) {
 }
 
 // The Node.js kit ends with an error when its consumer is deleted. It must not create the consumer
-// again, which would deliver executions that have already ended.
+// again, because a new consumer would deliver executions that have already ended.
 func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -247,8 +247,9 @@ func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 	}
 }
 
-// A Node.js runner that is stopped while NATS is away ends, also if it has a single attempt, and so
-// waits for what its last request brings.
+// A Node.js runner that is stopped while NATS cannot be reached ends. With a single attempt it
+// usually waits for the messages that its last request may still bring, but here it must not wait
+// forever.
 func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -278,8 +279,8 @@ func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	}
 }
 
-// A Node.js runner whose queue has lanes ends when it is stopped while NATS is silent: the
-// connection stays, but nothing is answered.
+// A Node.js runner whose queue has lanes ends when it is stopped while NATS is silent, which means
+// that the connection stays open but no request is answered.
 func TestNodeStopsWhileNATSIsSilent(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -314,7 +315,8 @@ func TestNodeStopsWhileNATSIsSilent(t *testing.T) {
 	}
 }
 
-// While the Node.js kit waits for cancellations before a handler begins, it sends heartbeats.
+// While the Node.js kit waits for the list of cancellations before a handler begins, it sends
+// heartbeats, so that the execution is not redelivered.
 func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 	t.Parallel()
 	for _, orderKey := range []string{"", "k"} {
@@ -359,8 +361,8 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 	}
 }
 
-// When a Node.js runner that stops cannot find out in time whether an execution is canceled, it
-// hands the execution back. The handler does not begin.
+// If a Node.js runner is stopping and cannot find out in time whether an execution is canceled, it
+// hands the execution back, and the handler does not begin.
 func TestNodeHandsBackWhatMayBeCanceled(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -398,8 +400,8 @@ func TestNodeHandsBackWhatMayBeCanceled(t *testing.T) {
 	}
 }
 
-// After a bulk cancel, the Node.js kit does not read all cancellations before the next handler
-// begins.
+// After a bulk cancel, the Node.js kit does not need to read all cancellations before it begins the
+// next handler.
 func TestNodeDoesNotDelayHandlersByManyCancellations(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -429,8 +431,7 @@ func TestNodeDoesNotDelayHandlersByManyCancellations(t *testing.T) {
 	}
 }
 
-// The Node.js kit that reads all cancellations finishes that although the oldest ones expire
-// meanwhile.
+// The Node.js kit can read all cancellations even if the oldest ones expire while it reads.
 func TestNodeReadsCancellationsWhileTheyExpire(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -468,8 +469,8 @@ func TestNodeReadsCancellationsWhileTheyExpire(t *testing.T) {
 	t.Error("the handler was not told that it is canceled")
 }
 
-// The Node.js kit reads all cancellations again after a reconnect: the bucket may have been created
-// anew meanwhile, and its revisions begin at 1 again.
+// After a reconnect, the Node.js kit reads all cancellations again. The bucket may have been
+// deleted and recreated meanwhile, and the revisions of the new bucket start at 1.
 func TestNodeReadsCancellationsOfANewBucket(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -490,7 +491,8 @@ func TestNodeReadsCancellationsOfANewBucket(t *testing.T) {
 	program.Await("aborted (" + id + ") ")
 }
 
-// The Node.js kit finds a cancellation in a bucket that was created anew while it was connected.
+// The Node.js kit finds a cancellation in a bucket that was deleted and recreated while the kit was
+// connected.
 func TestNodeReadsANewBucketWithoutAReconnect(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -508,8 +510,9 @@ func TestNodeReadsANewBucketWithoutAReconnect(t *testing.T) {
 	program.Await("aborted (" + id + ") ")
 }
 
-// The Node.js kit finds the cancellations of a bucket that was created anew while it was idle and
-// connected, although others in the bucket have higher revisions than it knows.
+// The Node.js kit finds the cancellations in a bucket that was deleted and recreated while the kit
+// was idle and connected. This works even if the new bucket has reached higher revisions than the
+// kit has read from the old one.
 func TestNodeReadsANewBucketThatHasMoreKeys(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -535,8 +538,8 @@ func TestNodeReadsANewBucketThatHasMoreKeys(t *testing.T) {
 	}
 }
 
-// The Node.js kit that has found the bucket missing looks for cancellations again as soon as it
-// exists.
+// If the bucket of cancellations was missing, the Node.js kit looks for cancellations again as soon
+// as the bucket exists.
 func TestNodeReadsABucketThatWasMissing(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -557,7 +560,7 @@ func TestNodeReadsABucketThatWasMissing(t *testing.T) {
 	}
 }
 
-// The Node.js kit forgets cancellations whose keys have expired, once there are many.
+// The Node.js kit forgets cancellations whose keys have expired, once it knows many cancellations.
 func TestNodeForgetsExpiredCancellations(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -566,7 +569,7 @@ func TestNodeForgetsExpiredCancellations(t *testing.T) {
 	post := runnertest.Post{Queue: "canceled", DeliveryID: "delivery"}
 	expired := execution.IDForDelivery("workflow", "webhook", post.DeliveryID)
 	program := childtest.Launch(t, nodeRunner(canceledRunner, server.URL()))
-	// When a handler's signal is aborted, the kit knows all keys that are in the bucket.
+	// When the signal of a handler is aborted, the kit has read all keys that are in the bucket.
 	readKeys := func() {
 		t.Helper()
 		id := ingress.Start(t, runnertest.Post{Queue: "canceled"})
@@ -596,7 +599,7 @@ func TestNodeForgetsExpiredCancellations(t *testing.T) {
 	program.Await("begin (" + expired + ") ")
 }
 
-// deleteCancellations deletes the bucket, as when its server has lost its storage.
+// deleteCancellations deletes the bucket of cancellations, as if its server had lost its storage.
 func deleteCancellations(t *testing.T, server *natstest.Node) {
 	t.Helper()
 	js := jetStream(t, server.URL())

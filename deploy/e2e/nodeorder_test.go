@@ -87,7 +87,8 @@ func TestNodeKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// askingRunner is a Node.js runner whose handler asks before it ends.
+// askingRunner is a Node.js runner whose handler sends a request to the subject "ask" and returns
+// when it gets the response.
 const askingRunner = `
 import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
@@ -99,9 +100,9 @@ await run(nc, { queue: "ordered", group: "ordered", reportRunningAfter: -1, log:
 await nc.close();
 `
 
-// The Node.js kit runs an ordered execution that another group has ended, but not one that its own
-// group, or a runner that does not say its group, has ended. Its report names the groups that have
-// ended the execution, even if one did so meanwhile.
+// If another group has ended an ordered execution, the Node.js kit still runs it. It does not run
+// the execution if its own group has ended it, or a runner whose report names no group. The kit's
+// report names the other groups that have ended the execution, even one that did so during the run.
 func TestNodeRunsWhatAnotherGroupHasEnded(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -183,8 +184,9 @@ await run(nc, { queue: "ordered", group: "ordered", ackWait: 600_000, log: () =>
 await nc.close();
 `
 
-// A message of a lane that arrives after the kit has given up waiting for it (1 s) still runs, as
-// its first attempt, instead of being dropped until the ack wait is over.
+// The Node.js kit waits 1 s for the next message of a lane. If a message arrives later, its
+// execution still runs, as its first attempt. The kit does not drop the message, which would delay
+// the execution until the end of the ack wait.
 func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -205,9 +207,9 @@ func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 	}
 }
 
-// delayLaneAnswers forwards connections to a NATS server and returns the address it listens on.
-// When a client first asks for a message of the lane of laneOfK, what the server sends is held back
-// for 1.5 s.
+// delayLaneAnswers forwards connections to a NATS server and returns the address on which it
+// listens. When a client first asks for a message of the lane of laneOfK, it delays the server's
+// next bytes by 1.5 s.
 func delayLaneAnswers(t *testing.T, server string) string {
 	request := []byte("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName + "." + laneOfK() + " ")
 	asked := make(chan struct{})
@@ -225,8 +227,9 @@ func delayLaneAnswers(t *testing.T, server string) string {
 	})
 }
 
-// forwardNATS forwards connections to a NATS server and returns the address it listens on. It calls
-// toServer with what a client sends, and toClient, before it forwards bytes in that direction.
+// forwardNATS forwards connections to a NATS server and returns the address on which it listens.
+// Before it forwards bytes that a client has sent, it calls toServer with these bytes. Before it
+// forwards bytes from the server, it calls toClient.
 func forwardNATS(
 	t *testing.T, server string, toServer func(sent []byte), toClient func(),
 ) string {

@@ -62,7 +62,8 @@ func TestNodeFollowsItsQueue(t *testing.T) {
 	ingress.MoveToSharedStream(t, "ordered")
 	begin()
 	await(all)
-	// This also deletes the reports of the executions that ran there.
+	// DeleteOwnStream also deletes the reports of the executions that ran there, so wait only for
+	// the later executions.
 	ingress.DeleteOwnStream(t, "ordered")
 	before := len(all)
 	begin()
