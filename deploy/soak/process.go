@@ -22,7 +22,8 @@ const terminateTimeout = 60 * time.Second
 // unexpectedly.
 const restartPause = 500 * time.Millisecond
 
-// process is one of the programs. It can be restarted with the same arguments.
+// process is one of the programs. It can be stopped, and started again with the same arguments. If
+// it exits unexpectedly, it is restarted, as a supervisor such as systemd would do.
 type process struct {
 	name string
 	args []string     // the first argument is the role that the process has
@@ -79,7 +80,8 @@ func (p *process) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// restartUnlessStopped restarts the process if its run r ended without being stopped by the soak.
+// restartUnlessStopped is called when the run r has ended. Unless the soak has stopped r, it
+// records a problem and restarts the process.
 func (p *process) restartUnlessStopped(r *child.Process) {
 	p.mu.Lock()
 	byItself := p.run == r
@@ -103,7 +105,8 @@ func (p *process) restartUnlessStopped(r *child.Process) {
 	}
 }
 
-// detachRun returns the current run, and prevents a restart. The caller must end the run.
+// detachRun returns the current run, or nil if there is none, and makes sure that the process is
+// not restarted when this run ends. The caller must end the run.
 func (p *process) detachRun() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,8 +152,8 @@ func (p *process) addProblem(text string) {
 	p.problems = append(p.problems, text)
 }
 
-// complaints returns the problems with the process, including the first line of a panic or a data
-// race in its log.
+// complaints returns the problems with the process. If its log contains a panic or a data race,
+// they include the first such line.
 func (p *process) complaints() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

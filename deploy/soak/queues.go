@@ -16,12 +16,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// maxOwnStreams is the maximum number of queues with a stream of their own: each of them has two
-// streams on every node, and a consumer in every runner.
+// maxOwnStreams is the maximum number of queues with an own stream. It limits the load on the
+// machine: each of these queues has two streams on every node, and a consumer in every runner.
 const maxOwnStreams = 16
 
-// queues returns the queues of the workflows: the default queue, then those with a stream of their
-// own.
+// queues returns the queues of the workflows: first the default queue, then the queues with an own
+// stream.
 func (i *installation) queues() []string {
 	queues := []string{execution.DefaultQueue}
 	for n := range i.own {
@@ -30,16 +30,16 @@ func (i *installation) queues() []string {
 	return queues
 }
 
-// queuesWithOwnStream returns the queues that have a stream of their own.
+// queuesWithOwnStream returns the queues that have an own stream.
 func (i *installation) queuesWithOwnStream() []string { return i.queues()[1:] }
 
-// layout returns where a queue's messages are stored.
+// layout returns the layout of a queue's messages: in its own stream, or in the shared one.
 func (i *installation) layout(queue string) stream.Layout {
 	return stream.Layout{Own: slices.Contains(i.queuesWithOwnStream(), queue)}
 }
 
-// createOwnStreams gives a stream of its own to each queue that is to have one, with as many
-// replicas as the shared stream.
+// createOwnStreams gives an own stream to each queue of queuesWithOwnStream, and waits until
+// checkOwnStreams succeeds.
 func (i *installation) createOwnStreams(ctx context.Context) error {
 	for _, queue := range i.queuesWithOwnStream() {
 		if err := eventually(ctx, readyTimeout, func(ctx context.Context) error {
@@ -52,8 +52,9 @@ func (i *installation) createOwnStreams(ctx context.Context) error {
 	return eventually(ctx, readyTimeout, i.checkOwnStreams)
 }
 
-// checkOwnStreams returns an error if an executor reports that a queue is not in its own stream,
-// although it is to have one, or if the stream does not have as many replicas as the shared one.
+// checkOwnStreams returns an error unless every executor reports that each queue of
+// queuesWithOwnStream is in its own stream, and each own stream has as many replicas as the shared
+// stream.
 func (i *installation) checkOwnStreams(ctx context.Context) error {
 	if i.own == 0 {
 		return nil
@@ -98,7 +99,8 @@ func (i *installation) checkOwnStreams(ctx context.Context) error {
 	return nil
 }
 
-// ownStreamNames returns the names of a queue's own streams: starts and reports.
+// ownStreamNames returns the names of a queue's two own streams: first the one for start messages,
+// then the one for reports.
 func ownStreamNames(queue string) []string {
 	own := stream.Layout{Own: true}
 	return []string{own.StreamName(queue), own.ProgressStreamName(queue)}

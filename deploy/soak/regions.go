@@ -52,11 +52,12 @@ func (c *Regions) validate() error {
 	return nil
 }
 
-// RunRegions measures how long a response with status 200 takes in three zones, each with a NATS
-// server, an ingress, an executor and a runner, with latency between the zones. It also measures
-// what happens while one of the zones is cut off. It returns an error if anything acknowledged is
-// lost or exists twice, if the remaining zones refuse requests for too long, or if a zone takes too
-// long to recover. The error wraps errors.ErrUnsupported if the machine cannot create the hosts.
+// RunRegions measures how long a response with status 200 takes in an installation of three zones,
+// with latency between the zones. Each zone has a NATS server, an ingress, an executor and a
+// runner. RunRegions also cuts off one of the zones, and measures which requests are accepted
+// meanwhile. It returns an error if anything acknowledged is lost or exists twice, if the remaining
+// zones refuse requests for too long, or if a zone takes too long to recover. The error wraps
+// errors.ErrUnsupported if the machine cannot create the hosts.
 func RunRegions(ctx context.Context, c Regions) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -123,8 +124,8 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 	return errors.Join(r.err(), r.misjudgedErr(), z.err())
 }
 
-// awaitSettled waits until the services are ready, all replicas are current, and all durable
-// consumers, which include those of the recorder and the runners, have caught up.
+// awaitSettled waits until the services are ready and all replicas are current. It then waits until
+// all durable consumers, such as those of the recorder and the runners, have caught up.
 func (i *installation) awaitSettled(ctx context.Context) error {
 	if err := i.awaitReady(ctx, readyTimeout); err != nil {
 		return err
@@ -147,30 +148,31 @@ type zoneMeasurer struct {
 // latencyResults holds the results measured at one network latency.
 type latencyResults struct {
 	latency time.Duration
-	// near holds the response times of accepted requests at the ingress in the leader's zone, and
-	// far those at the other two ingresses.
+	// near holds the response times of accepted requests at the ingress in the zone with the
+	// leaders of the streams. far holds the response times at the other two ingresses.
 	near, far []time.Duration
 	refused   int // requests that were not accepted although no zone was cut off
 	cuts      []zoneCut
 }
 
-// zoneCut is the measurement of one interval in which a zone was cut off.
+// zoneCut holds the results of one interval in which a zone was cut off.
 type zoneCut struct {
 	what      string // "leaders" if the zone had the leaders of the streams; otherwise "other"
 	zone      int
 	from, to  time.Time
 	remaining acceptedShare // requests at the ingresses of the other zones
 	cutOff    acceptedShare // requests at the ingress of the zone that is cut off
-	// refusedFor is the longest time for which the ingress of another zone refused requests. 0
+	// refusedFor is the longest time for which an ingress outside of the zone refused requests. 0
 	// means that no request was refused.
 	refusedFor time.Duration
 	slowest    time.Duration // longest response time of an accepted request in the other zones
-	// back is the time from the reconnection to the first 200 in the zone that was cut off. 0 means
+	// back is the time from the reconnection of the zone to the first 200 of its ingress. 0 means
 	// that there was none before the timeout.
 	back time.Duration
 }
 
-// measure measures with one latency: first with all zones connected, then with a zone cut off.
+// measure makes the measurements with one latency: first while all zones are connected, then while
+// the zone with the leaders is cut off, and last while another zone is cut off.
 func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error {
 	hosts := z.hosts.Hosts()
 	for n, a := range hosts {

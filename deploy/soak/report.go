@@ -113,8 +113,8 @@ func (r *report) err() error {
 	return fmt.Errorf("seed %d: %s", r.seed, strings.Join(all, ", "))
 }
 
-// misjudgedErr returns an error with the number of first deliveries that were answered as
-// deduplicated, or nil if there are none.
+// misjudgedErr returns an error with the number of deliveries whose first response was wrongly
+// marked as deduplicated, or nil if there are none.
 func (r *report) misjudgedErr() error {
 	if r.audit.misjudged > 0 {
 		return fmt.Errorf("%d first deliveries were answered deduplicated", r.audit.misjudged)

@@ -17,29 +17,32 @@ import (
 )
 
 const (
-	// restoreDeliveryCount is the number of deliveries that are sent before the restore and again
-	// after it.
+	// restoreDeliveryCount is the number of deliveries that are sent before the restore, and the
+	// number that are sent after it.
 	restoreDeliveryCount = 50
-	// convergenceTimeout is the maximum time until all services agree again.
+	// convergenceTimeout is the maximum time after the restore until all services show the expected
+	// state.
 	convergenceTimeout = 90 * time.Second
 )
 
-// restoreStoresAndCheck replaces the stores of all nodes with an earlier copy, as after a disaster,
-// while the ingresses, executors and runners keep running. The stream may lose deliveries that were
-// accepted after the copy was made. It returns the violations of the following promises:
+// restoreStoresAndCheck replaces the stores of all nodes with an earlier copy, as operators do
+// after a disaster, while the ingresses, executors and runners keep running. The stream may lose
+// deliveries that were accepted after the copy was made. It returns the violations of the following
+// promises:
 //
-//   - Every ingress and every executor sees the registry in the state before the restore, and
-//     changes take effect immediately: an executor restores the registry from the copy in the
-//     database.
+//   - Every ingress and every executor sees the registry in its state right before the restore,
+//     which includes the changes made after the copy. An executor restores these changes from the
+//     copy of the registry in the database. New changes take effect immediately.
 //   - Deliveries accepted after the restore are stored and recorded exactly once, reach a final
 //     state, and are deduplicated.
-//   - Queues that had a stream of their own have it.
+//   - Queues that had an own stream before the restore have it again.
 //   - No record stays queued or running.
 func (i *installation) restoreStoresAndCheck(
 	ctx context.Context,
 	s *senders,
 ) (broken []string, err error) {
-	// The client still has idle connections that the faults have broken.
+	// Close the idle connections, because the faults have broken them, and a request on one would
+	// fail.
 	s.client.CloseIdleConnections()
 	http.DefaultClient.CloseIdleConnections()
 	if err := setToggledActive(ctx, i.client(), true); err != nil {
@@ -49,7 +52,7 @@ func (i *installation) restoreStoresAndCheck(
 		return nil, err
 	}
 
-	// The copy does not contain this workflow.
+	// The copied stores do not contain this workflow. Only the database does.
 	lateWorkflow, err := i.makeWorkflow(ctx, "late", execution.DefaultQueue)
 	if err != nil {
 		return nil, err
@@ -154,9 +157,10 @@ func (i *installation) awaitHealthy(ctx context.Context) error {
 	return i.awaitReady(ctx, recoverTimeout)
 }
 
-// deliverAll sends each delivery until it gets a final response, and returns these responses by
-// delivery ID. Deliveries without a final response before the timeout are missing from the result.
-// The deliveries are spread over all queues.
+// deliverAll sends restoreDeliveryCount deliveries, spread over all queues, each until it gets a
+// final response. It returns the final responses, keyed by delivery ID. Deliveries that have none
+// before the timeout are missing from the result. With the same name, deliverAll sends the same
+// delivery IDs again.
 func (s *senders) deliverAll(ctx context.Context, name string) map[string]deliver.Answer {
 	answers := map[string]deliver.Answer{}
 	for n := range restoreDeliveryCount {
@@ -176,8 +180,9 @@ func (s *senders) deliverAll(ctx context.Context, name string) map[string]delive
 	return answers
 }
 
-// checkViewsAgree returns an error that names the first ingress or executor whose view of a
-// workflow does not match status, or nil if there is none.
+// checkViewsAgree checks that every ingress answers a call of the workflow with the given status,
+// and that every executor shows the workflow in the state that causes this status. It returns an
+// error that names the first service that does not.
 func (i *installation) checkViewsAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {

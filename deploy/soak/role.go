@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// Names under which the soak's binary starts itself to act as one of the programs.
+// Roles: the names (os.Args[0]) under which the soak's binary starts itself to act as one of the
+// programs.
 const (
 	roleIngress  = "soak-ingress"
 	roleExecutor = "soak-executor"
@@ -27,8 +28,9 @@ const (
 	roleHostRunner = "soak-host-runner"
 )
 
-// RunAsRole makes this process act as the program whose name it was started under. It reports
-// whether there is such a program. main must call it before Run.
+// RunAsRole makes this process act as one of the programs if it was started under the program's
+// name. It returns true when the program has ended, and false if the name is not that of a program.
+// main must call it before Run.
 func RunAsRole() bool {
 	switch filepath.Base(os.Args[0]) {
 	case roleIngress:

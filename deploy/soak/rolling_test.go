@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// retryAfter is the Retry-After of a 503 when the stream is unavailable.
+// retryAfter is the value of the header Retry-After in a 503 that an ingress sends while the stream
+// is unavailable.
 const retryAfter = 2 * time.Second
 
-// While all processes are restarted one after another with SIGTERM, under load, nothing is lost. A
-// sender that retries once gets a 200.
+// All processes are restarted one after another with SIGTERM under load. Nothing is lost, and each
+// request that is refused gets a 200 when it is retried once after retryAfter.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	i := set(t, processCounts{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})

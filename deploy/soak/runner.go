@@ -19,11 +19,11 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// runRunner runs a runner for each of the queues until SIGTERM. If executors are slow, most of its
-// reports arrive before the executors have recorded the start.
+// runRunner runs a runner for each of the queues until SIGTERM. Its executions end quickly, so most
+// of its reports arrive before a slow executor has recorded the start.
 //
-// For each execution that it receives, it appends a line to runsFile: the time in Unix nanoseconds,
-// and the execution's ID.
+// For each execution that a runner receives, runRunner appends a line to runsFile: the time in Unix
+// nanoseconds, and the execution's ID.
 func runRunner(natsURL, runsFile string, queues []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -54,8 +54,8 @@ func runRunner(natsURL, runsFile string, queues []string) error {
 	return err
 }
 
-// runHostRunner is like runRunner, but with credentials, and for the group in the shipped
-// configuration.
+// runHostRunner is like runRunner, but for a host with the shipped NATS configuration: it connects
+// with credentials, uses the runner group in that configuration, and serves only the default queue.
 func runHostRunner(natsURL, credsFile, caFile, runsFile string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -98,7 +98,8 @@ func recordingHandler(
 	}, nil
 }
 
-// runnerOptions returns options that let no execution fail, however often runners are killed.
+// runnerOptions returns options with so many attempts that no execution fails only because runners
+// are killed.
 func runnerOptions(group string) runner.Options {
 	return runner.Options{
 		Group:       group,
@@ -108,7 +109,8 @@ func runnerOptions(group string) runner.Options {
 	}
 }
 
-// handle runs an execution.
+// handle runs an execution. A few executions take longer than the others, and some fail: see
+// expectedStatus.
 func handle(ctx context.Context, e runner.Execution) (any, error) {
 	if strings.HasSuffix(e.ID, "00") {
 		retry.Sleep(ctx, 3*time.Second/2) // long enough to send a report that it is running

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// maxRedeliveryDelay is how long after its end an execution may still be redelivered because its
-// acknowledgement was lost: twice the consumer's acknowledgement timeout, which is at most 15 s,
-// plus the longest time a service is unavailable.
+// maxRedeliveryDelay is the maximum time after its end at which an execution may still be
+// redelivered because its acknowledgement was lost. It is the sum of twice the consumer's
+// acknowledgement timeout, which is at most 15 s, and the longest time for which a service is
+// unavailable.
 const maxRedeliveryDelay = time.Minute
 
 // executionRun is one delivery of an execution to a runner.
@@ -20,8 +21,9 @@ type executionRun struct {
 	at time.Time
 }
 
-// lateRuns describes the executions that a runner received after they had ended, so late that a
-// lost acknowledgement cannot be the reason. ended maps execution IDs to end times.
+// lateRuns describes the executions that a runner received more than maxRedeliveryDelay after they
+// had ended. A lost acknowledgement cannot be the reason for these, so they ran again by mistake.
+// ended maps execution IDs to end times.
 func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err error) {
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runs)
@@ -39,7 +41,8 @@ func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err
 	return again, nil
 }
 
-// readRuns reads the file of a runner. A runner that received nothing may have no file.
+// readRuns reads the file of received executions that a runner has written. If the file does not
+// exist, because the runner received nothing, readRuns returns no executions.
 func readRuns(path string) ([]executionRun, error) {
 	file, err := os.Open(path) //nolint:gosec // the soak's own
 	if errors.Is(err, fs.ErrNotExist) {

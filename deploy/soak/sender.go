@@ -24,8 +24,9 @@ const (
 	maxAttempts    = 12
 )
 
-// These are the percentages of deliveries that have no ID, that are sent twice at the same time,
-// and that are sent again after their acknowledgement.
+// Percentages of the deliveries that have no ID, that are sent twice at the same time, and that are
+// sent again after their acknowledgement. All others have an ID and are sent until they are
+// acknowledged.
 const (
 	percentWithoutID   = 20
 	percentSentTwice   = 4
@@ -63,7 +64,8 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 		all.Go(func() {
 			//nolint:gosec // not a secret
 			random := rand.New(rand.NewPCG(seed, uint64(n)))
-			// Spread the senders over the interval.
+			// Start at a random time within the interval, so that the senders do not all send at
+			// the same moment.
 			retry.Sleep(starting, time.Duration(random.Int64N(int64(every))))
 			tick := time.NewTicker(every)
 			defer tick.Stop()
@@ -80,8 +82,8 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 	all.Wait()
 }
 
-// sendNewDelivery sends one delivery. Like real senders, it does so in one of several ways at
-// random: once without an ID, twice at the same time, twice in a row, or normally.
+// sendNewDelivery sends one delivery in a random way, as real senders do: without an ID and without
+// retries, twice at the same time, again after its acknowledgement, or once with retries.
 func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.paths[random.IntN(len(s.paths))]
 	open := func(hasID bool) *delivery {
@@ -125,8 +127,8 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 	}
 }
 
-// attempt sends one request and records the response. final means that a sender would not retry the
-// request.
+// attempt sends one request and records the response. final is true if a sender would not retry the
+// request after this response.
 func (s *senders) attempt(
 	ctx context.Context, d *delivery, path, url string,
 ) (a deliver.Answer, final bool) {

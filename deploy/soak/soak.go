@@ -34,8 +34,8 @@ type Config struct {
 	Out io.Writer `kong:"-"`
 }
 
-// The maximum time that the services may take to become ready, and that recording may take after
-// the load.
+// readyTimeout is the maximum time that the services may take to become ready. recordTimeout is the
+// maximum time that recording may take after the load.
 const (
 	readyTimeout  = time.Minute
 	recordTimeout = 2 * time.Minute
@@ -203,8 +203,9 @@ func (c *Config) runLoadAndFaults(
 }
 
 // compare reads the executions that are stored, recorded and put aside, and compares them with the
-// responses to senders. unreported holds the executions that were acknowledged without a readable
-// report, which must have failed. It maps their IDs to the times of the acknowledgements.
+// responses to senders. unreported maps the IDs of the executions that were acknowledged without a
+// readable report to the times of the acknowledgements. Executors must have ended these executions
+// as failed.
 func (r *report) compare(
 	ctx context.Context, i *installation, b *ledger, incidents []incident,
 	unreported map[string]time.Time,
@@ -254,8 +255,8 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 }
 
 // runLoad runs the senders, injects the faults and toggles a workflow. It returns when c.Duration
-// and the last fault are over, and every sender has a final response or has given up. It returns
-// descriptions of the responses that contradicted the confirmed state of the toggled workflow.
+// and the last fault are over, and every sender has a final response or has given up. The result
+// describes the responses that contradicted the confirmed state of the toggled workflow.
 func runLoad(
 	ctx context.Context, c Config, i *installation, s *senders, f *faultInjector,
 ) (contradictions []string) {

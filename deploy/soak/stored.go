@@ -26,7 +26,7 @@ type streamContents struct {
 	ended map[string]time.Time // when the stream stored that report
 }
 
-// storedStart is an execution whose start is in the stream.
+// storedStart is an execution with at least one start message in a stream.
 type storedStart struct {
 	marker   string
 	messages int    // not counting the copies that executors or a takeover add for runners
@@ -36,8 +36,8 @@ type storedStart struct {
 
 // readStreams reads every start and every report in the streams.
 func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, error) {
-	// Each attempt starts with empty counts, so that the result is complete and nothing is counted
-	// twice.
+	// Each attempt starts with empty counts: a failed attempt may have counted some messages, which
+	// would otherwise be counted twice.
 	var all streamContents
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
 		all = streamContents{
@@ -56,8 +56,8 @@ func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, e
 	return all, err
 }
 
-// executionStreamNames returns the names of the streams with executions: those with starts and
-// those with reports, the shared ones and the queues' own.
+// executionStreamNames returns the names of all streams with start messages, and then of all
+// streams with reports. Both include the shared stream and the queues' own streams.
 func executionStreamNames(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	starts, reports, err := stream.Streams(ctx, js)
 	if err == nil && !slices.Contains(starts, stream.ExecutionsName) {
@@ -76,7 +76,8 @@ func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, nam
 		})
 }
 
-// startCopyMsgIDPrefix is the Nats-Msg-Id prefix of copies of starts that were added for runners.
+// startCopyMsgIDPrefix is the prefix of the Nats-Msg-Id of a copy of a start message. Executors and
+// a takeover add such copies so that a runner receives the execution again.
 const startCopyMsgIDPrefix = "again-"
 
 func (all *streamContents) addMessage(msg jetstream.Msg, at time.Time) error {
@@ -93,7 +94,8 @@ func (all *streamContents) addMessage(msg jetstream.Msg, at time.Time) error {
 	return all.addEvent(event, stream.StreamOf(msg.Subject()), at)
 }
 
-// addEvent counts a message that the stream with the given name stored at that time.
+// addEvent counts a message. name is the stream that holds the message, and at is the time at which
+// the stream stored it.
 func (all *streamContents) addEvent(event stream.DecodedMessage, name string, at time.Time) error {
 	if p := event.Progress; p != nil && p.Status.Final() && all.ends[p.ID] == "" {
 		all.ends[p.ID], all.ended[p.ID] = p.Status, at
@@ -189,7 +191,7 @@ func eachItem[T any](
 }
 
 // deadLetterStarts describes the starts that executors have put aside. There should be none,
-// because every start can be recorded.
+// because the soak sends only requests whose start messages can be recorded.
 func deadLetterStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range eachItem(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {

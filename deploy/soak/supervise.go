@@ -13,16 +13,17 @@ import (
 // livenessPath is the path of the NATS servers' liveness probe in deploy/nats/kubernetes.yaml.
 const livenessPath = "/healthz"
 
-// The deployment probes less often and tolerates more failures.
+// The soak probes more often than the deployment in deploy/nats/kubernetes.yaml, and tolerates
+// fewer failures, so that a restart takes less time.
 const (
 	livenessProbeInterval    = time.Second
 	livenessProbeTimeout     = time.Second
 	livenessFailureThreshold = 5
 )
 
-// fillNode fills a node's disk, and frees the space again after some time. room is the number of
-// bytes that it leaves free, and lasts is that time. Afterwards it supervises the node as the
-// deployment does.
+// fillNode fills a node's disk except for room bytes, waits for the duration lasts, and frees the
+// space again. Afterwards it supervises the node as the deployment does, which restarts a NATS
+// server that stays unhealthy after a full disk.
 func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) error {
 	if err := n.disk.fill(room); err != nil {
 		return err

@@ -16,15 +16,16 @@ const (
 	// toggleTimeout is the maximum duration of a call. It exceeds the longest time for which an
 	// executor can be unavailable without having exited.
 	toggleTimeout = time.Minute
-	// unansweredEffectWindow is how long a call without a response may still take effect. It is the
-	// longest time for which a fault can delay a request.
+	// unansweredEffectWindow is the time for which a call without a response may still take effect,
+	// so that the state of the workflow is unknown. It is the longest time for which a fault can
+	// delay a request.
 	unansweredEffectWindow = 2 * longestFreeze
 )
 
 // toggleWorkflow activates and deactivates a workflow until starting ends. For each change it uses
-// a random executor without a fault, which may have just recovered. Immediately after the change it
-// sends a request to every ingress. It returns descriptions of the responses that contradict the
-// change.
+// a random executor that has no fault at the moment, but may have just recovered from one.
+// Immediately after the change it sends a request to every ingress. It returns descriptions of the
+// responses that contradict the change.
 func (i *installation) toggleWorkflow(
 	ctx, starting context.Context, s *senders, f *faultInjector, seed uint64,
 ) (contradictions []string) {

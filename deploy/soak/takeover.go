@@ -47,9 +47,10 @@ const secondSiteHost = "d"
 
 // RunTakeover kills a site of three hosts under load and lets a second site take over. The second
 // site has a copy of the streams and of the registry, and an empty database. RunTakeover counts the
-// executions that were lost, exist twice or ran twice. It returns an error if anything older than
-// the copy was lost, or if there is a duplicate that the copy should have prevented. The error
-// wraps errors.ErrUnsupported if the machine cannot create the hosts.
+// executions that were lost, exist twice or ran twice. It returns an error if an execution was lost
+// although it is older than the newest copied message, or if there is a duplicate that the copy
+// should have prevented. The error wraps errors.ErrUnsupported if the machine cannot create the
+// hosts.
 func RunTakeover(ctx context.Context, c Takeover) (err error) {
 	if c.Before <= 0 || c.After <= 0 || c.Rate <= 0 || c.Senders <= 0 {
 		return errors.New("--before, --after, --rate and --senders must be more than 0")
@@ -237,7 +238,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	if err := s.runAdminCommand(ctx, "status"); err != nil {
 		return err
 	}
-	// Messages on their way to the second site are lost, too.
+	// Cut the connection to the second site, so that messages on their way to it are lost, too.
 	all := s.hosts.Hosts()
 	s.hosts.Isolate(all[len(all)-1], true)
 	s.killed = time.Now()
@@ -278,8 +279,8 @@ func (s *takeoverRun) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
-	// Find the last message copied from the first site. The second site stored the later ones
-	// itself.
+	// Find the last message that was copied from the first site. The messages after it were added
+	// by the second site itself.
 	info, err := s.second.js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		return err
@@ -312,11 +313,11 @@ func (s *takeoverRun) awaitAccepted(ctx context.Context, senders *senders) error
 	})
 }
 
-// maxRedeliveries is the maximum number of deliveries that are repeated at the end.
+// maxRedeliveries is the maximum number of deliveries that redeliver repeats.
 const maxRedeliveries = 1000
 
-// redeliver sends to the second site the deliveries that the first site had accepted and whose
-// executions were copied.
+// redeliver repeats deliveries that the first site had accepted and whose executions were copied.
+// It sends them to the second site, which must recognize them as repeats.
 func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 	all, err := readStreams(ctx, s.second.js)
 	if err != nil {

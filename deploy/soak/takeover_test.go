@@ -8,13 +8,15 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Among the lost executions of a takeover, the ledger marks those that the copy should have
-// contained.
+// computeCost counts each kind of loss and duplicate of a takeover under its name. Of the lost
+// executions, those acknowledged before the last copied message count as older, because the copy
+// should have contained them.
 func TestCountOfATakeover(t *testing.T) {
 	t.Parallel()
 	killed := time.Now()
 	copied := killed.Add(-time.Second)
-	// Each delivery has the execution ID x.
+	// told returns a delivery whose last response came at the given time. Every delivery has the
+	// execution ID x.
 	told := func(at time.Time, originals int) *delivery {
 		return &delivery{
 			marker: "m", hasID: true, ended: at, executions: []string{"x"}, originals: originals,

@@ -18,8 +18,8 @@ type takeoverCost struct {
 	wrong        []string // executions whose recorded status is not the one that a runner reported
 	anew         int      // lost executions that the second site accepted when they were sent again
 	twice        []string // executions that ran at both sites
-	// forbidden holds the executions that ran at both sites although the copy had the report of
-	// their end.
+	// forbidden holds the executions that ran at both sites although the copy contains the report
+	// of their end, so the second site should not have run them.
 	forbidden []string
 }
 
@@ -80,8 +80,8 @@ func (s *takeoverRun) computeCost(
 	return c
 }
 
-// compare reads the streams, records and runs, and prints the ledger of the takeover. It returns an
-// error if a promise is broken.
+// compare reads the streams and the records of the second site and the runs of both sites, and
+// prints the ledger of the takeover. It returns an error if a promise is broken.
 func (s *takeoverRun) compare(ctx context.Context) error {
 	all, err := readStreams(ctx, s.second.js)
 	if err != nil {
