@@ -69,7 +69,8 @@ type streamPosition struct {
 // be restarted. It logs the range of messages that had been accepted and may not have been
 // recorded, and returns an error for a stream that is missing or that it has just recreated.
 func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
-	// All streams are looked for first: whichever is missing, ensureStreams creates all of them.
+	// Look for all streams first. ensureStreams creates every missing stream, so it must not be
+	// called while the server may still be deleting one of them.
 	found := map[string]jetstream.Stream{}
 	var lost, deleted []string // lost are those that can be created
 	for _, name := range ensuredStreams {

@@ -115,10 +115,11 @@ func (h *handler) readBody(
 }
 
 // bodyDeadline returns how long after the headers the body must be complete. declared is the
-// Content-Length, or -1, and read is the number of bytes that have arrived so far. A short body may
-// take the whole body timeout, because it uses little memory; a body of undeclared length is short
-// until it has filled the initial buffer. A longer body must keep the minimum rate. Otherwise, a
-// slow sender could occupy a slot and memory by sending a few bytes per second.
+// Content-Length, or -1 if there is none, and read is the number of bytes that have arrived so far.
+// A short body may take the whole body timeout, because it uses little memory. A body of undeclared
+// length counts as short until it has filled the initial buffer. A longer body must keep the
+// minimum rate. Otherwise, a slow sender could occupy a slot and memory by sending a few bytes per
+// second.
 func (h *handler) bodyDeadline(declared int64, read int) time.Duration {
 	isShort := declared <= initialBodyBuffer
 	if declared < 0 {

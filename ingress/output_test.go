@@ -24,8 +24,8 @@ var outputForms = []sender.OutputForm{
 	"", "text", "twiml-message", "twiml-say", "json-or-no-content",
 }
 
-// writeOutput responds to a request with an output, as the ingress does for a node whose answer is
-// raw, and reads the response as a client does.
+// writeOutput responds to a request with an output, as the ingress does for a node whose responses
+// consist of the output, and reads the response as a client does.
 func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Response, string) {
 	t.Helper()
 	h, _, _, _, _ := tryHandler(t, alwaysValid{})
@@ -40,7 +40,7 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Res
 	if d.event.status != recorder.Code {
 		t.Errorf("the log says %d, the response %d", d.event.status, recorder.Code)
 	}
-	// Write and read the response as it is sent over the network; it must be readable.
+	// Encode the response as for the network and read it back: a client must be able to read it.
 	var wire bytes.Buffer
 	if err := recorder.Result().Write(&wire); err != nil {
 		t.Fatalf("the response to %q cannot be sent: %v", output, err)

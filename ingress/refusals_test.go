@@ -202,8 +202,8 @@ func TestBytesPerDay(t *testing.T) {
 		}
 	}
 
-	// Bytes read by another ingress count here, too. The check uses a body of undeclared length,
-	// which is empty.
+	// Bytes that another ingress has read count here, too. The check sends an empty body of
+	// undeclared length, so it uses up no bytes itself.
 	addr := w.startIngress()
 	w.account("both", "small")
 	w.workflowIn("both", "three", true, nil)

@@ -187,8 +187,9 @@ func (s *situations) putSettings(
 	}
 }
 
-// scriptAnswer implements "answer WORKFLOW [SECONDS [raw]]". It makes the responses of the
-// workflow's node, which is in the pro account, wait. Without SECONDS they do not wait.
+// scriptAnswer implements "answer WORKFLOW [SECONDS [raw]]". It sets how long the responses of the
+// workflow's node, which is in the pro account, wait for the execution. With raw, the response is
+// the execution's output. Without SECONDS, responses do not wait.
 func (s *situations) scriptAnswer(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 || len(args) > 3 {
 		ts.Fatalf("usage: answer WORKFLOW [SECONDS [raw]]")

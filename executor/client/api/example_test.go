@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// This example treats a workflow that does not exist as already deleted. The client's
-// errors can be wrapped.
+// This example treats a workflow that does not exist as already deleted. IsCode also recognizes an
+// error that has been wrapped.
 func ExampleIsCode() {
 	err := fmt.Errorf("delete the workflow: %w", &api.Problem{
 		Status: 404, Code: api.CodeNotFound, Detail: `There is no workflow "orders".`,

@@ -81,7 +81,8 @@ func (r *Reader) NextMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error)
 	return meta, nil
 }
 
-// Exists reports whether the server has the reader's consumer.
+// Exists reports whether the server still has this reader's consumer, and not another reader's
+// consumer with the same name.
 func (r *Reader) Exists(ctx context.Context) bool {
 	info, err := r.Info(ctx)
 	return err == nil && r.owns(info)
@@ -90,7 +91,7 @@ func (r *Reader) Exists(ctx context.Context) bool {
 // End deletes the consumer so that another reader can begin immediately. If that fails, the server
 // deletes the consumer after a few seconds.
 func (r *Reader) End(ctx context.Context) {
-	// Another reader may have created its consumer in the meantime.
+	// Do not delete the consumer that another reader may have created under the same name.
 	if r.Exists(ctx) {
 		_ = r.js.DeleteConsumer(ctx, r.stream, r.CachedInfo().Name)
 	}

@@ -283,7 +283,7 @@ func classify(err error) attemptOutcome {
 		case stream.CodeTooManyRequests:
 			return outcomeOverloaded
 		case stream.CodeNotAvailable:
-			// the leader may have forwarded the message before it stepped down
+			// Perhaps stored: the leader may have forwarded the message before it stepped down.
 			return outcomeNoReply
 		default:
 			return outcomeOverloaded // refused for an unknown reason: nothing was stored

@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/sharded"
 )
 
-// Changes of an ID's state all happen in the same shard, and ForEach finds each ID once. The race
-// detector reports a shard that is used without its lock.
+// All changes of an ID's state are made in the same shard, and ForEach finds each ID once. The IDs
+// are spread over at least half of the shards. The race detector reports a shard that is used
+// without its lock.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	s := sharded.New(func() map[string]int { return map[string]int{} })

@@ -16,8 +16,8 @@ const (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// space returns the space of a stream that holds used bytes, in an installation with three
-// accounts.
+// space returns the StreamSpace of a stream with the given number of used bytes, in an installation
+// with three accounts.
 func space(used int64) *storage.StreamSpace {
 	s := storage.New(func() int { return 3 })
 	s.SetUsage(limit, used, week, noon)
@@ -114,7 +114,8 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// Two ingresses inform each other of the space that they reserve.
+// Two ingresses inform each other of the space that they reserve, so that both refuse the same
+// account.
 func TestOfTwoIngresses(t *testing.T) {
 	t.Parallel()
 	a, b := space(0), space(0)
