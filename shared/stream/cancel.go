@@ -29,8 +29,8 @@ const CancellationsStream = keyvalue.StreamPrefix + CancellationsBucket
 
 const cancellationsPrefix = keyvalue.SubjectPrefix + CancellationsBucket + "."
 
-// EnsureCancellations creates the bucket if it does not exist. If it keeps its keys for a shorter
-// time than messages are kept, EnsureCancellations changes that.
+// EnsureCancellations creates the bucket if it does not exist. It makes an existing bucket keep its
+// keys for at least as long as messages are kept.
 func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	err := keepCancellations(ctx, js, s.MaxAge)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -50,8 +50,8 @@ func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings
 	return nil
 }
 
-// keepCancellations makes the bucket keep its keys for at least a time. It does not shorten it: a
-// queue's own stream may keep its messages longer.
+// keepCancellations makes the bucket keep its keys for at least the given age. It never shortens
+// the time for which keys are kept, because a queue's own stream may keep its messages longer.
 func keepCancellations(ctx context.Context, js jetstream.JetStream, age time.Duration) error {
 	s, err := js.Stream(ctx, CancellationsStream)
 	if err != nil {
@@ -68,9 +68,10 @@ func keepCancellations(ctx context.Context, js jetstream.JetStream, age time.Dur
 
 const (
 	// inFlightRetryDelay is the delay before a cancellation is stored again after a cluster has
-	// refused it because it is storing another one of the same execution.
+	// refused it because it was still storing another cancellation of the same execution.
 	inFlightRetryDelay = 50 * time.Millisecond
-	// maxInFlightWait is the maximum time for which PutCancellation waits for the other one.
+	// maxInFlightWait is the maximum time for which PutCancellation waits for that other
+	// cancellation.
 	maxInFlightWait = 5 * time.Second
 )
 
@@ -91,7 +92,8 @@ func PutCancellation(
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant
 		switch {
 		case inFlight && ctx.Err() == nil && time.Since(began) < maxInFlightWait:
-			// A cluster is storing another cancellation of the execution. That may still fail.
+			// The cluster is storing another cancellation of the execution, which may still fail.
+			// So try again.
 		case err == nil || errors.Is(err, jetstream.ErrKeyExists) && !inFlight:
 			return nil
 		default:

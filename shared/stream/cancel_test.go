@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// answers is a bucket that answers the creations of a key in order; nil is a confirmation.
+// answers is a bucket that answers each creation of a key with the next error in left; nil means
+// that the key was created.
 type answers struct {
 	jetstream.KeyValue
 	left []error
@@ -26,13 +27,15 @@ func (a *answers) Create(
 	return 1, err
 }
 
-// errInFlight is the error of a creation while a cluster is storing the key for somebody else.
+// errInFlight is the error of a creation while a cluster is still storing the same key for another
+// caller.
 var errInFlight = fmt.Errorf("%w: %w", &jetstream.APIError{
 	ErrorCode: jetstream.JSErrCodeStreamWrongLastSequenceConstant,
 }, jetstream.ErrKeyExists)
 
-// A cancellation counts as stored once the server has confirmed it, or has said that it exists; not
-// while a cluster is still storing one that may be lost.
+// A cancellation counts as stored once the server has confirmed it or has reported that it exists.
+// It does not count as stored while a cluster is still storing another cancellation of the
+// execution, which may be lost.
 func TestACancellationIsStoredOnceItExists(t *testing.T) {
 	t.Parallel()
 	other := errors.New("no leader")
@@ -56,7 +59,8 @@ func TestACancellationIsStoredOnceItExists(t *testing.T) {
 	}
 }
 
-// If the outcome of another cancellation stays unknown, PutCancellation fails.
+// PutCancellation fails if it cannot find out whether another cancellation of the execution was
+// stored.
 func TestACancellationThatStaysInFlightIsNotStored(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -42,15 +42,15 @@ func ReadExecutionsState(ctx context.Context, js jetstream.JetStream) (Execution
 // ChangeSettings changes the settings of a running installation: the maximum age, the deduplication
 // window and the maximum size of EXECUTIONS, and the maximum age of PROGRESS. The queues' own
 // streams get the same deduplication window, and the same maximum age unless they have their own.
-// Cancellations are kept at least as long. A shorter maximum age deletes older messages
-// immediately. A longer deduplication window applies to later deliveries, and to those whose IDs
-// the server still has. ChangeSettings is idempotent. Executors that start afterwards must be
-// configured with the same settings.
+// Cancellations are kept for at least the maximum age. A shorter maximum age deletes older messages
+// immediately. A longer deduplication window applies to later deliveries, and to those earlier ones
+// whose IDs the server still has. ChangeSettings is idempotent. Executors that start afterwards
+// must be configured with the same settings.
 func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) error {
 	if err := to.Validate(); err != nil {
 		return err
 	}
-	// First, so that no message is kept longer than its cancellation.
+	// Extend the cancellations first, so that no message is kept longer than its cancellation.
 	if err := keepCancellations(ctx, js, to.MaxAge); err != nil &&
 		!errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("bucket %s: %w", CancellationsBucket, err)

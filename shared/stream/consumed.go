@@ -23,8 +23,8 @@ func Unacknowledged(info *jetstream.ConsumerInfo) int64 {
 func Idle(info *jetstream.ConsumerInfo) bool { return Unacknowledged(info) == 0 }
 
 // CaughtUp reports whether a consumer has acknowledged all its messages up to the sequence last. An
-// idle consumer has always caught up. Its floor can stay below last, because the last message of
-// the stream may belong to another consumer or may have been deleted.
+// idle consumer has always caught up, even if the last sequence that it has acknowledged is lower:
+// the last message of the stream may belong to another consumer or may have been deleted.
 func CaughtUp(info *jetstream.ConsumerInfo, last uint64) bool {
 	return info.AckFloor.Stream >= last || Idle(info)
 }

@@ -17,7 +17,8 @@ const startSizeHint = 1 << 10
 
 // encodeStart encodes a start message as proto.Marshal does, but without generated code: it needs
 // one allocation instead of about three for each header. A test compares the results with those of
-// the generated code. It writes to buffer, or to a new one if buffer is too small.
+// the generated code. It writes to buffer, which may be nil, or to a new buffer if that one is too
+// small.
 func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 	e := encoder{slices.Grow(buffer[:0], startSizeHint+len(s.Payload.Body)), nil}
 	e.text(1, s.ID)

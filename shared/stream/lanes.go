@@ -34,8 +34,8 @@ func LaneFilterSubject(queue string, lane int) string {
 // order key.
 func OrderedFilterSubject(queue string) string { return orderedPrefix + queue + ".>" }
 
-// RunnerFilterSubject returns the filter subject of those runner consumers that receive a start
-// message with the given subject. It returns "" if the subject is not that of a start message.
+// RunnerFilterSubject returns the filter subject of the runners' consumers that receive start
+// messages with the given subject. It returns "" if the subject is not that of a start message.
 func RunnerFilterSubject(subject string) string {
 	start, ok := ParseStartSubject(subject)
 	switch {
@@ -48,19 +48,21 @@ func RunnerFilterSubject(subject string) string {
 	}
 }
 
-// LastReport is what a group of runners learns from the last report on an execution.
+// LastReport holds the state of an execution for one group of runners, according to the last report
+// on the execution by any group.
 type LastReport struct {
 	// Sequence is the report's sequence number in its stream; 0 means that there is no report.
 	Sequence uint64
-	// Ended means that the group has ended the execution, or that a runner that does not say its
-	// group has.
+	// Ended means that the execution has ended in the group. It is also true if a runner that does
+	// not report its group has ended the execution.
 	Ended bool
-	// EndedGroups are the other groups that have ended it.
+	// EndedGroups holds the names of the other groups in which the execution has ended.
 	EndedGroups []string
 }
 
-// ReadLastReport returns what a group learns from the last report on a subject, which must be that
-// of one execution's reports. Any replica may respond, and it may lag a moment behind the leader.
+// ReadLastReport returns the state of an execution for a group, according to the last report on the
+// given subject. That must be the subject of the execution's reports. Any replica may respond, and
+// it may lag a moment behind the leader.
 func ReadLastReport(
 	ctx context.Context, nc *nats.Conn, subject, group string,
 ) (last LastReport, err error) {

@@ -115,8 +115,7 @@ func (l Layout) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 		Header:  headersOf(r.ID, r.WorkflowID, r.NodeID, r.Trace),
 		Data:    data,
 	}
-	// The ID is a hash of the delivery ID, or random. So two requests never have the same ID by
-	// accident.
+	// r.ID is a hash of the delivery ID, or random. So only repeats of a delivery have the same ID.
 	msg.Header[jetstream.MsgIDHeader] = []string{r.ID}
 	return msg, nil
 }
@@ -263,8 +262,8 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 		m.GetQueue()); err != nil {
 		return nil, err
 	}
-	// Accept a kind that a later version has defined, so that operators can still look up the
-	// rejection.
+	// A kind that only a later version defines counts as BodyNone. An error would keep operators
+	// from looking up the rejection.
 	kind := execution.BodyNone
 	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON &&
 		k <= hookstartv1.BodyKind_BODY_KIND_BINARY {
@@ -313,7 +312,7 @@ func decodeProgress(subject string, data []byte) (*execution.Progress, error) {
 	if output := m.GetOutput(); len(output) > 0 && !execution.ValidJSON(output) {
 		return nil, errors.New("the output is not one JSON text")
 	}
-	// What cannot be the name of a group is ignored: the rest of the report is still good.
+	// Ignore invalid names of groups, because the rest of the report is still usable.
 	group := m.GetGroup()
 	if !execution.ValidName(group) {
 		group = ""

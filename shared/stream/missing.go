@@ -5,17 +5,18 @@ import "time"
 // recreateDelay is the minimum time between the two checks at which a stream must be missing.
 const recreateDelay = time.Second
 
-// MissingStreams holds the streams that did not exist when a process last checked, by name, with
-// the time of the first check at which they were missing. Only one goroutine may use it.
+// MissingStreams maps the name of each stream that was missing at a process's last check to the
+// time of the first check at which it was missing. Only one goroutine may use it.
 //
-// A running process must not create a stream as soon as it is missing: a server that deletes a
-// stream removes its directory after it has begun to answer that there is no such stream. If the
-// stream is created meanwhile, the new one loses its directory, and accepts nothing until the
-// server restarts.
+// A running process must not create a stream as soon as it is missing. When a server deletes a
+// stream, it reports that the stream does not exist before it removes the stream's directory. If
+// the stream is created again in between, the new stream loses its directory, and accepts no
+// messages until the server restarts.
 type MissingStreams map[string]time.Time
 
-// Note notes whether a stream exists. It returns true if the stream can be created: it is missing
-// now, and was missing at a check at least a second before.
+// Note records the result of a check: whether a stream exists. creatable reports whether the stream
+// may be created, because it is missing now and was already missing at a check at least
+// recreateDelay ago.
 func (m MissingStreams) Note(name string, exists bool) (creatable bool) {
 	if exists {
 		delete(m, name)

@@ -30,11 +30,11 @@ func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 	}
 }
 
-// NextOrLost is like Next, and fails with jetstream.ErrConsumerNotFound or
+// NextOrLost is like Next, but also fails with jetstream.ErrConsumerNotFound or
 // jetstream.ErrStreamNotFound if the consumer no longer exists. The server reports the deletion of
-// a consumer to waiting requests only. After NATS has lost its storage, or if the stream is deleted
-// while no request waits, Next would request messages forever. NextOrLost looks for the consumer
-// when heartbeats are missed.
+// a consumer only to pull requests that are waiting at that moment. So after NATS has lost its
+// storage, or if the stream is deleted while no request is waiting, Next would request messages
+// forever. NextOrLost checks whether the consumer exists whenever heartbeats are missed.
 func NextOrLost(
 	ctx context.Context, consumer jetstream.Consumer, messages jetstream.MessagesContext,
 ) (jetstream.Msg, error) {

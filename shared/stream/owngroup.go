@@ -94,10 +94,10 @@ func IsConsumerDrained(
 	return Idle(found.CachedInfo()), nil
 }
 
-// AreLanesDrained reports whether no executions with an order key wait in a stream of a queue. If
-// any groups have lanes there, each of those groups must have acknowledged all of these executions.
-// If no group has lanes there, no such execution may be stored. AreLanesDrained returns true if the
-// stream does not exist.
+// AreLanesDrained reports whether no execution with an order key is waiting in the stream that
+// layout and queue identify. If any groups have lanes in that stream, this means that all of these
+// groups have acknowledged all such executions. If no group has lanes there, it means that no such
+// execution is stored. AreLanesDrained returns true if the stream does not exist.
 func AreLanesDrained(
 	ctx context.Context, js jetstream.JetStream, layout Layout, queue string,
 ) (bool, error) {

@@ -23,10 +23,10 @@ const minProgressStreamBytes = 16 << 20
 // A report is lost only if it is dropped before it has been recorded, that is, if the database is
 // unavailable for longer than it takes runners to fill the stream with reports.
 //
-// The stream ignores Nats-Msg-Id, so that two reports with the same one are both stored. The server
-// has no setting for that: a window of zero means two minutes, and the minimum is 100 ms. Only a
-// stream with a source may have no window (stream.go of nats-server 2.15.2, checkStreamCfg), so
-// this stream has a source that never delivers anything.
+// The stream has no deduplication window, so that two reports with the same Nats-Msg-Id are both
+// stored. The server has no setting for that: a window of zero means two minutes, and the minimum
+// is 100 ms. Only a stream with a source may have no window (stream.go of nats-server 2.15.2,
+// checkStreamCfg). So this stream has a source that never delivers anything.
 func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	maxBytes := s.ProgressMaxBytes
 	if maxBytes == 0 {

@@ -177,7 +177,8 @@ func isLaneConsumer(config jetstream.ConsumerConfig) bool {
 }
 
 // EnforceQueueSettings applies the settings of a queue to the existing consumer of a group, unless
-// they are already applied. It changes only pauses by an operator.
+// they are already applied. It leaves a pause that no operator has set unchanged, such as the one
+// while a backup is being restored.
 func EnforceQueueSettings(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string,
 	s QueueSettings,

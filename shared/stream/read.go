@@ -14,9 +14,9 @@ import (
 // readTimeout is how long ForEachMessage waits for the next message, which should be available.
 const readTimeout = 30 * time.Second
 
-// ForEachMessage calls each for every message that a stream holds at the time of the call, in their
-// order, until each returns an error. A config selects and shortens the messages; its zero value
-// means all of them.
+// ForEachMessage calls each for every message that a stream holds at the time of the call, in the
+// order of the stream. If each returns an error, ForEachMessage stops and returns the error. config
+// can select messages and omit their data; its zero value means all messages with their data.
 func ForEachMessage(
 	ctx context.Context, js jetstream.JetStream, name string,
 	config jetstream.OrderedConsumerConfig,
@@ -70,11 +70,11 @@ func orderedMessages(
 	return consumer.Messages()
 }
 
-// lastSequence returns the sequence of the last message of a stream, or of the last one on any of
-// the subjects, according to the stream's leader. 0 means that there is none. The server of a
-// consumer may be behind the leader, so that its number of pending messages is too small. If the
-// newest message was deleted, lastSequence returns its sequence, and isEnd is false: no message
-// with that sequence will be received.
+// lastSequence returns the sequence of the last message of a stream, or, if subjects is not empty,
+// of the last message on any of the subjects. 0 means that there is none. It queries the stream's
+// leader: the server of a consumer may lag behind, so that its number of pending messages would be
+// too small. isEnd reports whether a message with the returned sequence will be received. It is
+// false if the stream's newest message was deleted.
 func lastSequence(
 	ctx context.Context, js jetstream.JetStream, name string, subjects []string,
 ) (last uint64, isEnd bool, err error) {
@@ -100,8 +100,8 @@ func lastSequence(
 			last, isEnd = max(last, msg.Sequence), true
 		}
 	}
-	// For >, NATS tries only the stream's last sequence, and finds nothing if that message was
-	// deleted.
+	// For the subject ">", NATS looks only at the stream's last sequence, and finds nothing if the
+	// message with that sequence was deleted.
 	if all && last == 0 {
 		last = state.LastSeq
 	}

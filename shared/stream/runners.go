@@ -85,9 +85,9 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 	return config
 }
 
-// BeganAfter reports whether a group's consumer began after the message with a sequence, which was
-// stored at a time. The group then never receives the message, although the consumer's positions
-// are past it.
+// BeganAfter reports whether a group's consumer was configured to begin after the message with the
+// given sequence, which was stored at the given time. If so, the group never receives that message.
+// The consumer's own sequence numbers do not show this, because they are past the message, too.
 func BeganAfter(consumer *jetstream.ConsumerInfo, sequence uint64, stored time.Time) bool {
 	config := consumer.Config
 	//nolint:exhaustive // with the other policies, a group begins with the oldest message

@@ -22,21 +22,22 @@ const (
 	CodeNoCluster             = 10074
 	CodeStoreFailed           = 10077 // a limit of the stream is reached, or its storage failed
 	CodeRollup                = 10111 // Nats-Rollup is not allowed, or has a wrong value
-	// CodeStreamOffline and CodeStreamOfflineReason, whose text names a reason, refuse a request
-	// about a stream whose servers are all down, or cannot run it. Their status is 500.
+	// CodeStreamOffline and CodeStreamOfflineReason mean that a stream is unavailable because all
+	// of its servers are down or cannot run it. With CodeStreamOfflineReason, the error's
+	// description contains the reason. The status of both errors is 500.
 	CodeStreamOffline       = 10118
 	CodeStreamOfflineReason = 10194
-	// CodeDuplicateInProcess refuses a message with the same ID as another one that the server is
-	// still storing. Storing that other one may still fail.
+	// CodeDuplicateInProcess means that a message was refused because the server is still storing
+	// another message with the same ID. Storing the other message may still fail.
 	CodeDuplicateInProcess = 10158
-	// CodeWrongLastSequenceInProcess is CodeWrongLastSequence while the server is still storing a
-	// message with the same subject.
+	// CodeWrongLastSequenceInProcess takes the place of CodeWrongLastSequence while the server is
+	// still storing another message with the same subject. Storing that one may still fail.
 	CodeWrongLastSequenceInProcess = 10164
 	CodeTooManyRequests            = 10167
 )
 
-// ErrorCode returns the code of a refusal by JetStream, or 0 if err is none. It is a number, as the
-// client's type names a few of the codes only.
+// ErrorCode returns the code of an error from JetStream, or 0 if err is not such an error. The
+// result is a plain number, because the client's type names only a few of the codes.
 func ErrorCode(err error) uint16 {
 	refusal, ok := errors.AsType[*jetstream.APIError](err)
 	if !ok {
@@ -56,9 +57,8 @@ func IsStorageFull(err error) bool {
 	return false
 }
 
-// IsWrongLastSequence reports whether err is a stream's refusal of a message, because the last
-// message with its subject is not the one that the message's header
-// Nats-Expected-Last-Subject-Sequence names.
+// IsWrongLastSequence reports whether a stream has refused a message because the last message on
+// the same subject is not the one that the header Nats-Expected-Last-Subject-Sequence names.
 func IsWrongLastSequence(err error) bool {
 	code := ErrorCode(err)
 	return code == CodeWrongLastSequence || code == CodeWrongLastSequenceInProcess

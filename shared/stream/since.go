@@ -17,8 +17,8 @@ import (
 func SequenceSince(
 	ctx context.Context, js jetstream.JetStream, name string, since time.Time,
 ) (sequence uint64, err error) {
-	// With a batch, the server skips deleted messages. It ends its response with a second message,
-	// which is not needed.
+	// A batch of one message makes the server skip deleted messages. It also makes the server end
+	// its response with a second message, which is not needed.
 	question, err := json.Marshal(map[string]any{"start_time": since.UTC(), "batch": 1})
 	if err != nil {
 		return 0, err

@@ -1,31 +1,33 @@
 // Package stream defines how Hookstart uses JetStream: the streams, their subjects, and the
-// encoding of start messages, rejections and reports. The kit for runners, the ingress, the
-// executor and the command line use it, so that the form of a message is known here alone: callers
-// pass and receive the types of package execution.
+// encoding of start messages, rejections and reports. The runner kit, the ingress, the executor and
+// the command line tool use it. No other package knows how a message is encoded: callers pass and
+// receive the types of package execution.
 //
 // The streams and their subjects:
 //
-//	EXECUTIONS        starts and rejections from ingresses; executors add reruns and events
+//	EXECUTIONS        start messages and rejections from ingresses;
+//	                  start messages of reruns and events from executors
 //	  executions.start.{queue}.{workflowId}.{nodeId}
 //	  executions.ordered.{queue}.{lane}.{workflowId}.{nodeId}
 //	  executions.rejected.{queue}.{workflowId}.{nodeId}
 //	  executions.remembered.{queue}.{workflowId}
 //	PROGRESS          reports on executions from runners, and from executors that cancel them
 //	  executions.progress.{queue}.{workflowId}.{executionId}
-//	REPORTS           what ingresses count: refusals, repeats and the like
+//	REPORTS           counts from ingresses, for example of refusals and repeats
 //	  reports.{kind}
 //	KV_cancellations  the bucket of executions that an operator has canceled
 //
-// Runners take starts through a consumer for each group (RunnerGroup), and for each lane of
-// executions that have an order key. Executors record EXECUTIONS, PROGRESS and REPORTS through
-// RecorderConsumer. An ingress reads PROGRESS if a request waits for its execution's end, and
-// runners watch the bucket. A queue may have streams of its own: see Layout.
+// Each group of runners (RunnerGroup) receives start messages through a consumer of its own, and
+// through one more consumer for each lane of executions with an order key. Executors read
+// EXECUTIONS, PROGRESS and REPORTS through RecorderConsumer, and record the messages in the
+// database. An ingress reads PROGRESS while a request waits for its execution to finish. Runners
+// check the bucket for cancellations. A queue may have its own streams: see Layout.
 //
-// Executors create the streams; a runner creates its group's consumers only.
+// Executors create the streams. A runner creates only its group's consumers.
 //
-// Sizes are in bytes. Sequences are those of the stream, and begin with 1. Errors of decoding wrap
-// ErrUnreadable. Those of NATS are wrapped or returned as they are, so that errors.Is finds
-// jetstream.ErrStreamNotFound, for example; ErrorCode returns the server's code.
+// Sizes are in bytes. Sequence numbers are those of the stream, and begin with 1. Decoding errors
+// wrap ErrUnreadable. NATS errors are returned unchanged or wrapped, so that errors.Is finds, for
+// example, jetstream.ErrStreamNotFound. ErrorCode returns the server's error code.
 package stream
 
 import (
@@ -231,7 +233,8 @@ func addMissingSubjects(
 	_, err := js.UpdateStream(ctx, have)
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
 		uint16(api.ErrorCode) == CodeInvalidConfig {
-		// For example, the stream may already have a wildcard that covers the subject.
+		// The server refuses the subjects, for example because one of the stream's wildcards covers
+		// them.
 		return settingsMismatch(want.Name, []string{
 			fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s",
 				strings.Join(missing, " "), api.Description),

@@ -121,8 +121,8 @@ func TestMessagesKeepEverything(t *testing.T) {
 	}
 }
 
-// A message from the hand-written encoder has the same contents when it is decoded with the
-// generated code.
+// A start message that the hand-written encoder has encoded can be decoded with the generated code,
+// without any difference.
 func TestStartsAreEncodedAsGenerated(t *testing.T) {
 	t.Parallel()
 	full := newStart()
@@ -247,7 +247,7 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 	}
 }
 
-// A report that names no possible group is read as one that names none.
+// Decode treats an invalid name of a group in a report as if the report named no group.
 func TestDecodeIgnoresAnInvalidGroup(t *testing.T) {
 	t.Parallel()
 	for _, group := range []string{"a b", strings.Repeat("g", 65)} {

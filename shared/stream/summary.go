@@ -68,8 +68,8 @@ func decodeStartSummary(data []byte) (*execution.Start, int, error) {
 	return &s.Start, bodyBytes, err
 }
 
-// startDecoder is a start message that is being decoded. The parts of a timestamp may arrive
-// separately.
+// startDecoder is a start message that is being decoded. A timestamp is converted only after all
+// fields have been read, because its seconds and nanoseconds may be encoded separately.
 type startDecoder struct {
 	execution.Start
 	kind           int32
@@ -170,7 +170,7 @@ func checkValues(data []byte) error {
 }
 
 // eachField calls do for each field of a message. For a varint, it passes number and a nil value.
-// For a field with a length, it passes a value that is not nil. It skips fields of other types,
+// For a length-delimited field, it passes a value that is not nil. It skips fields of other types,
 // which Hookstart does not use.
 func eachField(
 	data []byte, do func(field protowire.Number, number uint64, value []byte) error,

@@ -18,7 +18,8 @@ import (
 
 const subject = "subject"
 
-// engine returns a Publisher on a separate server with a stream, and the maximum size of a message.
+// engine starts a server with a stream. It returns a Publisher for the stream, the stream, and the
+// maximum size of a message in bytes.
 func engine(t testing.TB) (e *ack.Publisher, s jetstream.Stream, maxPayload int64) {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
@@ -79,7 +80,8 @@ func TestPublishConcurrently(t *testing.T) {
 	}
 }
 
-// Every message in the queue gets a result, even if the connection does not accept the message.
+// Every message in the queue gets its own result, even if the connection refuses some of the
+// messages.
 func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)
@@ -110,7 +112,7 @@ type answer struct {
 	err error
 }
 
-// PublishAsync calls back exactly once, even for a message that the connection does not accept.
+// PublishAsync calls done exactly once, even for a message that the connection refuses.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)

@@ -10,8 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
-// Package keyvalue and the NATS client agree: the package finds the client's values and deletions
-// in the bucket's stream, and the client takes the package's deletion for one.
+// Package keyvalue and the NATS client agree. The package recognizes the client's values and
+// deletions in the bucket's stream, and the client recognizes a deletion that was made with the
+// package.
 func TestKeyValueAgreesWithTheClient(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)

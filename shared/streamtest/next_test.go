@@ -14,12 +14,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Next sends another pull request even if the previous one was answered before it counted as sent.
+// Next sends another pull request even if the previous request was answered before the client
+// considered it sent.
 func TestNextAsksForMore(t *testing.T) {
 	t.Parallel()
 	const messages = 40
 	server := natstest.Start(t)
-	// Each write is flushed, and a write that requests messages returns late.
+	// Each write goes to the server immediately, but a write with a pull request returns late. So
+	// the request can be answered before the client considers it sent.
 	nc, err := nats.Connect(server.URL(), nats.WriteBufferSize(1),
 		nats.SetCustomDialer(lateDialer{}))
 	if err != nil {
@@ -53,7 +55,8 @@ func TestNextAsksForMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// If the iterator failed to send a request, Next would return only after two missed heartbeats.
+	// If the iterator failed to send a request, Next would wait for two missed heartbeats, which
+	// takes 60 s. In that case, stop the iterator after 30 s, so that Next and the test fail.
 	defer time.AfterFunc(30*time.Second, iterator.Stop).Stop()
 	defer iterator.Stop()
 	for i := range messages {
@@ -74,7 +77,8 @@ func (lateDialer) Dial(network, address string) (net.Conn, error) {
 	return lateConn{conn}, err
 }
 
-// lateConn is a connection on which requesting messages takes longer than receiving them.
+// lateConn is a connection on which a write with a pull request returns 5 ms late, so that the
+// requested messages usually arrive first.
 type lateConn struct{ net.Conn }
 
 func (c lateConn) Write(data []byte) (int, error) {

@@ -77,8 +77,8 @@ func TestOldReportsGiveWay(t *testing.T) {
 	}
 }
 
-// If the disk is small, the stream of reports is smaller, and all other streams can still be
-// created.
+// If the disk is small, the stream of reports gets a smaller size limit, so that all other streams
+// can still be created.
 func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t, func(o *embednats.Options) {

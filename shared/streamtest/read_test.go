@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Read passes on exactly the messages that a stream holds when it is called, or those of some
-// subjects, and stops at an error.
+// ForEachMessage passes on exactly the messages that a stream holds at the time of the call, or
+// only those on given subjects. It stops at an error.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The first message since a given time is found whether that time is before, between or after the
-// stored messages, and also where messages were deleted.
+// SequenceSince returns the first message since a given time, even if messages were deleted there.
+// It returns an error if the time is after the last message.
 func TestFirstSince(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

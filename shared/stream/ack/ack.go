@@ -70,8 +70,8 @@ type waiter struct {
 
 	// result and sent are used only by Publish.
 	result chan result // capacity 1
-	// sent has capacity 1. It receives nil once the message has been handed to the connection, or
-	// the error with which that has failed.
+	// sent has capacity 1. It receives nil once the message has been passed to the connection, or
+	// the reason why it has not been.
 	sent chan error
 }
 
@@ -81,8 +81,8 @@ type result struct {
 	err error
 }
 
-// deadlineCheckInterval is the interval between checks of the deadlines. A message may fail that
-// much later than its deadline.
+// deadlineCheckInterval is the interval between checks of the deadlines. A message may therefore
+// fail this much later than its deadline.
 const deadlineCheckInterval = 50 * time.Millisecond
 
 // New returns a Publisher for a stream. It starts a goroutine that fails messages when their
@@ -98,7 +98,8 @@ func New(nc *nats.Conn, streamName string) (*Publisher, error) {
 	if e.sub, err = nc.Subscribe(e.prefix+"*", e.receive); err != nil {
 		return nil, err
 	}
-	// Acknowledgments are small, and if one were dropped, a publisher would wait in vain.
+	// Do not limit the pending acknowledgments. They are small, and if one were dropped, its caller
+	// would wait until the deadline.
 	if err := e.sub.SetPendingLimits(-1, -1); err != nil {
 		return nil, err
 	}
@@ -138,9 +139,10 @@ func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 	return got.ack, got.err
 }
 
-// wait waits for the result. When it returns, the caller may reuse the message, even if the result
-// is an error that arrived while the message was still being passed to the connection. If the
-// message was never passed to it, the result says so, even if the connection was lost meanwhile.
+// wait waits for the result, and until the message is no longer being passed to the connection, so
+// that the caller may then reuse the message. If the message could not be passed to the connection,
+// wait returns the reason, even if the result is another error, such as ErrDisconnected: the reason
+// shows that the message was not stored.
 func (w *waiter) wait() result {
 	got := <-w.result
 	if err := <-w.sent; err != nil && got.err != nil {
@@ -192,8 +194,9 @@ func (e *Publisher) sendQueue() {
 	e.mu.Unlock()
 }
 
-// send passes a message to the connection, unless its deadline has passed. If that fails, it
-// returns the error, and calls done unless that has already been called.
+// send passes a message to the connection, unless the message's deadline has passed. If it does not
+// pass the message, it returns the reason, and calls done with it unless done has already been
+// called.
 func (e *Publisher) send(w *waiter) error {
 	if time.Now().After(w.deadline) {
 		w.done(Ack{}, ErrNotSent)

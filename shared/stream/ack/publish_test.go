@@ -31,8 +31,9 @@ func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 	})
 }
 
-// A message that was never passed to the connection was certainly not stored, also if the
-// connection was lost in the meantime, which fails every message with an error that leaves it open.
+// If a message was never passed to the connection, Publish returns the reason, which shows that the
+// message was not stored. The loss of the connection does not hide that reason, although it fails
+// all messages with ErrDisconnected, after which it is unknown whether they were stored.
 func TestAMessageThatWasNotSentIsKnownNotToBeStored(t *testing.T) {
 	t.Parallel()
 	w := newWaiter()

@@ -1,6 +1,6 @@
 // Package keyvalue describes how NATS stores a key-value bucket: in a stream that has one subject
-// for each key. A message on that subject is the key's value, or deletes the key. The NATS client,
-// whose names for this are not exported, does the same.
+// for each key. A message on that subject contains the key's value, or deletes the key. The NATS
+// client does the same, but does not export the names that it uses.
 package keyvalue
 
 import "github.com/nats-io/nats.go"

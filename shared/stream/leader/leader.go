@@ -104,9 +104,10 @@ func StepDown(ctx context.Context, nc *nats.Conn, prefix, name, preferred string
 	return nil
 }
 
-// EnsurePlacement gives every stream the leader that want returns for it; "" means any server. It
-// makes the other leaders step down once and returns an error, so the caller tries again. It
-// returns nil when all leaders are in their places and all replicas are current.
+// EnsurePlacement gives every stream the leader that want returns for the stream; "" means any
+// server. If a stream has another leader, EnsurePlacement makes that leader step down, and returns
+// an error so that the caller tries again. It returns nil once every stream has the wanted leader
+// and all replicas are current.
 func EnsurePlacement(
 	ctx context.Context, js jetstream.JetStream, want func(*jetstream.StreamInfo) string,
 ) error {
