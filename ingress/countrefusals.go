@@ -11,8 +11,8 @@ import (
 
 // countRefusal counts a refused request for its workflow, so that operators can see why a sender's
 // requests fail. It records the time, the declared length and the User-Agent. It takes the
-// workflow's ID from the path, because most refusals come before the workflow is known, such as
-// those of a wrong token.
+// workflow's ID from the path, because most requests, for example with a wrong token, are refused
+// before the workflow is known.
 func (h *handler) countRefusal(d *delivery) {
 	e := &d.event
 	if e.code == "" || e.code == webhook.CodeRunFailed || e.probe {

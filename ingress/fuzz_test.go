@@ -175,7 +175,7 @@ func (l *lastRefused) agent() string {
 	return l.userAgent
 }
 
-// seenSenders is a senderCounter that stores what it counts.
+// seenSenders is a senderCounter that stores the last observation.
 type seenSenders struct {
 	mu   sync.Mutex
 	last report.SenderRequestOutcome

@@ -123,7 +123,7 @@ func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 	ops.LogEvent(h.log, level, e.start.Add(took), "webhook", members)
 }
 
-// refuseAll returns a handler that refuses every request with one code.
+// refuseAll returns a handler that refuses every request with the given code.
 func (h *handler) refuseAll(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := acquireDelivery(w, r)

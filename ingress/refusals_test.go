@@ -225,8 +225,8 @@ func TestBytesPerDay(t *testing.T) {
 	}
 }
 
-// No matter how many requests and how many bytes, declared or sent, one account has in flight,
-// other accounts can still send requests.
+// A single account can occupy neither all slots for requests nor all memory for bodies, so other
+// accounts can still send requests.
 func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]func(*ingress.Config){

@@ -189,7 +189,7 @@ func (h *handler) respondAsSenderRequires(d *delivery, out outcome) {
 		out.duplicate, out.handshake, out.filtered
 }
 
-// refuse writes a refusal as a problem document, adapted to the node's sender. s may be nil.
+// refuse writes a refusal as a problem document, adapted to the node's sender s, which may be nil.
 func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) {
 	w, r, e := d.w, d.r, &d.event
 	p, refusal := adaptRefusal(s, problemsByCode[why.Code], *why)

@@ -260,8 +260,8 @@ func (s *situations) scriptSubject(ts *testscript.TestScript, neg bool, args []s
 }
 
 // scriptSend implements "send [-method M] [-sign [-shift DURATION]] [-header NAME: VALUE]… [-body
-// TEXT | -quoted GO-STRING | -bytes N] [-chunked] PATH". With -sign the request is signed like
-// those of the workflow's sender. It writes the response: the status and the code, the headers, an
+// TEXT | -quoted GO-STRING | -bytes N] [-chunked] PATH". With -sign, the request is signed as the
+// workflow's sender would sign it. It writes the response: the status and the code, the headers, an
 // empty line, and the body.
 func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []string) {
 	r := request{header: map[string]string{}}

@@ -51,8 +51,8 @@ const retryableStatus = http.StatusServiceUnavailable
 // a 4xx.
 const retryAfterInactive = time.Minute
 
-// adaptRefusal adapts a refusal to the node's sender. A sender that does not retry after a 4xx gets
-// a 503 for a rate limit or an inactive workflow. s may be nil.
+// adaptRefusal adapts a refusal to the node's sender s, which may be nil. A sender that does not
+// retry after a 4xx gets a 503 for a rate limit or an inactive workflow.
 func adaptRefusal(
 	s *sender.Sender, p problem, refusal admission.Refusal,
 ) (problem, admission.Refusal) {

@@ -43,8 +43,8 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 }
 
 // parse checks that the request has a workflow ID and a token, and that the declared length of the
-// body is within the maximum. It sets the workflow ID, the token and the request's redactor in d. It
-// does not read the body.
+// body is within the maximum. It sets the workflow ID, the token and the request's redactor in d.
+// It does not read the body.
 func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
 		return &admission.Refusal{Code: webhook.CodeWorkflowIDMissing}

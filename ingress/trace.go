@@ -66,8 +66,9 @@ func (h *handler) startSpans(d *delivery, trusted bool) {
 	d.spans = &spans{tracer: h.tracer, request: span}
 }
 
-// startPublish starts the span of a message and returns the message's traceparent. If s is nil, it
-// starts no span.
+// startPublish starts the span of publishing a message, as a child of the request's span, and
+// returns the traceparent for the message. If s is nil, it only returns a traceparent. subject
+// returns the message's subject, which becomes part of the span.
 func (s *spans) startPublish(
 	r *http.Request, subject func(queue, workflowID, nodeID string) string, t admission.Trigger,
 	executionID string,
@@ -81,7 +82,8 @@ func (s *spans) startPublish(
 	return tracing.Traceparent(ctx)
 }
 
-// endPublish ends the publish span and records the result of the publish.
+// endPublish ends the publish span, and records in it whether the message was a repeat and why it
+// was not stored.
 func (s *spans) endPublish(duplicate bool, err error) {
 	if s == nil || s.publish == nil {
 		return
@@ -97,7 +99,8 @@ func (s *spans) endPublish(duplicate bool, err error) {
 	span.End()
 }
 
-// end ends the spans that are still open, and describes the request by its event.
+// end ends the spans that are still open, and adds the data of the request's event to the request's
+// span.
 func (s *spans) end(e *requestEvent) {
 	if s == nil {
 		return

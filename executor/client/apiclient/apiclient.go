@@ -364,8 +364,9 @@ func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (a
 	return send[api.Started](ctx, c, http.MethodPost, triggerPath(workflowID, nodeID)+"/rerun", nil)
 }
 
-// SendTest makes the executor send a request to a node's webhook URL, like those of its sender. If
-// the endpoint refuses the request, SendTest returns the response without an error.
+// SendTest makes the executor send a test request to a node's webhook URL. The request is like
+// those of the node's sender. If the endpoint refuses the request, SendTest returns the response
+// without an error.
 func (c *Client) SendTest(
 	ctx context.Context, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {

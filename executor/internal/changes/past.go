@@ -38,7 +38,7 @@ func (p *recentBatches) add(b Batch) {
 	}
 }
 
-// reset discards all batches. From then on, batches holds those received after at.
+// reset discards all batches. From then on, p holds the batches received after at.
 func (p *recentBatches) reset(at time.Time) { *p = recentBatches{since: at} }
 
 // after returns the batches received after at, and those from shortly before. complete reports

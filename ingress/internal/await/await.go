@@ -114,7 +114,7 @@ func New(nc *nats.Conn, maxWaiting int) *Waits {
 	return w
 }
 
-// watch makes all requests read the stream when a lost connection is restored.
+// watch makes all waiting requests read the stream when a lost connection is restored.
 func (w *Waits) watch(changes chan nats.Status) {
 	defer w.nc.RemoveStatusListener(changes)
 	for {
@@ -349,7 +349,7 @@ func (w *Wait) resultWithoutEnd(why Reason) Result {
 	return Result{Reason: why, Status: status}
 }
 
-// handleReport processes a report, and reports whether the stream should be read. msg is nil for a
+// handleReport processes a report. It returns true if the stream should be read. msg is nil for a
 // signal that is not a report.
 func (w *Wait) handleReport(msg *nats.Msg) bool {
 	if msg == nil {

@@ -22,8 +22,8 @@ import (
 
 const subject = "hookstart.rate"
 
-// announceInterval is the interval between announcements. All ingresses together exceed a limit by
-// at most what they admit in about this time.
+// announceInterval is the interval between announcements. The ingresses together may exceed a limit
+// by the requests and bytes that they admit in about this time.
 const announceInterval = 100 * time.Millisecond
 
 // maxUsagesPerMessage is the maximum number of entries in a message. It keeps a message well below

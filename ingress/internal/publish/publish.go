@@ -73,7 +73,7 @@ type storeFailure struct {
 }
 
 // failureExpiry is how long an ingress reports that it is not ready after the stream has failed to
-// store a message. After that, the next request tries to store one again.
+// store a message. After that, it reports that it is ready, so that the next request can try again.
 const failureExpiry = 15 * time.Second
 
 // LastFailure returns why the stream did not store the last message. It returns nil if the message

@@ -120,8 +120,9 @@ func TestAUserAgentShowsNoToken(t *testing.T) {
 	}
 }
 
-// No matter what its query is, a request allocates no memory before its token has been validated.
-// After that, the parameters cost little more than the space that they occupy.
+// Finding the token of a request allocates no memory, no matter how long the query is, because the
+// request has not been authenticated yet. After that, the parameters cost little more than the
+// space that they occupy.
 func TestQueriesAreCheap(t *testing.T) {
 	var query strings.Builder
 	query.WriteString("token=x")
