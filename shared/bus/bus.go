@@ -48,11 +48,13 @@ type Options struct {
 var ErrClosed = errors.New("the connection to NATS is closed for good")
 
 // Connect waits for a server and connects to it. If it has to wait for longer than a second, it
-// logs once what it is waiting for. The connection reconnects indefinitely. It does not buffer
-// messages while it is disconnected: otherwise, a message that was reported to the caller as failed
-// would still be stored after the reconnect. There is one exception: if the server reports an error
-// that nats.go does not know, such as a violation of a max_payload that has been lowered, nats.go
-// closes the connection for good. See Options.Closed.
+// logs once what it is waiting for. The connection does not buffer messages while it is
+// disconnected: otherwise, a message that was reported to the caller as failed would still be
+// stored after the reconnect.
+//
+// The connection reconnects indefinitely, with one exception. If the server reports an error that
+// nats.go does not know, such as a violation of a max_payload that has been lowered, nats.go closes
+// the connection for good. See Options.Closed.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	if err := checkURLs(o.URL); err != nil {
 		return nil, err
@@ -133,17 +135,18 @@ func (o *Options) handleClosed(nc *nats.Conn) {
 	}
 }
 
-// A server whose host fails does not close its connections. The connection is abandoned after the
-// third ping in a row without a reply, 2 to 3 seconds after the server's last message, or, if a
-// write blocks, after writeStallTimeout. A ping costs 6 bytes each way.
+// A server whose host fails does not close its connections. The client therefore abandons a
+// connection after the third ping in a row without a reply, 2 to 3 seconds after the server's last
+// message. If a write blocks, it abandons the connection after writeStallTimeout. A ping costs 6
+// bytes each way.
 const (
 	pingInterval = time.Second
 	maxPings     = 2
 )
 
 // connectRetryInterval is the pause between two attempts to connect. Connect logs nothing about
-// attempts that fail within connectQuietPeriod, since programs that start together often wait that
-// long for the server.
+// attempts that fail within connectQuietPeriod, because programs that start together often wait
+// that long for the server.
 const (
 	connectRetryInterval = 250 * time.Millisecond
 	connectQuietPeriod   = time.Second

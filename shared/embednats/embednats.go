@@ -77,9 +77,10 @@ type Options struct {
 	// Cluster makes the server a node of a cluster. nil means that it runs alone.
 	Cluster *Cluster
 
-	// AfterLast reports whether a consumer whose state the server cannot read begins after its
-	// stream's last message. If it returns false or is nil, such a consumer begins with the first
-	// message. If it returns an error, Start fails, and the next start asks again.
+	// AfterLast is called for a consumer whose state the server cannot read. If it returns true,
+	// the consumer begins after its stream's last message. If it returns false or is nil, the
+	// consumer begins with the first message. If it returns an error, Start fails, and the next
+	// start asks again.
 	AfterLast func(stream, consumer string) (bool, error) `json:"-"`
 
 	// Log receives the server's log lines. It is called concurrently, must not block and must not
@@ -268,9 +269,9 @@ func checkPorts(o Options) error {
 	return nil
 }
 
-// portBusyTimeout is how long a port may be in use before checkPort returns an error. An earlier
-// server may be about to exit, and a forked process holds its parent's sockets until its program
-// runs.
+// portBusyTimeout is how long a port may be in use before checkPort returns an error. The port may
+// soon become free: an earlier server may be about to exit, and a forked process holds its parent's
+// sockets until it has started its own program.
 const portBusyTimeout = 500 * time.Millisecond
 
 // checkPort returns an error if a port stays in use for portBusyTimeout.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Nothing is traced unless one of the variables is set. With OpenTelemetry's standard variables,
-// spans are sent where and how these specify. Unsupported settings are reported at startup.
+// Tracing is off unless one of OpenTelemetry's standard variables is set. The variables determine
+// where and how spans are sent. Unsupported settings are reported at startup.
 func TestWanted(t *testing.T) {
 	const endpoint, forTraces, exporter, protocol = "OTEL_EXPORTER_OTLP_ENDPOINT",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL"

@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// ended is what the fake exit function panics with, after the program has printed something.
+// ended is the value with which the test's exit function panics, which ends the parser as an exit
+// would.
 type ended int
 
 func printed(t *testing.T, flags any, arg string) (out string) {

@@ -36,7 +36,7 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *leaseState) {
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
 	if err = errors.Join(err, metaErr); err != nil {
-		// The executor lists the message as a dead letter. A retry would not help.
+		// A retry would not help. The executor lists the message as a dead letter.
 		r.observeAndLogAttempt(nil, 0, began, Unreadable, failureOutcome(err))
 		_ = msg.TermWithReason(err.Error())
 		r.freeSlot()
@@ -181,7 +181,7 @@ func (r *runner) finishTimedOut(ctx context.Context, m *message) {
 func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	defer r.freeSlot()
 	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
-		// The NATS server would refuse the report every time.
+		// The NATS server would refuse the report every time, so the execution fails.
 		o = failureOutcome(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at "+
 			"most %d: store it elsewhere and return a reference", len(o.output), most)))
 	}

@@ -3,9 +3,10 @@ package runner
 import "encoding/json"
 
 // HTTPResponse is an output that is the complete response to the request that started the
-// execution. It has this effect only if the trigger node's answer waits and is raw, or if its
-// sender displays the response. Otherwise it is an ordinary output. An HTTPResponse that cannot be
-// sent causes a 502.
+// execution. It has this effect only if the trigger node answers after the execution has ended
+// (waitSeconds) and with its output alone (raw), or if the node's sender is one that shows the
+// answer to its users, such as Slack. Otherwise it is an ordinary output. An HTTPResponse that
+// cannot be sent causes a 502.
 type HTTPResponse struct {
 	// Status is from 200 to 599. 0 means 200.
 	Status int

@@ -449,12 +449,12 @@ func leaseEnd(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }
 
-// secondHeartbeatDelay is the time from the start of a handler to the second heartbeat. A new
-// leader of a consumer redelivers nothing within the first 0.5 s.
+// secondHeartbeatDelay is the time from the start of a handler to the second heartbeat. It is
+// shorter than 0.5 s, because a new leader of a consumer redelivers nothing before that time.
 const secondHeartbeatDelay = 250 * time.Millisecond
 
-// hasLease reports whether the lease of a message is still valid. It returns true for a message
-// without an order key, which needs no lease.
+// hasLease reports whether the lease of a message is still valid. A message without an order key
+// needs no lease, so hasLease returns true.
 func (u *inFlightMessages) hasLease(m *message) bool {
 	if m.ordered == nil {
 		return true

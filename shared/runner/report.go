@@ -54,7 +54,7 @@ type messageKey struct {
 }
 
 // message is a message in flight with its current attempt. Until the message is removed,
-// inFlightMessages.mu guards the fields that follow "guarded".
+// inFlightMessages.mu guards the fields below the comment that mentions it.
 type message struct {
 	messageKey
 	layout   stream.Layout // where the start message is stored

@@ -7,13 +7,14 @@
 // a group share the work. A handler may run more than once for one execution: if its process died
 // or lost its connection before the report was stored, if it did not return in time, and after an
 // error. Make its effects idempotent, with the execution's ID as the key: the primary key of an
-// insert, the idempotency key of a call.
-// Executions with an order key (a setting of a trigger node) run one after another. Within a group,
-// executions of one workflow with the same key run one at a time, in the order in which they were
-// accepted, even after retries and when a member dies. An execution that keeps failing blocks its
-// key until its last attempt. Executions without a key have no order. If a runner was frozen or cut
-// off for most of AckWait, or NATS has delivered an execution again, the runner cancels the context
-// of the handler with the cause ErrLost, because another member may begin the execution.
+// insert, the idempotency key of a call. Executions with an order key (a setting of a trigger node)
+// run one after another. Within a group, executions of one workflow with the same key run one at a
+// time, in the order in which they were accepted, even after retries and when a member dies. An
+// execution that keeps failing blocks its key until its last attempt. It also blocks other keys
+// that have the same lane: a queue with ordered executions has 16 lanes, and a hash of the workflow
+// and the key selects one of them. Executions without a key have no order. If a runner was frozen
+// or cut off for most of AckWait, or NATS has delivered an execution again, the runner cancels the
+// context of the handler with the cause ErrLost, because another member may begin the execution.
 //
 // An execution ends once, as succeeded, failed or canceled; later reports have no effect.
 //
@@ -30,7 +31,7 @@
 //	                                    Options.AckWait. After Options.Attempts it fails
 //	the report cannot be stored         the runner repeats it until AckWait has passed; then
 //	                                    the execution runs again. While the storage of NATS
-//	                                    is full, AckWait begins anew with each refusal, until
+//	                                    is full, AckWait begins again with each refusal, until
 //	                                    DrainTimeout after the end of the context
 //	the message cannot be decoded       the runner terminates it
 //

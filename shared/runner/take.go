@@ -82,7 +82,7 @@ func isTemporary(err error) bool {
 		!errors.Is(err, jetstream.ErrBadRequest) && !errors.Is(err, errPull)
 }
 
-// errPull means that the message iterator of a request has failed.
+// errPull means that the iterator over the messages of a request has failed.
 var errPull = errors.New("the request for messages has failed")
 
 // usesLongPoll reports whether requests to a source wait until there are messages. If the queue has

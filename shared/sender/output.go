@@ -73,7 +73,7 @@ func (f OutputForm) EmptyStatus() int {
 	return 200
 }
 
-// Response returns the response that contains an output, or nil if the output itself is the
+// Response returns the response that contains an output. It returns nil if the output itself is the
 // response body. output must be one JSON text.
 func (f OutputForm) Response(output []byte) *Response {
 	text, isText := outputText(output)

@@ -256,9 +256,9 @@ func responseHeader(from string, r *Request) string {
 	return value
 }
 
-// permittedRate returns how many requests per minute a sender may send. That is the requested rate
-// if the limit allows it, and otherwise the limit, or "*" if limit is 0, which means no limit. A
-// requested rate that is not a positive whole number is ignored.
+// permittedRate returns how many requests per minute a sender may send. It returns the requested
+// rate if the limit allows it, and otherwise the limit. limit 0 means no limit, for which
+// permittedRate returns "*". A requested rate that is not a positive whole number is ignored.
 func permittedRate(asked string, limit int) string {
 	rate, err := strconv.Atoi(asked)
 	switch {

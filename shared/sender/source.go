@@ -88,9 +88,9 @@ func parsePointer(text string) ([]string, error) {
 	return tokens, nil
 }
 
-// values returns all non-empty values of a header. For a pointer through an array, it returns one
-// value for each element, or nil if the value is missing in any element. For other sources, it
-// returns at most one value.
+// values returns all non-empty values of a header. For a JSON pointer through an array, it returns
+// one value for each element, or nil if any element lacks the value. For other sources, it returns
+// at most one value.
 func (s valueSource) values(r *Request) []string {
 	switch s.kind {
 	case sourceHeader:

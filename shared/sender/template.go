@@ -20,7 +20,7 @@ type partKind uint8
 const (
 	partLiteral partKind = iota
 	partBody
-	partPayload // the result of Request.payload
+	partPayload // the result of Request.signedPayload
 	partTime    // the time as sent
 	partURL
 	partMethod

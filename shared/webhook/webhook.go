@@ -54,8 +54,9 @@ func Codes() []Code {
 // with "signature_".
 func (c Code) IsSignature() bool { return strings.HasPrefix(string(c), "signature_") }
 
-// ProblemTypePrefix is the URL prefix of the types of problems (RFC 9457), for the codes above and
-// for those of the operators' API. The code follows; it is an anchor in the README.
+// ProblemTypePrefix is the URL prefix of the types of problems (RFC 9457). A code is appended to
+// it: one of the codes above, or one of the operators' API. The result is the URL of an anchor in
+// the README.
 const ProblemTypePrefix = "https://github.com/hookstart/hookstart#"
 
 // MaxBodyBytes is the default limit on the length of a body in bytes.

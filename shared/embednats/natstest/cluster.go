@@ -78,8 +78,8 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// Node returns the i-th node, counted from 0. The Node's own Stop and Restart methods do not wait
-// for the cluster, unlike those of the Cluster.
+// Node returns the i-th node, counted from 0. Unlike Cluster.Stop and Cluster.Restart, the Node's
+// own Stop and Restart do not wait for the cluster.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
 // URLs returns the URLs of all nodes for clients, separated by commas.

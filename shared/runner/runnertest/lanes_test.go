@@ -109,8 +109,8 @@ func TestOrderedExecutionsBeginInOrder(t *testing.T) {
 	}
 }
 
-// An execution that keeps failing blocks its key until its last attempt. It does not block keys in
-// other lanes.
+// An execution that keeps failing blocks its lane until its last attempt. It does not block other
+// lanes.
 func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -118,7 +118,7 @@ func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 	ingress := runnertest.NewIngress(t, nc)
 	fails := ingress.Start(t, runnertest.Post{OrderKey: "a", WorkflowID: "fails"})
 	var behind, other string
-	// Start an execution in the lane of the one that fails, and an execution in another lane.
+	// Start one execution in the lane of the failing execution, and one in another lane.
 	for n := 0; behind == "" || other == ""; n++ {
 		key := fmt.Sprint(n)
 		same := execution.LaneOf("workflow", key) == execution.LaneOf("fails", "a")
@@ -371,7 +371,7 @@ func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	info := lane.CachedInfo()
-	// The runner would publish to this subject to hand its message back.
+	// Hand the message back on behalf of the runner, so that the server delivers it again.
 	nak := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.0.0", info.Stream, info.Name, info.Delivered.Stream,
 		info.Delivered.Consumer)
 	if err := nc.Publish(nak, []byte("-NAK")); err != nil {

@@ -72,7 +72,7 @@ func TestAHandlerGetsWhatWasSent(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	states := ingress.States(t, id)
-	// A quick execution is reported once.
+	// A quick execution is reported only once, at its end.
 	if len(states) != 1 || states[0].Status != execution.Succeeded || states[0].Output != nil ||
 		states[0].StartedAt.IsZero() || states[0].StartedAt.After(states[0].At) {
 		t.Errorf("%+v", states)
@@ -145,7 +145,7 @@ func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	}
 }
 
-// Failures of all kinds end as documented and block nothing else.
+// Executions that fail in different ways end as documented, and do not block other executions.
 func TestWhatGoesWrong(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
