@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// runAsInit runs the program again as a child process and returns the child's exit code. Use it in
-// the first process of a container. The kernel makes that process the parent of every orphaned
-// process, and an orphan that exits remains a zombie until its parent waits for it. The child
-// starts programs with os/exec, which itself waits for them. Waiting for every process would
-// interfere with that, so a separate parent process is needed.
+// runAsInit runs the program again as a child process and returns the child's exit code. Use it if
+// this process is the first one of a container. The kernel makes the first process the parent of
+// every orphaned process, so it must wait for all of them: an orphan that exits remains a zombie
+// until its parent waits for it. The child cannot do that, because waiting for every process would
+// interfere with os/exec, which itself waits for the programs that the child starts.
 func runAsInit() int {
 	// Register before the child starts. Otherwise a signal could terminate this process but not the
 	// child.
@@ -35,8 +35,9 @@ func runAsInit() int {
 	}
 	go func() {
 		for s := range signals {
-			// A terminal delivers SIGINT, SIGQUIT and SIGHUP to the child as well. If they were
-			// forwarded, the child would receive a second signal, which it handles differently.
+			// A terminal delivers SIGINT, SIGQUIT and SIGHUP to the child as well. Do not forward
+			// these signals: the child would receive a second one, which it handles differently
+			// from the first.
 			if noTerminal != nil ||
 				s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGHUP {
 				_ = child.Signal(s)

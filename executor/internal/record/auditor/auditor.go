@@ -6,10 +6,11 @@
 // together. The auditor then writes each entry to the database exactly once:
 //
 //   - At least once: the consumer, which all executors share, begins with the oldest message, and a
-//     message is acknowledged after the database has committed. The consumer delivers one message
-//     at a time, in order, so once a message is acknowledged, all messages before it have been too.
-//     Only then are the earlier revisions of its record deleted. Until then the bucket keeps them,
-//     however often a record changes while the database is unavailable.
+//     message is acknowledged only after the database has committed its entry. The consumer
+//     delivers one message at a time, in order, so once a message is acknowledged, all messages
+//     before it are acknowledged, too. Only then are the earlier revisions of the message's record
+//     deleted. While the database is unavailable, the bucket keeps them, however often a record
+//     changes.
 //   - At most once: every entry has an ID, created with the change, and the database keeps one
 //     entry per ID.
 package auditor

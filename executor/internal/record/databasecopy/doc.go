@@ -14,17 +14,18 @@
 //
 // The revisions of a bucket only increase, even if the bucket is lost: a restored bucket begins
 // after the copy's position (edit.AdvanceRevision). Of two revisions of a record, the higher one is
-// therefore always the newer one, and the copy never replaces a record with an earlier one, even if
-// revisions are delivered twice or late. The copy keeps deletions: a deleted record stays deleted.
+// therefore always the newer one. The copy never replaces a revision of a record with a lower one,
+// even if revisions are delivered twice or late. The copy also contains deletions, so a restore
+// does not bring deleted records back.
 //
 // # No requests are accepted during a restore
 //
-// The registry's identity is a record of the registry, and the last one to be restored. No process
-// has a lease while there is no identity (package consistency), so ingresses respond with 503 until
-// then. A restore begins by deleting everything that is older, including the identity. A running
-// process notices that the registry has gone back to an earlier state. It then waits until an
-// executor has compared the registry with the copy and has written the identity with a new stamp.
-// One gap remains: an ingress that starts with an older registry cannot detect this until an
+// The registry's identity is a record of the registry, and a restore writes it last. While there is
+// no identity, no process has a lease (package consistency), so ingresses respond with 503. A
+// restore begins by deleting everything that is older, including the identity. A running process
+// notices that the registry has gone back to an earlier state. It then waits until an executor has
+// compared the registry with the copy and has written the identity with a new stamp. One gap
+// remains: an ingress that starts while NATS has an older registry cannot detect that until an
 // executor has compared the registry with the copy.
 //
 // # When the registry is restored
@@ -44,8 +45,9 @@
 //
 // # The identity of the registry
 //
-// The identity is created if neither the registry nor the database has one: first in the database,
-// where one of several executors wins, and then in the registry, where it overwrites nothing. An
-// executor does not start if the registry's identity differs from the database's. It also does not
-// start if the database is empty and the registry has an identity, unless --adopt-database is set.
+// If neither the registry nor the database has an identity, executors create one. They first write
+// it to the database, where the first of several executors wins, and then to the registry, without
+// overwriting an existing identity. An executor does not start if the registry's identity differs
+// from the database's. It also does not start if the database is empty and the registry has an
+// identity, unless --adopt-database is set.
 package databasecopy

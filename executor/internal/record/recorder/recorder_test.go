@@ -417,7 +417,9 @@ func (r *rig) aside() []store.AsideMessage {
 	return aside
 }
 
-// counted returns the values of all counters and gauges, keyed by name and label values.
+// counted returns the values of all counters. A counter has one key with its name, for the sum, and
+// one key with its name and label value for each label value. Other metrics have such keys with the
+// value 0.
 func (r *rig) counted() map[string]float64 {
 	r.t.Helper()
 	families, err := r.ops.Metrics.Gather()

@@ -35,11 +35,11 @@ type Stream struct {
 	Messages  int                   `json:"messages"` // number of messages in the file
 	Recorded  uint64                `json:"recorded"` // every message up to this sequence is in the records
 	Consumers []RunnerGroupPosition `json:"consumers,omitempty"`
-	// Subjects holds the subjects of the stream. It is empty in files of versions that did not
-	// store them.
+	// Subjects holds the subjects of the stream. It is empty if the file was written by a version
+	// that did not store them.
 	Subjects []string `json:"subjects,omitempty"`
-	// Dedup is the stream's deduplication window. It is 0 in files of versions that did not store
-	// it.
+	// Dedup is the stream's deduplication window. It is 0 if the file was written by a version that
+	// did not store it.
 	Dedup time.Duration `json:"dedup,omitempty"`
 	// Foreign is the number of messages that were omitted because their subjects now belong to
 	// another stream. The records contain the information in these messages.

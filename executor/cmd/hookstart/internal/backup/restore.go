@@ -449,8 +449,8 @@ func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) er
 	return nil
 }
 
-// repeatTimeout is the maximum time for which repeat repeats a request, and attemptTimeout the
-// maximum time that it waits for one response.
+// repeatTimeout is the maximum time for which repeat repeats a request, and attemptTimeout is the
+// maximum time for which it waits for one response.
 const (
 	repeatTimeout  = time.Minute
 	attemptTimeout = 5 * time.Second

@@ -58,8 +58,8 @@ func (v *auditList) Run(s *session) error {
 	})
 }
 
-// actorText returns an actor in readable form. It marks users and keys as such, because they may
-// have the same name as another kind of actor.
+// actorText returns an actor in readable form. It marks users and keys as such, because an actor of
+// another kind may have the same name.
 func actorText(a api.Actor) string {
 	name := truncateForDisplay(cmp.Or(a.Name, a.ID, a.Kind), 30)
 	switch a.Kind {

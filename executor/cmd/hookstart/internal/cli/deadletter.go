@@ -118,7 +118,8 @@ func (v *deadLetterRequeue) Run(s *session) error {
 			return err
 		}
 	}
-	// If there is no such execution, requeueing fails and its error explains why.
+	// Ignore the error: if there is no such execution, requeueing it fails, too, and that error
+	// explains why.
 	before, _ := s.client.Execution(s.ctx, id)
 	started, err := s.client.RequeueExecution(s.ctx, id)
 	switch {

@@ -31,8 +31,8 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 		}
 		pages = append(pages, found...)
 	}
-	// A command is inline code or on a line of its own. It ends at a comment, a pipe, the next
-	// command or its output.
+	// A documented command is inline code or has a line of its own. It ends at a comment, a pipe,
+	// the next command or a redirection.
 	inCode := regexp.MustCompile("(?m)(?:`|^ *|[|] *)(?:bin/)?hookstart ([a-z][^`\n]*)")
 	end := regexp.MustCompile(`\s+#.*|\s*[|;>&].*`)
 	quoted := regexp.MustCompile(`"[^"]*"|'[^']*'`)

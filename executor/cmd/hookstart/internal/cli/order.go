@@ -45,8 +45,8 @@ func (v *triggerOrderCmd) Run(s *session) error {
 	return v.show(s, t)
 }
 
-// show prints the order key, and how many of the most recent requests contain a value for it. It
-// warns if none of them does.
+// show prints the order key, and how many of the most recent requests contain a value for the key.
+// It prints a warning if none of them does.
 func (v *triggerOrderCmd) show(s *session, t api.Trigger) error {
 	if t.OrderKey == "" {
 		return s.print(func() error { return s.printRows([][]string{{"Order key", orderText(t)}}) })

@@ -133,8 +133,8 @@ func (v *senderSet) Run(s *session) error {
 	return s.showSender(stored, v.withPresetHint(err))
 }
 
-// withPresetHint adds a hint that says where presets and their settings are documented. There is no
-// room for them in the help of a flag.
+// withPresetHint adds a hint that says where presets and their settings are documented. The help of
+// a flag has no room for them.
 func (v *senderSet) withPresetHint(err error) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {

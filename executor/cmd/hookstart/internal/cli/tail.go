@@ -157,7 +157,8 @@ func (t *executionTailer) printMissed() error {
 	return nil
 }
 
-// printCurrent prints an execution if its state is not the one that was printed last.
+// printCurrent looks up an execution and prints it if its state has changed since it was last
+// printed.
 func (t *executionTailer) printCurrent(id string) error {
 	detail, err := t.client.Execution(t.ctx, id)
 	if isNotFound(err) {

@@ -83,8 +83,8 @@ func decimalBytes(n int64) string {
 	return strconv.FormatInt(count, 10) + " " + cmp.Or(unit, "B")
 }
 
-// truncateForDisplay truncates a text that people only read. Do not use it for texts that they may
-// want to copy.
+// truncateForDisplay truncates a text that is only meant to be read. Do not use it for a text that
+// users may want to copy.
 func truncateForDisplay(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {

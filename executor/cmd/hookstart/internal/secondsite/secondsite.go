@@ -3,15 +3,15 @@
 //
 // Each copy is a mirror: a stream of the same name at the second site, which NATS fills through a
 // leaf node connection. A mirror keeps the sequences, times and headers of the original. It
-// remembers the delivery IDs of mirrored messages only if it has a deduplication window, so it is
-// created with that of the original. A mirror has no subjects. The subjects of the original are
-// stored in the mirror's metadata, so that the original is not needed when the second site takes
-// over.
+// remembers the delivery IDs of mirrored messages only if it has a deduplication window, so
+// EnsureMirrors gives it the window of the original. A mirror has no subjects. The subjects of the
+// original are stored in the mirror's metadata, so that the original is not needed when the second
+// site takes over.
 //
 // The positions of consumers are not mirrored. At the second site, executors record the streams
-// from the beginning. Runners must not repeat executions that have finished. Promote therefore
-// starts the consumers of their groups after the last message of the mirror, and then publishes
-// again the start messages that have no final report.
+// from the beginning. Runners, however, must not repeat executions that have finished. Promote
+// therefore makes the consumers of groups of runners begin after the last message of the mirror. It
+// then publishes the start messages without a final report again, at the end of the stream.
 package secondsite
 
 import (
@@ -63,8 +63,8 @@ type Site struct {
 	First jetstream.JetStream
 }
 
-// mirroredStreams returns the names of the streams to mirror in the order in which they are
-// promoted: the streams of start messages come last. queues lists the queues with their own
+// mirroredStreams returns the names of the streams to mirror, in the order in which they are
+// promoted: the streams of start messages come last. queues holds the queues that have their own
 // streams.
 func mirroredStreams(queues []string) []string {
 	names := append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
@@ -159,7 +159,7 @@ func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.Stream
 }
 
 // deleteUnusedMirrors deletes the empty mirrors of queues' own streams, except those of the given
-// queues. It keeps a mirror that holds messages, because the mirror's original was lost, not
+// queues. It keeps a mirror that holds messages, because that shows that the original was lost, not
 // deleted: an executor deletes a queue's own stream only when it is empty, and a mirror never keeps
 // messages longer than the original.
 func (s Site) deleteUnusedMirrors(ctx context.Context, queues []string) error {
@@ -305,7 +305,7 @@ type Promotion struct {
 
 // Promote turns the mirrors into streams that accept messages, and creates the consumers of the
 // groups of runners. The first site must no longer accept requests, and no executor and no ingress
-// may be running at the second site. If it is interrupted, call it again. If the site has no
+// may be running at the second site. If Promote is interrupted, call it again. If the site has no
 // mirrors, Promote returns ErrNotCopied and changes nothing.
 func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promotion, err error) {
 	infos, err := s.mirrorsInPromotionOrder(ctx)
@@ -449,7 +449,7 @@ func (s Site) lastMirroredSequence(
 }
 
 // republishedIDPrefix is the prefix of the Nats-Msg-Id of a start message that is published again.
-// It is the same as in executors.
+// Executors use the same prefix.
 const republishedIDPrefix = "again-"
 
 // addEndedExecutions reads a stream of reports and adds to ended the IDs of the executions with a

@@ -22,8 +22,8 @@ const (
 type WeekStats struct {
 	Days   float64 // number of days covered: at most 7, at least an hour
 	PerDay float64 // mean number per day
-	// Growth is by how much the daily amount grows from one day to the next. It is 0 if fewer than
-	// minTrendDays whole days are covered.
+	// Growth is the amount by which the daily amount grows from one day to the next. It is 0 if
+	// fewer than minTrendDays whole days are covered.
 	Growth float64
 }
 

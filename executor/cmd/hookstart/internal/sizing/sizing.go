@@ -50,7 +50,7 @@ type Report struct {
 	// GrowthPerDay is the growth of the rate from one day to the next, as a fraction of the mean
 	// rate. It is nil if too few days are covered to compute it.
 	GrowthPerDay *float64 `json:"growthPerDay"`
-	// Forecasts holds the forecast for each limit. Those that are reached soonest come first,
+	// Forecasts holds the forecast for each limit. The limits that are reached soonest come first,
 	// followed by the fullest. Limits that are harmless to reach come last.
 	Forecasts []LimitForecast `json:"walls"`
 }
@@ -97,8 +97,8 @@ const (
 	ReachedInDays     ReachedWhen = "inDays"     // in LimitForecast.Days days
 	// not within forecastHorizonDays, if growth continues as in the last week
 	ReachedNotInAYear ReachedWhen = "notWithinOneYear"
-	// ReachedDropsOldest means that the limit may be reached at any time, which is harmless because
-	// the oldest messages are then dropped.
+	// ReachedDropsOldest means that it does not matter when the limit is reached, because the
+	// oldest messages are then dropped.
 	ReachedDropsOldest ReachedWhen = "dropsOldest"
 )
 

@@ -13,8 +13,8 @@ import (
 
 var now = time.Date(2026, 11, 25, 12, 30, 0, 0, time.UTC)
 
-// hourly returns the hours of whole days before now. accepted returns the number of accepted
-// requests per hour of a day; day 0 is the most recent one.
+// hourly returns the hours of a number of whole days before now. accepted returns the number of
+// accepted requests in each hour of a day. Day 0 is the most recent one.
 func hourly(days int, accepted func(day int) int64) (hours []api.SizeHour) {
 	for h := days*24 - 1; h >= 0; h-- {
 		hours = append(hours, api.SizeHour{
@@ -27,7 +27,7 @@ func hourly(days int, accepted func(day int) int64) (hours []api.SizeHour) {
 
 func steady(n int64) func(int) int64 { return func(int) int64 { return n } }
 
-// wall returns the forecast for the limit with the given name.
+// wall returns the forecast for the limit with the given name, and fails the test if there is none.
 func wall(t *testing.T, r Report, name string) LimitForecast {
 	t.Helper()
 	i := slices.IndexFunc(r.Forecasts, func(w LimitForecast) bool { return w.Name == name })

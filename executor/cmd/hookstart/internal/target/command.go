@@ -159,8 +159,8 @@ type process struct {
 	reading sync.WaitGroup
 }
 
-// start starts the program. It creates the pipes itself, because exec.Cmd's Wait would wait for
-// every process that holds them open.
+// start starts the program. It creates the pipes itself. If exec.Cmd created them, its Wait method
+// would wait for every process that holds them open, such as a daemon that the program has started.
 func (c *Command) start(e runner.Execution) (*process, error) {
 	//nolint:gosec,noctx // the operator's own program; the group is killed, not the process alone
 	cmd := exec.Command(c.Path, c.Args...)

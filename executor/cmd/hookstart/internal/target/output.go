@@ -18,7 +18,7 @@ import (
 const maxQuotedBytes = 3500
 
 // parseOutput converts the text that a target wrote to the execution's output. If text is a single
-// JSON text in UTF-8, the output is that JSON. Otherwise the output is {"text": …}, with text
+// JSON value in UTF-8, the output is that value. Otherwise the output is {"text": …}, with text
 // encoded in base64 if it is not UTF-8. Blank text means no output.
 func parseOutput(text []byte) any {
 	switch {
@@ -43,8 +43,8 @@ func outputTooLong(maxBytes int64) error {
 		"and write a reference", maxBytes))
 }
 
-// describeWithOutput returns what, a description of a failure, followed by the target's output, if
-// any.
+// describeWithOutput returns a description of a failure: what, followed by the target's output if
+// there is any.
 func describeWithOutput(what, output string) string {
 	if output = strings.TrimSpace(output); output == "" {
 		return what
@@ -52,7 +52,8 @@ func describeWithOutput(what, output string) string {
 	return what + ": " + output
 }
 
-// headBuffer keeps the first most bytes written to it, and sets over if there were more.
+// headBuffer keeps the beginning of what is written to it: at most as many bytes as most says. over
+// reports whether anything was cut off.
 type headBuffer struct {
 	kept bytes.Buffer
 	most int64
@@ -69,8 +70,8 @@ func (h *headBuffer) Write(p []byte) (int, error) {
 	return h.kept.Write(p)
 }
 
-// tailBuffer keeps the last bytes written to it, because the end of stderr says best why a program
-// failed.
+// tailBuffer keeps the last maxQuotedBytes bytes written to it, because the end of stderr is most
+// likely to say why a program failed.
 type tailBuffer struct {
 	kept []byte
 	cut  bool

@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxRetryAfter is the maximum delay that a Retry-After header can request. Longer ones are reduced
-// to it.
+// maxRetryAfter is the maximum delay that a Retry-After header can request. A longer delay is
+// reduced to it.
 const maxRetryAfter = time.Hour
 
 // HTTPHandler sends each execution to a URL. If there is a secret, requests are signed as specified
@@ -28,7 +28,7 @@ const maxRetryAfter = time.Hour
 // attempt. The result of the execution depends on the response:
 //
 //	2xx                           succeeded, with the body as the output
-//	408, 425, 429, 5xx            tried again, after Retry-After if it is there
+//	408, 425, 429, 5xx            tried again, after the delay in Retry-After, if any
 //	no response, or a broken one  tried again
 //	any other response            failed, with the beginning of the body; no redirect is followed
 //	output over MaxOutput         failed
@@ -142,15 +142,16 @@ func (p *HTTPHandler) setHeaders(header http.Header, e runner.Execution) {
 }
 
 // headersNotForwarded lists the headers that describe the sender's connection, and those that a
-// target trusts because its proxy sets them.
+// target trusts because they are usually set by its own proxy.
 var headersNotForwarded = []string{ //nolint:gochecknoglobals // a constant list
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded",
 	"Host", "Keep-Alive", "Te",
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
 }
 
-// isForwardableHeader reports whether a sender's header may be forwarded under its original name.
-// It may not if its name has a prefix that hookstart, signatures or proxies use.
+// isForwardableHeader reports whether a sender's header may be forwarded under its original name. A
+// header whose name has a prefix that hookstart, signatures or proxies use must not be, because the
+// target may trust it.
 func isForwardableHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	for _, ours := range []string{"Webhook-", "Hookstart-", "X-Forwarded-", "Proxy-"} {
