@@ -35,8 +35,8 @@ func startSituations(t *testing.T, options ...func(*ingress.Config)) *situations
 	s.workflow("not-in-plan", "ultra", true, nil)
 	s.account("ultra", "none")
 
-	// The account moves to the free plan while two of its workflows are active and have used up
-	// their rate limit.
+	// The account "down" moves to the free plan while two of its workflows are active. One of them
+	// has used up its rate limit.
 	s.account("down", "pro")
 	s.workflowIn("down", "first", true, nil)
 	s.workflowIn("down", "past-limit", true, once)
@@ -436,7 +436,8 @@ func TestIngressesShareARateLimit(t *testing.T) {
 		// Repeat until this ingress has reached the limit.
 	}
 	for post(second) == 200 {
-		// Repeat until the second ingress has received the counts.
+		// Repeat until the second ingress has received the counts. Without them, it would accept
+		// 1000 more requests.
 	}
 	if accepted < 1000 || accepted > 1900 {
 		t.Errorf("%d accepted by two ingresses, the limit is 1000", accepted)

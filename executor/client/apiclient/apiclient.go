@@ -164,7 +164,7 @@ func (c *Client) PatchAccount(ctx context.Context, id string, patch Patch) (api.
 	return send[api.Account](ctx, c, http.MethodPatch, "/accounts/"+url.PathEscape(id), patch)
 }
 
-// DeleteAccount deletes an account without workflows and keys.
+// DeleteAccount deletes an account. It fails if the account has workflows or keys.
 func (c *Client) DeleteAccount(ctx context.Context, id string) error {
 	return c.delete(ctx, "/accounts/"+url.PathEscape(id))
 }

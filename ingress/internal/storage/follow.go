@@ -15,8 +15,8 @@ import (
 const (
 	// pollInterval is the interval at which the stream's usage is polled.
 	pollInterval = time.Second
-	// minPollInterval is the minimum interval; it applies while the stream is nine tenths full and
-	// requests arrive.
+	// minPollInterval is the minimum interval between two polls. It applies while the stream is
+	// nine tenths full and requests arrive, because each message then triggers a poll.
 	minPollInterval = 100 * time.Millisecond
 )
 
