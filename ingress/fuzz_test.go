@@ -79,8 +79,8 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// FuzzHeaders checks that a message can be encoded with any request headers. It must contain
-// neither the token nor headers that must not be forwarded.
+// FuzzHeaders checks that a message can be encoded with any request headers. The message must
+// contain neither the token nor headers that must not be forwarded.
 func FuzzHeaders(f *testing.F) {
 	f.Add("X-Webhook-Delivery-Id", "1", "Authorization", "Bearer x")
 	f.Add("X-GitHub-Delivery", "\xe9", "cookie", "a")

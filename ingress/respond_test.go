@@ -7,7 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Every code has an entry in problems. Without it, a refusal with that code could not be written.
+// Every code has an entry in problemsByCode. Without it, a refusal with that code could not be
+// written.
 func TestEveryCodeHasAResponse(t *testing.T) {
 	t.Parallel()
 	codes := webhook.Codes()

@@ -72,7 +72,7 @@ func TestWatchesEndWhenAnAnnouncementDidNotArrive(t *testing.T) {
 	}
 }
 
-// A Notifier repeats the number of its last announcement.
+// A Notifier repeats the number of its last announcement in heartbeats.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -39,7 +39,8 @@ func TestTake(t *testing.T) {
 		t.Errorf("one more: %s", wait)
 	}
 
-	// A changed limit starts from idle, even if a request costs the same under both limits.
+	// A changed limit starts from idle. This also holds if a request costs the same under both
+	// limits.
 	for _, old := range []registry.RateLimit{
 		{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour},
 	} {
@@ -220,8 +221,8 @@ func (w *onlyWorkflow) Lookup(string) (registry.WorkflowView, bool) {
 	}, true
 }
 
-// Limits must copy the strings that callers pass. Otherwise, they would keep whole request lines in
-// memory.
+// Limits keeps the registry's string of a workflow's ID, not the request's, which would keep the
+// whole request line in memory.
 func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	workflow := &onlyWorkflow{
 		ID:     "workflow",

@@ -23,7 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// connect connects as an ingress does.
+// connect returns a connection with the options that an ingress uses, and with extra ones.
 func connect(t *testing.T, urls string, extra ...nats.Option) *nats.Conn {
 	t.Helper()
 	nc, err := bus.Connect(t.Context(), bus.Options{

@@ -47,7 +47,8 @@ func message(t *testing.T, captured []byte) *nats.Msg {
 	return msg
 }
 
-// A report that is longer than NATS allows does not hold back the later ones.
+// A report that is longer than NATS allows is dropped, so that it does not hold back the later
+// ones.
 func TestAReportThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	js, _ := connect(t)
