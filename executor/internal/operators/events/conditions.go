@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// unattendedAfter is how long executions must wait without a runner before an event reports it.
+	// unattendedAfter is how long executions must wait without a runner before an event reports the
+	// queue.
 	unattendedAfter = 15 * time.Second
 	// senderRecoveryPeriod is how long a sender must go without a refused request, in addition to
 	// having sent a verified one, to count as recovered.
@@ -53,7 +54,8 @@ type subjectState struct {
 type statesByKind map[string]map[string]subjectState
 
 // updateConditions compares the current states with the stored conditions. In one transaction, it
-// stores which conditions have begun or ended, and the causes of the events that will report that.
+// stores which conditions have begun or ended, and a cause for each event that will report such a
+// change.
 func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	accounts := e.config.Directory.AccountsWithEventSubscription()
 	open, err := e.config.Store.EventConditions(ctx)
@@ -136,8 +138,8 @@ func wants(setting *registry.EventSubscription, kind string) bool {
 // subjectOfTrigger returns the subject of the events about a trigger node.
 func subjectOfTrigger(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
 
-// currentStates returns the states of all subjects whose events an account has selected. It skips
-// the workflow that the events start.
+// currentStates returns the states of all subjects whose events an account has selected. It leaves
+// out the workflow that the events start, because events must not report problems of that workflow.
 func (e *Events) currentStates(
 	ctx context.Context,
 	now time.Time,
@@ -243,8 +245,8 @@ func senderStates(
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// storageStatesFor selects, from all, the states of the streams that hold the workflows'
-// executions.
+// storageStatesFor returns the part of all that concerns the streams of the workflows' executions:
+// the shared stream and the own streams of the workflows' queues.
 func storageStatesFor(
 	workflows []*registry.Workflow,
 	all map[string]subjectState,
@@ -297,8 +299,8 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 	return all, nil
 }
 
-// streamStorageState returns the storage state of a stream of start messages. That of the shared
-// stream includes the state of its NATS account.
+// streamStorageState returns the storage state of a stream of start messages. For the shared
+// stream, it returns the state of the NATS account's storage instead if that is fuller.
 func streamStorageState(
 	info *jetstream.StreamInfo, account *jetstream.AccountInfo,
 ) (f subjectState) {
@@ -320,8 +322,8 @@ func streamStorageState(
 	return f
 }
 
-// fullestTier returns the used fraction (0 to 1) of the account's storage tier that has the least
-// space left.
+// fullestTier returns the used fraction, from 0 to 1, of the fullest storage tier of the NATS
+// account.
 func fullestTier(account *jetstream.AccountInfo) float64 {
 	part := usedShare(account.Store, account.Limits.MaxStore)
 	for _, tier := range account.Tiers {

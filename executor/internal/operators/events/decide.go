@@ -38,16 +38,17 @@ type ExecutionInput struct {
 }
 
 // makeEvents replaces stored causes with events. It returns when no causes are left, or when all
-// remaining ones must wait for a later event. Accounts and kinds whose causes wait do
-// not keep it from those of others, however many wait.
+// remaining ones must wait for a later event. If the causes of some accounts and kinds must wait,
+// makeEvents still handles all others, no matter how many causes wait.
 func (e *Events) makeEvents(ctx context.Context) error {
 	var waiting []store.CauseGroup
 	for {
 		if exist, err := e.config.Store.HasEventCauses(ctx); err != nil || !exist {
 			return err
 		}
-		// decideEvents drops causes of kinds that their account has not selected. With an outdated
-		// directory, these could include a kind that was just selected.
+		// Bring the directory up to date. decideEvents drops causes of kinds that their account has
+		// not selected. With an outdated directory, it could drop causes of a kind that was just
+		// selected.
 		if err := e.config.Current(ctx); err != nil {
 			return err
 		}
@@ -68,9 +69,10 @@ func (e *Events) makeEvents(ctx context.Context) error {
 	}
 }
 
-// decideEvents returns the events for the given causes, and the IDs of the causes that these events
-// report or that it drops. It also returns the groups whose causes wait. decided holds the
-// events of the last window.
+// decideEvents returns the events for the given causes. used holds the IDs of the causes that these
+// events report, and of the causes that are dropped because no event is to report them. waiting
+// holds the groups whose causes must wait. decided holds the events that were decided within the
+// last eventBurstWindow.
 func (e *Events) decideEvents(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string, waiting []store.CauseGroup) {
@@ -148,7 +150,7 @@ func (e *Events) targetWorkflow(
 }
 
 // encodeInput encodes an input as JSON on one line. Its last field is "text", so that a script can
-// cut it out without a JSON parser.
+// cut the text out without a JSON parser.
 func encodeInput(input ExecutionInput) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
@@ -199,9 +201,10 @@ func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow
 	}
 }
 
-// eventID returns the ID of the event that reports causes. Only the same causes make the same ID:
-// if the database has lost an event that reported the first of them, the others must not count as
-// reported.
+// eventID returns the ID of the event that reports causes. Different sets of causes have different
+// IDs. Otherwise, if the database had lost an event that was published, a later event about the
+// same first cause and other causes would have the same ID. It would then count as published,
+// although it is not.
 func eventID(causes []store.EventCause) string {
 	if len(causes) == 1 {
 		return causes[0].ID

@@ -34,18 +34,19 @@ const (
 	// this time.
 	conditionCheckInterval = 5 * time.Second
 	leaseDuration          = 20 * time.Second
-	// idleInterval is the interval while no account has operator events. There may still be causes
-	// of an account that had some.
+	// idleInterval is the interval while no account has operator events. The loops still run then,
+	// because there may be causes of an account that had operator events before.
 	idleInterval = 30 * time.Second
 	// loopPassTimeout limits one pass of either loop: publishing events, or checking for
 	// conditions.
 	loopPassTimeout = 15 * time.Second
-	// queuePublishTimeout limits how long a page of one queue's events is published. It is a
-	// fraction of loopPassTimeout, so that pages of other queues follow.
+	// queuePublishTimeout is the maximum time for publishing one batch of a queue's events. It is a
+	// fraction of loopPassTimeout, so that a queue that does not respond leaves time for others.
 	queuePublishTimeout = 5 * time.Second
 	// failureLogInterval is the minimum interval between log lines about a persistent failure.
 	failureLogInterval = time.Minute
-	// clockSkew is the maximum assumed lag of a runner's clock.
+	// clockSkew is the maximum assumed lag of a runner's clock. A failure that appears to be older
+	// than an account's event settings by at most clockSkew is still reported.
 	clockSkew = time.Minute
 	// maxErrorText is the maximum number of characters of an execution's error in an event's text.
 	maxErrorText = 300
@@ -177,7 +178,7 @@ func (e *Events) runPeriodically(
 }
 
 // logFailure logs a failure, each message at most once per failureLogInterval. It logs nothing if
-// ctx was canceled, because the executor stops.
+// err is nil, or if ctx was canceled, because the executor is stopping.
 func (e *Events) logFailure(ctx context.Context, message string, err error) {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return

@@ -29,8 +29,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// rig is an Events with a registry, a database and a stream, for the account on-pro with the
-// workflows orders and alerts. The account's events start alerts.
+// rig is an Events with a registry, a database and a stream. The account on-pro has the workflows
+// orders and alerts, and its events start the workflow alerts.
 type rig struct {
 	*registrytest.Registry
 	*Events
@@ -88,7 +88,7 @@ func (r *rig) check(err error) {
 // id returns the n-th execution ID.
 func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
 
-// failures records executions from..to-1 of a workflow as failed.
+// failures records failed executions of a workflow, with the numbers from, from+1, ..., to-1.
 func (r *rig) failures(workflowID string, from, to int) {
 	r.t.Helper()
 	now := time.Now()
@@ -187,7 +187,7 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 		i.At.IsZero() {
 		t.Errorf("%+v", i)
 	}
-	// The record of the event's execution is found by the delivery ID, which is the event's ID.
+	// The record of the event's execution can be found by its delivery ID, which is the event's ID.
 	record := store.Record{
 		ID:         s.ID,
 		AccountID:  s.AccountID,
@@ -205,7 +205,8 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 	}
 }
 
-// A process crashes at each step. The next process completes the rest, and nothing happens twice.
+// If a process crashes after any step, the next process completes the remaining steps, and each
+// event starts only one execution.
 func TestAnEventSurvivesAProcess(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -217,7 +218,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	if len(waiting) != 3 {
 		t.Fatalf("%+v", waiting)
 	}
-	// The next process crashes before marking them.
+	// The next process publishes the events, but crashes before marking them as published.
 	published, _, err := next.publishBatch(t.Context(), waiting, map[string]bool{})
 	r.check(err)
 	if len(published) != 3 {
@@ -261,8 +262,8 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	}
 }
 
-// decided stores n events, decided at a time, that start a workflow, in place of a failure of
-// orders.
+// decided stores n events that start a workflow, as if they had been decided at the given time.
+// Events can be stored only in place of causes, so decided first records a failure of orders.
 func (r *rig) decided(workflowID string, n int, at time.Time) {
 	r.failures("orders", 1_000, 1_001)
 	r.t.Helper()
@@ -305,8 +306,9 @@ func (r *rig) resizeOwnStream(queue string, maxBytes int64) {
 	r.check(err)
 }
 
-// A queue whose stream is full does not hold up the events of other queues, even if it has many
-// older events. Neither does a queue whose events wait until its streams are recorded.
+// A queue whose stream is full does not delay the events of other queues, even if the full queue
+// has many older events. The same holds for a queue whose events wait until its streams are
+// recorded.
 func TestAFullQueueStopsNoOther(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -325,7 +327,7 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	}
 	r.wantKinds(registry.EventExecutionFailed)
 
-	// From now on, all waiting events are in one page.
+	// Mark the older events as published, so that all waiting events fit into one page from now on.
 	older, err := r.store.UnpublishedEvents(t.Context(), nil, maxPublishBatch)
 	r.check(err)
 	for _, event := range older {
@@ -363,8 +365,9 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	}
 }
 
-// A pass tries a queue whose stream is full only once, even if its events start many workflows.
-// Each attempt may take as long as queuePublishTimeout.
+// In one pass, a queue whose stream is full is tried only once, even if its events start many
+// workflows. More attempts would use up the pass, because each one may take as long as
+// queuePublishTimeout.
 func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -426,7 +429,8 @@ func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
 	r.failures("alerts", 0, 2)
 	r.turn()
 	r.wantKinds()
-	// A failure before the account selected its workflow causes no event either.
+	// A failure of orders causes no event if the account then selects orders as the workflow that
+	// its events start.
 	r.failures("orders", 2, 3)
 	_, _, err := r.PutEventSubscription(t.Context(), "on-pro",
 		registry.EventSubscription{WorkflowID: "orders"})
@@ -444,7 +448,8 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.failures("orders", 0, 1)
 	r.turn()
 	r.wantKinds()
-	// While the registry is being restored, nobody knows which accounts have selected which events.
+	// While the registry is being restored, it is unknown which accounts have selected which
+	// events, so every failure is kept as a cause.
 	r.config.Trusted = func() bool { return false }
 	r.failures("orders", 1, 2)
 	if some, err := r.store.HasEventCauses(t.Context()); err != nil || !some {
@@ -461,7 +466,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.wantKinds()
 }
 
-// Many failures at once lead to few events, and each cause is in one of them.
+// Many failures at once lead to few events, and each failure is counted in exactly one of them.
 func TestAStormMakesFewEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -517,8 +522,9 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	}
 }
 
-// After a failover of the database, a failure that an event has reported may wait for an event
-// again, together with others. Their event must not count as published.
+// Events that report different sets of causes have different IDs. After a failover of the database,
+// a failure that an event has already reported may wait to be reported again, together with others.
+// The event about all of them must not count as published.
 func TestEventsOfOtherCausesHaveOtherIDs(t *testing.T) {
 	t.Parallel()
 	var causes []store.EventCause
@@ -543,8 +549,8 @@ func TestEventsOfOtherCausesHaveOtherIDs(t *testing.T) {
 	}
 }
 
-// However many occurrences of one account wait to be reported, and however old they are, they do
-// not delay the events of another account.
+// The waiting causes of one account do not delay the events of another account, no matter how many
+// they are and how old they are.
 func TestAStormDelaysNoOtherAccount(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -613,7 +619,7 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	if i := inputs[0]; i.Queue != "default" || i.WorkflowID != "" || i.Text == "" || i.Count != 1 {
 		t.Errorf("%+v", i)
 	}
-	// A runner connects.
+	// A runner connects and completes the execution.
 	group := stream.RunnerGroup{Queue: "default", Group: "main"}
 	consumer, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
 		group.ConsumerConfig(stream.RunnerAckWait))
@@ -623,15 +629,16 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	for msg := range batch.Messages() {
 		r.check(msg.DoubleAck(t.Context()))
 	}
-	// Enforce discards the result of the last poll of the queues.
+	// EnforceSettings discards the result of the last poll, so that the next check polls the
+	// queues.
 	r.check(r.config.Queues.EnforceSettings(t.Context(), &registry.Queue{Name: "default"}))
 	r.lookAt(time.Now())
 	r.lookAt(time.Now())
 	r.wantKinds(registry.EventQueueUnattended + registry.EventRecoveredSuffix)
 }
 
-// Whether a queue is attended is unknown while its own stream does not answer, and while executions
-// wait of which the runner may not have been heard yet.
+// It is unknown whether a queue is attended while one of its streams does not answer. It is also
+// unknown while executions wait for runners that the executor may not have heard from yet.
 func TestAQueueOfWhichTheStateIsUnknown(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -753,7 +760,8 @@ func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Strea
 	return o.JetStream.Stream(ctx, name)
 }
 
-// A stream that is offline neither ends its own conditions nor hides those of others.
+// While a stream is offline, its own condition does not end, and conditions of other streams are
+// still noticed.
 func TestConditionsWhileAStreamIsOffline(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{
@@ -885,7 +893,7 @@ func TestASilentSenderByANumber(t *testing.T) {
 	r.lookAt(now.Add(2*time.Minute + time.Second)) // events about its end are not wanted
 	r.lookAt(now.Add(4 * time.Minute))
 	r.wantKinds(registry.EventSenderSilent)
-	// An inactive workflow expects no requests.
+	// An inactive workflow expects no requests, so the condition ends.
 	_, err := r.Deactivate(t.Context(), "orders")
 	r.check(err)
 	r.lookAt(now.Add(5 * time.Minute))

@@ -20,9 +20,10 @@ import (
 // maxPublishBatch is the maximum number of events marked as published together.
 const maxPublishBatch = 50
 
-// publish publishes the start messages of decided events, and marks the events as published. It
-// leaves out the workflows of a queue that takes no message, so that it reaches the events of all
-// other queues, and tries such a queue only once. It returns the errors of those that failed.
+// publish publishes the start messages of decided events, and marks the events as published. If a
+// queue's stream does not store a message, publish leaves out the workflows of that queue, so that
+// it tries the queue only once and reaches the events of all other queues. It returns the errors of
+// the queues that failed.
 func (e *Events) publish(ctx context.Context) error {
 	failedQueues := map[string]bool{}
 	var failedWorkflows []string
@@ -40,10 +41,10 @@ func (e *Events) publish(ctx context.Context) error {
 	}
 }
 
-// publishBatch publishes events. It publishes the events of each queue in order, until one fails,
-// and different queues at the same time. It does not try the events of failedQueues, to which it
-// adds the queues that fail. It returns the IDs of the events that were published, and the
-// workflows of those that were not.
+// publishBatch publishes events, those of different queues concurrently. It publishes the events of
+// each queue in order until one fails. It skips the events of failedQueues, and adds the queues
+// that fail to this set. It returns the IDs of the events that were published, and the workflows of
+// those that were not.
 func (e *Events) publishBatch(
 	ctx context.Context, waiting []store.Event, failedQueues map[string]bool,
 ) (published, failedWorkflows []string, err error) {

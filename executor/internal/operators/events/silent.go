@@ -58,7 +58,7 @@ func (e *Events) silenceStates(
 			}
 			f, err := e.silenceState(ctx, now, setting, w, node.NodeID, last)
 			if err == nil && f.state == healthBad {
-				// Requests that started nothing also count.
+				// Requests that started nothing count as well.
 				other, failed := e.lastRequestWithoutStart(ctx, w.ID, node.NodeID)
 				if failed != nil {
 					err = failed

@@ -25,7 +25,7 @@ import (
 // State is the outcome of a check: what responds at the public URL.
 type State string
 
-// Results of a check.
+// The states that a check can return.
 const (
 	StateReached     State = "reached"     // an ingress of this installation responds
 	StateUnreachable State = "unreachable" // no server responds
@@ -127,8 +127,9 @@ func (c *Checker) Check(ctx context.Context) Result {
 	return c.last
 }
 
-// probe sends a POST without a token, which starts nothing. An ingress of this installation adds a
-// header to its usual response.
+// probe sends a POST without a token, which starts nothing. It returns the state and a description
+// of it. An ingress of this installation identifies itself by a header that it adds to its usual
+// response.
 func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 	if base == "" {
 		return StateUnknown, "No public URL is set. " +
@@ -178,12 +179,13 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 	if question.IsAnsweredBy(response.Header.Get(probe.Header)) {
 		return StateReached, "It leads to an ingress of this installation."
 	}
-	// A part of the body is enough.
+	// A part of the body is enough to classify the response.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	return classifyUnexpectedResponse(response, body)
 }
 
-// isTLS reports whether an error means that the other side does not speak TLS, or rejects it.
+// isTLS reports whether an error means that the server does not speak TLS, or rejects the TLS
+// connection.
 func isTLS(err error) bool {
 	_, alert := errors.AsType[tls.AlertError](err)
 	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError)) ||
