@@ -136,7 +136,7 @@ type activity struct {
 }
 
 // activity counts the executions that match a filter, separately for each of the last intervals.
-// There are steps intervals of length step, and the last one ends now.
+// There are steps intervals of length step, and the last one contains the current time.
 func (c *Console) activity(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
 ) (activity, error) {

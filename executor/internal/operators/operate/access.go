@@ -81,9 +81,9 @@ type accessRule struct {
 	about accessCheck
 }
 
-// newRule returns the rule of an operation. The caller must have at least the role in the table
-// operations, and must pass the access check. The rule for an operation that the table lacks
-// rejects every caller.
+// newRule returns the rule of an operation. The rule requires the role that the table operations
+// lists for the operation, and then makes the access check. If the table lacks the operation, the
+// rule rejects every caller.
 func newRule(operation string, check accessCheck) accessRule {
 	return accessRule{roleByName[operation], check}
 }
@@ -93,12 +93,12 @@ func newRule(operation string, check accessCheck) accessRule {
 // as for an object that does not exist.
 type accessCheck func(ctx context.Context, s *Service, caller Caller) error
 
-// accessUnrestricted is the check for calls that neither return nor change anything that belongs to
-// an account. It accepts every caller.
+// accessUnrestricted is the check that accepts every caller. It is for calls that concern no
+// account, and for calls that themselves omit what the caller has no access to.
 func accessUnrestricted(context.Context, *Service, Caller) error { return nil }
 
-// accessToAllAccounts is the check for calls about all accounts. It is made only for callers that
-// are restricted to one account, and rejects all of them.
+// accessToAllAccounts is the check for calls about all accounts. Checks run only for callers that
+// are restricted to one account, so it rejects every caller.
 func accessToAllAccounts(context.Context, *Service, Caller) error {
 	return &Error{
 		Code:   api.CodeForbidden,
@@ -127,8 +127,7 @@ func accessToWorkflow(id string) accessCheck {
 	}
 }
 
-// accessToNewWorkflow returns the check for calls about one workflow of an account. The workflow
-// need not exist yet.
+// accessToNewWorkflow returns the check for calls that create or replace a workflow in an account.
 func accessToNewWorkflow(id, accountID string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
@@ -222,8 +221,8 @@ func (s *Service) checkAllowed(ctx context.Context, caller Caller, r accessRule)
 		return err
 	}
 	if caller.Kind == CallerKindKey {
-		// Each event of a stream repeats this check, so a revocation takes effect with the next
-		// response.
+		// This check is repeated for each event of an event stream, so a revocation takes effect
+		// with the next event.
 		if err := s.config.Keyring.recheck(ctx, caller); err != nil {
 			return err
 		}
@@ -249,7 +248,7 @@ func read[T any](
 	return checkAndCall(ctx, s, caller, r, call)
 }
 
-// change runs a call that changes something, with the timeout within. The call continues even if
+// change runs a call that changes something. The call has the timeout within, and continues even if
 // the client disconnects, because every stored change must be confirmed.
 func change[T any](
 	ctx context.Context, s *Service, caller Caller, r accessRule, within time.Duration, call func(

@@ -33,8 +33,8 @@ func (s *Service) Plans(
 		})
 }
 
-// planFor returns the part of the catalog that contains the account's plan. It returns nil if the
-// caller has no access to the account.
+// planFor returns a catalog with only the account's plan. It returns nil if the caller has no
+// access to the account.
 func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plans) registry.Plans {
 	have, ok := s.config.Directory.Account(accountID)
 	if !ok || !caller.canAccessAccount(accountID) {

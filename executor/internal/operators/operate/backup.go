@@ -16,8 +16,9 @@ import (
 // restoreTimeout is the maximum duration of restoring one part.
 const restoreTimeout = time.Minute
 
-// BackUpRecords calls write with the parts of a consistent copy of the database; each part is one
-// line of JSON. It has no time limit. It returns an error of write unchanged.
+// BackUpRecords calls write with the parts of a consistent copy of the database. Each part is one
+// line of JSON. BackUpRecords has no time limit. If write returns an error, BackUpRecords returns
+// that error unchanged.
 func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
 ) error {

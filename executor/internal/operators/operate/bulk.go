@@ -24,16 +24,16 @@ const (
 	bulkWorkers   = 16  // requests read concurrently
 )
 
-// bulkRestart restarts many executions, each only once: a new execution's ID is derived from its
-// original's, and is also the message ID. Callers can therefore repeat an interrupted call, or run
-// several at once.
+// bulkRestart restarts many executions. It restarts each of them only once, because the ID of the
+// new execution is derived from the original's ID, and is also the message ID. Callers can
+// therefore repeat an interrupted call, or run several at once.
 type bulkRestart struct {
 	s        *Service
 	caller   Caller
 	deadline time.Time                                 // no batch begins after it
 	newStart func(record store.Record) execution.Start // returns the new start message for a record
-	// requeue says whether to mark the originals as requeued. If it is true, started counts the
-	// originals that this call marked; otherwise, it counts the start messages that this call
+	// requeue means that the originals are marked as requeued. In this case, started counts the
+	// originals that this call marked. Otherwise, it counts the start messages that this call
 	// stored.
 	requeue bool
 
@@ -59,15 +59,16 @@ func (s *Service) newBulkRestart(
 	}
 }
 
-// limitReached reports whether no further batch may begin, and sets more accordingly.
+// limitReached reports whether the call has restarted its maximum number of executions, or has no
+// time left for another batch. It sets more to the result.
 func (b *bulkRestart) limitReached() bool {
 	b.more = b.started >= b.s.config.MaxBulkItems || time.Now().After(b.deadline)
 	return b.more
 }
 
-// startMatching restarts the records that match a filter, oldest first. It skips executions
-// accepted after the call began. Otherwise, it would never end if the executions that it starts
-// failed immediately.
+// startMatching restarts the records that match a filter, oldest first. It skips executions that
+// were accepted after the call began. Otherwise, the call would never end if the new executions
+// also failed immediately.
 func (b *bulkRestart) startMatching(ctx context.Context, filter store.RecordFilter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
@@ -100,8 +101,8 @@ func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) er
 		starts[i] = b.newStart(r)
 		ids[i] = starts[i].ID
 	}
-	// The stream keeps message IDs only for the deduplication window; the database keeps them
-	// longer.
+	// Ask the database which of the new executions already exist, because the stream recognizes
+	// duplicates only within the deduplication window.
 	before, err := b.s.config.Store.GetMany(ctx, ids)
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) er
 	}
 	marked, markErr := b.s.config.Store.MarkRequeued(ctx, mark)
 	b.started += len(marked)
-	// A watcher that misses this notification sees the change at its next query.
+	// Ignore the error: a watcher that misses this notification sees the change at its next query.
 	_ = b.s.config.Changes.Publish(marked)
 	return errors.Join(err, markErr)
 }
@@ -141,9 +142,10 @@ func allIndexes(records []store.Record) []int {
 	return all
 }
 
-// startInOrder reads the requests of several records concurrently, and then starts the new
-// executions one by one, in the order of the records. It calls started for each of them; fresh
-// reports whether this call started it.
+// startInOrder restarts the records whose indexes are in chunk. It reads their requests
+// concurrently, and then starts the new executions one by one, in the order of the records. known
+// contains the IDs of new executions that already exist. startInOrder calls started for each record
+// whose new execution exists afterwards; fresh reports whether this call started it.
 func (b *bulkRestart) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, started func(i int, fresh bool),
@@ -180,21 +182,22 @@ func (b *bulkRestart) startInOrder(
 	return nil
 }
 
-// hasExpired reports whether an execution's message has certainly left the streams. It asks each
-// stream only once, so that a call does not spend its time on the expired ones, which are the
-// oldest, before it gets to the others.
+// hasExpired reports whether an execution's message has certainly left the streams. It asks for the
+// oldest message of each queue only once. Without this check, a call would spend its time on trying
+// to read expired messages, which are the oldest, before it reached the others.
 func (b *bulkRestart) hasExpired(ctx context.Context, record store.Record) bool {
 	oldest, known := b.oldest[record.Queue]
 	if !known {
-		// If a stream does not answer, the messages are read.
+		// If a stream does not answer, oldest is 0: no message counts as expired, and each one is
+		// read.
 		oldest, _ = b.s.starts.OldestSequence(ctx, record.Queue)
 		b.oldest[record.Queue] = oldest
 	}
 	return record.StreamSequence < oldest
 }
 
-// countSkipped counts an execution that cannot be restarted. It returns an error unchanged if the
-// error concerns more than this execution.
+// countSkipped counts an execution that cannot be restarted, and returns nil. If err does not
+// concern only this execution, countSkipped returns it unchanged.
 func (b *bulkRestart) countSkipped(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||

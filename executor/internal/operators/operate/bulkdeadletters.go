@@ -295,7 +295,7 @@ func (s *Service) dismiss(
 	if err != nil {
 		return 0, err
 	}
-	// A watcher that misses this notification sees the change at its next query.
+	// Ignore the error: a watcher that misses this notification sees the change at its next query.
 	_ = s.config.Changes.Publish(dismissed)
 	return len(dismissed) + len(messageKeys), nil
 }

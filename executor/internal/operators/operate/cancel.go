@@ -202,9 +202,10 @@ func (s *Service) cancelAuditEntryFunc(
 	}
 }
 
-// cancel performs the three steps for the given records. It counts the executions whose
-// cancellation nobody had requested before: those that are canceled now, and the others, which
-// their runners end. Another call may have canceled some of them in the meantime.
+// cancel performs the three steps for the given records. It counts only the executions whose
+// cancellation nobody had requested before. canceled counts those that are canceled now, even if
+// another call has canceled them in the meantime. requested counts the others, which their runners
+// end.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -216,7 +217,7 @@ func (s *Service) cancel(
 		return 0, 0, err
 	}
 	ended, err := s.finishCancel(ctx, records)
-	// A watcher that misses this notification sees the change at its next query.
+	// Ignore the error: a watcher that misses this notification sees the change at its next query.
 	_ = s.config.Changes.Publish(slices.Concat(asked, ended))
 	if err != nil {
 		return 0, 0, err
@@ -246,7 +247,8 @@ func idsOf(records []store.Record) []string {
 }
 
 // finishCancel performs the second and third step for records, and returns the IDs of the records
-// that it ended. An error about some of the records' streams does not keep it from ending others.
+// that it ended. If it cannot read the streams of some records, it still ends the others, and also
+// returns an error.
 func (s *Service) finishCancel(
 	ctx context.Context, records []store.Record,
 ) (ended []string, err error) {
@@ -270,9 +272,10 @@ func (s *Service) finishCancel(
 	return ended, errors.Join(unread, err)
 }
 
-// reportCanceled publishes the final state of executions that no runner has received. Webhook
-// requests may be waiting for it, in the stream of reports that belongs to the stream of the start
-// message. If the report is lost, their response says that the execution is queued.
+// reportCanceled publishes the final state of executions that no runner has received. A webhook
+// request that waits for the outcome of its execution reads this report from the stream of reports
+// that belongs to the stream of the start message. If the report is lost, the response to the
+// request says that the execution is queued.
 func (s *Service) reportCanceled(
 	records []store.Record, ended []string, starts map[string]*queues.StartMessage, at time.Time,
 ) {
@@ -307,9 +310,9 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 	return failed
 }
 
-// CompleteCancellations completes interrupted cancellations until the context is done: those begun
-// by a process that has ended, and those lost because the database or the bucket was restored from
-// an older copy. maxAge is the maximum age of the stream's messages.
+// CompleteCancellations completes interrupted cancellations until the context is done. A
+// cancellation may be interrupted because its process has ended, or because the database or the
+// bucket was restored from an older copy. maxAge is the maximum age of the stream's messages.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	conn := s.config.JetStream.Conn()
 	connected := conn.StatusChanged(nats.CONNECTED)
@@ -342,17 +345,19 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 	}
 }
 
-// bucketPosition is the position of the cancellations bucket at some time. The zero value is the
-// position of a bucket that was never seen.
+// bucketPosition describes the state of the cancellations bucket at some time, so that a later
+// state reveals whether keys may have been lost. The zero value stands for a bucket that was never
+// seen.
 type bucketPosition struct {
 	created    time.Time // when the bucket was created
 	revision   uint64    // its newest revision
 	reconnects uint64    // how often the connection was reestablished before
 }
 
-// mayLackKeysOf reports whether the bucket may have lost keys that it had at an earlier position.
-// A NATS server that lost its newest writes in a power failure also lost its connections. The
-// revision alone does not tell, because it may have risen since.
+// mayLackKeysOf reports whether the bucket may have lost keys that it had at an earlier position. A
+// lower revision proves a loss, but the revision may have risen again since. A reconnect therefore
+// counts as well: a NATS server that lost its newest writes in a power failure also lost its
+// connections.
 func (p bucketPosition) mayLackKeysOf(earlier bucketPosition) bool {
 	return !p.created.Equal(earlier.created) || p.revision < earlier.revision ||
 		p.reconnects != earlier.reconnects
@@ -407,7 +412,7 @@ func (s *Service) reconcileCancellations(ctx context.Context, maxAge time.Durati
 	}
 	var ids []string
 	request := func() error {
-		// No audit entry: one was written with the original request.
+		// Write no audit entry, because the original request has written one.
 		_, err := s.config.Store.RequestCancel(ctx, ids, time.Now(), nil)
 		ids = ids[:0]
 		return err

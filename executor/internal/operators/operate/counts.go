@@ -19,9 +19,10 @@ type ExecutionCounts struct {
 	Total, Failed, Rejected int64
 }
 
-// Activity counts the executions that match a filter in each of the last steps intervals, oldest
-// first. The last interval ends now. Total includes Failed and Rejected, but they are counted after
-// Total, so they may include executions that failed in the meantime.
+// Activity counts the executions that match a filter, separately for each of the last intervals,
+// oldest first. There are steps intervals of length step, and the last one contains the current
+// time. Total includes Failed and Rejected. It is counted before them, so they may include
+// executions that were accepted or have failed in the meantime.
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]ExecutionCounts, error) {

@@ -13,10 +13,11 @@ import (
 
 const deadLettersCursorKind = "dead-letters"
 
-// Prefixes of the IDs of dead letters that are messages put aside. messageIDPrefix is for a start
-// or a rejection; reportIDPrefix is for a report, which is in a different stream. After the prefix
-// comes the stream sequence. If the message is in a queue's own stream, the queue name and a dot
-// precede the sequence.
+// A dead letter is either an execution that has failed, or a message that was put aside because it
+// could not be recorded. The ID of such a message begins with one of these prefixes:
+// messageIDPrefix for a start or a rejection, and reportIDPrefix for a report, which is in a
+// different stream. After the prefix comes the stream sequence. If the message is in a queue's own
+// stream, the queue name and a dot precede the sequence.
 const (
 	messageIDPrefix = "message-"
 	reportIDPrefix  = "report-"
@@ -135,7 +136,8 @@ func (s *Service) apiDeadLetter(d store.DeadLetter) api.DeadLetter {
 }
 
 // startSubject returns the subject of an execution's start message. It returns "" if the record
-// does not tell: if the execution may have an order key, or may be in its queue's own stream.
+// does not determine the subject, because the execution may have an order key, or may be in its
+// queue's own stream.
 func (s *Service) startSubject(r *store.Record) string {
 	settings, exist := s.config.Directory.Queue(r.Queue)
 	if exist && (settings.Record.Lanes > 0 || settings.Record.Stream != nil) {

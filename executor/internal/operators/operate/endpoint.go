@@ -37,7 +37,7 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 			reading, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
 			if version, err := s.config.Store.DatabaseSchema(reading); err == nil {
-				// If this fails, the rest of the response is still useful.
+				// If this fails, the version is omitted: the rest of the response is still useful.
 				all.Database = version
 			}
 			for _, m := range s.config.Membership.Members() {
@@ -119,7 +119,8 @@ func (s *Service) ingressEndpoint() endpoint {
 
 // deliveryIDSources returns the sources of a node's delivery ID in the order in which they are
 // tried: those that the sender signs, the webhook.PriorityDeliveryIDHeaders, the sender's other
-// sources, and the remaining headers. headers lists those sources that are a single header.
+// sources, and the remaining headers. headers lists only the sources that are a single header, by
+// header name. info is nil if the node has no sender.
 func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&

@@ -161,9 +161,9 @@ func fullStreamText(err error) string {
 		"space, or take the setting back."
 }
 
-// missingKeyMessage returns a message that names the encryption key needed to open sealed data. It
-// returns "", which stands for the code's general text, if the error names no key because none is
-// configured.
+// missingKeyMessage returns a message that names the encryption key needed to open sealed data. If
+// no key is configured, the error names none. In this case, missingKeyMessage returns "", which
+// stands for the code's general text.
 func missingKeyMessage(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {
@@ -192,8 +192,9 @@ func invalidFields(err error) []api.FieldError {
 }
 
 // isNATSUnavailable reports whether an error means that NATS does not respond or cannot store
-// messages now. The ingress has a list of its own, because it must also tell whether a message may
-// have been stored; for an operator's call, both mean the same: nothing is known, so try again.
+// messages now. The ingress has a list of its own, because it must also know whether a message may
+// have been stored. For an operator's call, this makes no difference: the outcome is unknown, and
+// the operator should try again.
 func isNATSUnavailable(err error) bool {
 	for _, away := range []error{
 		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,
@@ -211,8 +212,8 @@ func isNATSUnavailable(err error) bool {
 }
 
 // isDatabaseUnavailable pings the database after an unknown error, and reports whether the ping
-// failed. If the database responds, the error is a bug in this program, because a store marks the
-// errors that may pass.
+// failed. If the database responds, the error is a bug in this program, because stores mark
+// temporary errors (see store.IsUnavailable).
 func (s *Service) isDatabaseUnavailable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()

@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A stream that is offline is a temporary error, although its status is 500.
+// An error about a stream that is offline counts as temporary, although NATS gives it the status
+// 500.
 func TestAStreamThatIsOfflineIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, code := range []jetstream.ErrorCode{

@@ -62,16 +62,16 @@ type SeenField struct {
 	Seen   int // number of requests that have a value in this field
 }
 
-// Limits of a trial.
+// Limits of a filter trial.
 const (
 	maxTriedRequests  = 20
 	maxSeenFields     = 40
 	maxValuesPerField = 6
 	maxValueBytes     = 60
 	maxFieldDepth     = 5
-	// maxPointerBytes limits the length of the JSON pointers in a trial; longer ones are skipped,
-	// with everything below them. Without it, a long name of an object would be repeated in the
-	// pointer of each of its members.
+	// maxPointerBytes limits the length of the JSON pointers in a trial. Fields with longer
+	// pointers are skipped, together with everything below them. Without this limit, the long name
+	// of an object would be repeated in the pointers of all its members.
 	maxPointerBytes = 500
 )
 
@@ -119,8 +119,9 @@ func (s *Service) tryFilter(
 }
 
 // lastRequests reads the last requests that a trigger node received, at most n, and its sample
-// payload. It adds each of them to the trial. It leaves out the requests that belong to another
-// account: those to a deleted workflow with the same ID, or to the workflow before it moved.
+// payload. It adds each of them to the trial; requests without a message or body are only counted.
+// It leaves out the requests that belong to another account: those to a deleted workflow with the
+// same ID, or to the workflow before it moved.
 func (s *Service) lastRequests(
 	ctx context.Context, node *edit.TriggerInfo, trial *FilterTrial, n int,
 ) (requests []*sender.Request, err error) {
@@ -199,7 +200,8 @@ func (p fieldValueCounts) countValue(place, value string) {
 	p[place][value]++
 }
 
-// countTextValue notes a string as JSON.stringify would encode it, without HTML escaping.
+// countTextValue counts a string value. It encodes the string like JSON.stringify, without HTML
+// escaping.
 func (p fieldValueCounts) countTextValue(place, value string) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -209,7 +211,7 @@ func (p fieldValueCounts) countTextValue(place, value string) {
 	}
 }
 
-// add notes the values of all fields of a request.
+// add counts the values of all fields of a request.
 func (p fieldValueCounts) add(r *sender.Request) {
 	for name, values := range r.Header {
 		if !isCommonHeader(name) && len(values) > 0 {
@@ -237,7 +239,8 @@ func (p fieldValueCounts) addFields(kind, text string) {
 	}
 }
 
-// addJSON notes the strings, numbers and booleans in the decoder's next value, except in arrays.
+// addJSON counts the strings, numbers and booleans in the decoder's next value, but skips arrays.
+// pointer is the value's JSON pointer, and depth is its nesting depth.
 func (p fieldValueCounts) addJSON(decoder *json.Decoder, pointer string, depth int) error {
 	token, err := decoder.Token()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A request with a long name and many members below it would otherwise take memory for the product
-// of both.
+// Fields with a very long JSON pointer are not listed. Otherwise, an object with a long name and
+// many members would take memory for the product of both.
 func TestLongPlacesAreNotListed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", maxPointerBytes)

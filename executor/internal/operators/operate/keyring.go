@@ -43,8 +43,8 @@ type Keyring struct {
 	used map[string]time.Time // last uses not in the database yet, by key ID
 }
 
-// NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. Uses are
-// stored only while Run is running.
+// NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. The
+// times at which keys are used are stored only while Run is running.
 func NewKeyring(
 	editor *edit.Editor, directory *edit.Directory, tokens store.TokenUseStore,
 	log logrus.FieldLogger,

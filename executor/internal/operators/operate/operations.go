@@ -5,9 +5,9 @@ import "slices"
 // Operation is something that operators can do: a method of Service that has a Caller.
 type Operation struct {
 	Name string // of the method
-	// ID is the operationId of the API's route that calls the method. "" means that no route
-	// requires the method's role, because only the console calls it, or a route calls it after
-	// another method.
+	// ID is the operationId of the API's route that calls the method. "" means that no route takes
+	// its role from this operation: either only the console calls the method, or a route calls it
+	// in addition to another method.
 	ID string
 	// Least is the lowest role that may call the method.
 	Least Role
@@ -94,7 +94,7 @@ var operations = []Operation{
 	{"Size", "get-size", RoleAdmin},
 }
 
-// The operations' roles, by name and by ID.
+// roleByName and roleByID map the names and the IDs of the operations to their roles.
 var (
 	roleByName = rolesBy(func(o Operation) string { return o.Name })
 	roleByID   = rolesBy(func(o Operation) string { return o.ID })

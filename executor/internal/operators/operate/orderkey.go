@@ -82,8 +82,8 @@ func (s *Service) tryOrderKey(
 	return trial, nil
 }
 
-// rawQuery returns a query string with the given names and values, which are decoded: the ingress
-// decodes what it stores.
+// rawQuery encodes a query. The names and values in query are decoded, because the ingress decodes
+// the queries that it stores.
 func rawQuery(query execution.Values) string {
 	var pairs []string
 	for name, values := range query {

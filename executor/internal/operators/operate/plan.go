@@ -19,10 +19,12 @@ type Quota struct {
 // Webhooks reports whether the plan includes webhook triggers.
 func (q Quota) Webhooks() bool { return q.Plan != nil && q.Plan.WebhookTriggers }
 
-// Limited reports whether the plan limits the number of active workflows.
+// Limited reports whether the plan limits the number of active workflows. It returns true if there
+// is no plan.
 func (q Quota) Limited() bool { return q.Plan == nil || q.Plan.MaxActiveWebhookWorkflows != nil }
 
-// Max returns the maximum number of active workflows. It returns 0 if the plan has no limit.
+// Max returns the maximum number of active workflows. It returns 0 if the plan has no limit or no
+// webhook triggers.
 func (q Quota) Max() int64 {
 	if !q.Webhooks() || !q.Limited() {
 		return 0
@@ -137,8 +139,8 @@ func isSlower(limit, than api.RateLimit) bool {
 	return limit.Requests*than.WindowSeconds < than.Requests*limit.WindowSeconds
 }
 
-// activeWorkflows returns an account's active workflows by time of activation. A plan admits them
-// in this order.
+// activeWorkflows returns an account's active workflows by time of activation. If a plan limits
+// their number, the first ones in this order keep working.
 func (s *Service) activeWorkflows(accountID string) []*registry.Workflow {
 	var all []*registry.Workflow
 	for w := range s.workflows(accountID, "") {

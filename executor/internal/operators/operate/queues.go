@@ -15,10 +15,9 @@ import (
 
 const queuesCursorKind = "queues"
 
-// Queues lists the queues that workflows use or that have settings which are in force, sorted by
-// name. If accountID is not empty, it lists only the queues of that account's workflows. It shows
-// the contents of a queue that other accounts use as well only to callers with access to all
-// accounts.
+// Queues lists queues, sorted by name: those that workflows use, and those that have settings in
+// force. If accountID is not empty, it lists only the queues of that account's workflows. If other
+// accounts use a queue as well, only callers with access to all accounts see its contents.
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Queue], error) {
@@ -47,8 +46,9 @@ func (s *Service) Queues(
 		})
 }
 
-// withHandlerStartTimes replaces the AcceptedAt time of each blocking execution with the time when
-// its handler began, if that is recorded.
+// withHandlerStartTimes adds details about the executions that hold an order key, which makes later
+// executions with the same key wait. It replaces the AcceptedAt time of each of them with the time
+// when its handler began, if that is recorded.
 func (s *Service) withHandlerStartTimes(
 	ctx context.Context, all []queues.Queue,
 ) ([]queues.Queue, error) {
@@ -118,8 +118,7 @@ func (s *Service) UnattendedQueues(
 		})
 }
 
-// sharedQueues returns the queues that workflows of other accounts use as well, if the caller has
-// no access to these accounts.
+// sharedQueues returns the queues that are used by workflows that the caller has no access to.
 func (s *Service) sharedQueues(caller Caller) map[string]bool {
 	if caller.AccountID == "" {
 		return nil
@@ -271,8 +270,8 @@ func WithQueueGroupCondition(
 }
 
 // WithQueueStreamCondition is like WithQueueGroupCondition, but check is called with the settings
-// of the queue's own stream, or with nil if the queue has none, or only one that ends when it is
-// empty.
+// of the queue's own stream. It is called with nil if the queue has none, or if the queue has moved
+// back to the shared stream and its own stream only drains.
 func WithQueueStreamCondition(
 	ctx context.Context, check func(*api.PutQueueStream) error,
 ) context.Context {

@@ -64,8 +64,9 @@ func (s *Service) moveQueue(
 		})
 }
 
-// pollMovedQueue returns the state of a queue that has just moved. It waits until the stream to
-// which the queue moved answers, but not for long, because the move is complete.
+// pollMovedQueue returns the state of a queue that has just moved. It waits briefly for the new
+// stream to answer. If the stream does not, it returns an incomplete state, because the move itself
+// is complete.
 func (s *Service) pollMovedQueue(ctx context.Context, name string) (none queues.Queue, err error) {
 	for n := 0; ; n++ {
 		all, err := s.config.Queues.Poll(ctx)
@@ -117,9 +118,10 @@ func (s *Service) changeWorkflow(
 	return w, err
 }
 
-// storeWithQueueMove changes a workflow. If the change assigns the workflow to a queue whose start
-// messages are in a different stream, it first copies the workflow's delivery IDs to that stream.
-// Only such a change may take longer than ChangeTimeout, after which ctx ends: up to moveTimeout.
+// storeWithQueueMove calls store, which changes a workflow. If the change assigns the workflow to a
+// queue whose start messages are in a different stream, storeWithQueueMove first copies the
+// workflow's delivery IDs to that stream, and then calls store again. Such a change may take up to
+// moveTimeout, although ctx ends after ChangeTimeout.
 func (s *Service) storeWithQueueMove(ctx context.Context, store func(context.Context) error) error {
 	err := store(ctx)
 	if move, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err); ok &&

@@ -55,8 +55,8 @@ func (s *Service) recoverMessage(
 	}
 	executionID := about.ID
 	if !known || len(batch.Progress) > 0 {
-		// If a message is no longer a dead letter, it has been recorded. For progress, its
-		// execution must be recorded.
+		// Look up the execution's record. If the message is no longer a dead letter, it has been
+		// recorded, so the record must exist. A report can be recorded only if the record exists.
 		if about, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}
@@ -77,7 +77,7 @@ func (s *Service) recoverMessage(
 	if len(batch.New) > 0 && s.config.RecordedLate != nil {
 		s.config.RecordedLate(about.AcceptedAt)
 	}
-	// A watcher that misses this notification sees the change at its next query.
+	// Ignore the error: a watcher that misses this notification sees the change at its next query.
 	_ = s.config.Changes.Publish(applied.Changed)
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }

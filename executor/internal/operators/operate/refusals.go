@@ -49,7 +49,8 @@ func (s *Service) Refusals(
 					return none, err
 				}
 			}
-			// The list is short: there is at most one sum per code.
+			// Searching the list for the position is cheap, because there is at most one sum per
+			// code.
 			sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool {
 				return sum.Code == after
 			})+1:]
@@ -95,8 +96,8 @@ func (s *Service) AllRefusals(
 }
 
 // refusalsOf reads refusals after a position. If accountID is not empty, it returns only refusals
-// of that account's workflows. The database does not store a workflow's account, because it may
-// change.
+// of that account's workflows. It looks up the account of each workflow, because the database does
+// not store it: a workflow may move to another account.
 func (s *Service) refusalsOf(
 	ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int,
 ) ([]store.WorkflowRefusalSum, error) {

@@ -51,8 +51,8 @@ func (s *Service) ReplayExecution(
 			}
 			as = fresh.String()
 		} else if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
-			// The stream keeps message IDs only for the deduplication window; the database keeps
-			// them longer.
+			// The stream recognizes duplicates only within the deduplication window, so the
+			// database is asked as well.
 			return api.Started{ExecutionID: as}, err
 		}
 		err = s.restartExecution(ctx, caller, record, execution.Start{ID: as, ReplayOf: record.ID},
@@ -72,8 +72,8 @@ func checkIdempotencyKey(key string) error {
 	return nil
 }
 
-// defaultBulkIdempotencyKey is the idempotency key of bulk replays without a key of their own.
-// Because all of them use it, they replay each execution only once.
+// defaultBulkIdempotencyKey is the idempotency key of bulk replays whose callers set none. Because
+// these replays share the key, they replay each execution only once.
 const defaultBulkIdempotencyKey = "all"
 
 // ReplayRejected replays at most Config.MaxBulkItems rejected executions, oldest first. It skips
@@ -137,7 +137,7 @@ func (s *Service) prepareRestart(
 		return nil, err
 	}
 	start.Payload, start.Headers, start.Query = original.payload, original.headers, original.query
-	// The request was verified when it arrived.
+	// The sender was verified when the request arrived, and is not verified again.
 	start.Sender, start.Verified = original.sender, original.verified
 	start.OrderKey = original.orderKey
 	return trigger, nil
@@ -147,8 +147,9 @@ func (s *Service) prepareRestart(
 type triggerFinder func(ctx context.Context, caller Caller,
 	workflowID, nodeID string) (*edit.TriggerInfo, error)
 
-// bulkTimeout is the maximum duration of a bulk call; a repeated call does the rest. The call
-// reserves the last lastBatchTimeReserve of it for its last batch.
+// bulkTimeout is the maximum duration of a bulk call. If the call cannot finish in this time, a
+// repeated call does the rest. No batch begins in the last lastBatchTimeReserve of the time, so
+// that the last batch can finish.
 const (
 	bulkTimeout          = 45 * time.Second
 	lastBatchTimeReserve = 15 * time.Second

@@ -10,11 +10,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequeueExecution requeues a dead letter or a canceled execution. It records a message that was
-// put aside, if the database accepts the message now. It restarts an execution with its original
-// request, but only once: the new ID is derived from the original's, and is also the message ID.
-// Repeated and concurrent calls, and a call after a crash between publishing and marking, therefore
-// return the same execution.
+// RequeueExecution requeues a dead letter or a canceled execution. If the dead letter is a message
+// that was put aside, it records the message, provided that the database accepts it now. Otherwise,
+// it restarts the execution with its original request, but only once: the new ID is derived from
+// the original's, and is also the message ID. Repeated and concurrent calls therefore return the
+// same execution, even after a crash in the middle of a call.
 func (s *Service) RequeueExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
@@ -41,8 +41,8 @@ func (s *Service) RequeueExecution(
 			return api.Started{ExecutionID: record.RequeuedAs}, nil
 		}
 		as := execution.IDForRequeue(record.ID)
-		// The stream keeps message IDs only for the deduplication window; the database keeps them
-		// longer.
+		// Ask the database whether the new execution already exists, because the stream recognizes
+		// duplicates only within the deduplication window.
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
 			err = s.restartExecution(ctx, caller, record,
@@ -56,7 +56,8 @@ func (s *Service) RequeueExecution(
 		if err != nil {
 			return none, err
 		}
-		// A watcher that misses this notification sees the change at its next query.
+		// Ignore the error: a watcher that misses this notification sees the change at its next
+		// query.
 		_ = s.config.Changes.Publish(marked)
 		return api.Started{ExecutionID: as}, nil
 	})

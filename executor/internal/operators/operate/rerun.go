@@ -76,8 +76,8 @@ func (s *Service) RerunExecution(
 	})
 }
 
-// idempotencyKeyForSample returns an idempotency key for the node's sample payload: with another
-// payload, the same key starts another execution.
+// idempotencyKeyForSample combines an idempotency key with the node's sample payload. After the
+// payload has changed, the same key therefore starts another execution.
 func idempotencyKeyForSample(key string, trigger *edit.TriggerInfo) string {
 	sum := sha256.Sum256(trigger.SamplePayload)
 	return key + "\x00" + hex.EncodeToString(sum[:])
@@ -101,15 +101,16 @@ func (s *Service) triggerOf(
 	return trigger, err
 }
 
-// rerun starts an execution with the sample payload. as is its ID: if an execution with that ID has
-// been started, rerun starts nothing. "" means a new ID.
+// rerun starts an execution with the sample payload. as is the ID of the new execution. If an
+// execution with this ID has already been started, rerun starts nothing. "" means a new ID. rerunOf
+// is the ID of the original execution, or "".
 func (s *Service) rerun(
 	ctx context.Context, trigger *edit.TriggerInfo, as, rerunOf string,
 ) (none api.Started, err error) {
 	once := as != ""
 	if once {
-		// The stream keeps message IDs only for the deduplication window; the database keeps them
-		// longer.
+		// Ask the database whether the execution already exists, because the stream recognizes
+		// duplicates only within the deduplication window.
 		if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
 			return api.Started{ExecutionID: as}, err
 		}
@@ -174,7 +175,8 @@ func (s *Service) publishStart(
 		if s.isStartMessage(ctx, ack, start.ID) {
 			return false, nil
 		}
-		// Another message has used the ID, so publish the start message without a message ID.
+		// Another message in the stream has the same message ID, so publish the start message
+		// without one.
 		_, err = publish(false)
 	}
 	if unfit != nil {
@@ -186,9 +188,10 @@ func (s *Service) publishStart(
 	return true, nil
 }
 
-// isStartMessage reports whether the original of a duplicate message stands for the execution's
-// start: it is the start message itself, or a marker with only the delivery ID of a start message
-// in another stream. If the original cannot be read now, isStartMessage returns true, because the
+// isStartMessage is called after the stream has refused a start message as a duplicate. It reports
+// whether the original, which ack identifies, is the start message of the execution id, or a marker
+// with only the delivery ID of a start message in another stream. If the original no longer exists,
+// isStartMessage returns false. If the original cannot be read now, it returns true, because the
 // original has the same message ID.
 func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.starts.MessageAt(ctx, ack.Stream, ack.Sequence)

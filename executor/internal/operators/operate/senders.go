@@ -16,9 +16,9 @@ const MaxSecrets = sender.MaxSecrets
 
 const presetsCursorKind = "senders"
 
-// SenderPresets lists the presets in the order in which they are defined. An account may use all of
-// them, so accountID only makes the list empty if there is no such account, or if the caller has no
-// access to it. An empty accountID means all accounts.
+// SenderPresets lists the presets in the order in which they are defined. Every account may use all
+// of them. If accountID is not empty, the list is nevertheless empty unless the account exists and
+// the caller has access to it.
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.SenderPreset], error) {
@@ -105,10 +105,11 @@ func (s *Service) revealCapturedSecrets(
 		if !info.Secrets[i].Unseen {
 			continue
 		}
-		// This is a change: a client that disconnects must not interrupt it.
+		// Revealing the secrets marks them as seen. A client that disconnects must not interrupt
+		// this change.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ChangeTimeout)
 		defer cancel()
-		// The audit log records the caller who has seen them.
+		// The audit log records which caller has seen the secrets.
 		texts, err := s.config.Editor.RevealCapturedSecrets(withActor(ctx, caller),
 			info.Workflow.ID, info.NodeID)
 		if err != nil {

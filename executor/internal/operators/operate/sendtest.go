@@ -20,10 +20,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// SendTest sends a request like one of the node's sender to the node's webhook URL, signed with the
-// sender's newest secret. It returns the endpoint's response, even a refusal. It runs in the
-// executor so that the secret does not leave it. If the executor cannot sign the request, it sends
-// nothing.
+// SendTest sends a test request to the node's webhook URL, in the form of the node's sender and
+// signed with the sender's newest secret. It returns the endpoint's response, even a refusal. It
+// runs in the executor so that the secret does not leave the executor. If the executor cannot sign
+// the request, it sends nothing.
 func (s *Service) SendTest(
 	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
@@ -157,7 +157,8 @@ func (s *Service) postTest(
 		URL:    r.URL,
 		Body:   signed.Body,
 	}, now) != nil
-	// The response to a handshake does not show whether the request was filtered.
+	// If the node has a filter, a successful response without an execution ID means that the
+	// request was filtered, unless the request is a handshake.
 	filtered := response.Filtered ||
 		at.Filter != nil && !isHandshake && response.ExecutionID == "" && response.Status/100 == 2
 	if response.ExecutionID == "" && response.Code == "" &&

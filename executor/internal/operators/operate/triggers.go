@@ -64,8 +64,8 @@ func (s *Service) trigger(
 }
 
 // PatchTrigger changes the settings of a trigger node. patch modifies the settings that an operator
-// can change, without the existing sample payload: if it leaves SamplePayload nil, the payload does
-// not change, and null deletes it. patch may be called more than once.
+// can change, and may be called more than once. The settings do not contain the existing sample
+// payload. If patch leaves SamplePayload nil, the payload does not change; null deletes it.
 func (s *Service) PatchTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 	patch func(*api.TriggerSettings) error,
@@ -110,7 +110,8 @@ func apiTriggerSettings(node *edit.TriggerSpec) api.TriggerSettings {
 	}
 }
 
-// setTriggerSettings sets everything that the API's settings contain in a trigger node.
+// setTriggerSettings copies the API's settings to a trigger node. nil as the sample payload keeps
+// the node's sample payload, and null removes it.
 func setTriggerSettings(node *edit.TriggerSpec, settings api.TriggerSettings) {
 	node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name, settings.Filter,
 		settings.OrderKey, registryAnswer(settings.Answer)

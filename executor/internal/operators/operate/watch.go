@@ -51,9 +51,9 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Su
 }
 
 // ChangedExecutions returns the current records for some IDs, oldest first. If accountID or
-// workflowID is not empty, it returns only records of that account or workflow. Each watcher calls
-// it, and so reads the records for itself, because callers may see different accounts and choose
-// different workflows; a person who watches is rare beside what is recorded.
+// workflowID is not empty, it returns only records of that account or workflow. Each watcher reads
+// the records for itself, because callers may have access to different accounts and choose
+// different workflows. This costs little, because there are few watchers.
 func (s *Service) ChangedExecutions(
 	ctx context.Context, caller Caller, ids []string, accountID, workflowID string,
 ) ([]Execution, error) {

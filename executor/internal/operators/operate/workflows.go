@@ -122,7 +122,9 @@ type ExecutionOrigin struct {
 	HasNode      bool // whether its trigger node still exists
 }
 
-// Origin looks up a trigger node in this process's directory, which may lag slightly behind.
+// Origin returns the origin of an execution or a message. If the caller has no access to the
+// workflow, Origin returns the zero value. It uses this process's directory, which may lag slightly
+// behind.
 func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (ExecutionOrigin, error) {
@@ -187,9 +189,11 @@ func (s *Service) PutWorkflow(
 
 // workflowForgetter deletes the records of a workflow's requests when a call creates the workflow
 // or moves it to another account. The records do not name an account, and the new account must not
-// see those of the earlier one. It deletes them before the change is stored, because a call that is
-// repeated after the change was stored finds nothing to change. It deletes them again after the
-// change, because requests arrive in the meantime.
+// see those of the earlier one.
+//
+// They are deleted before the change is stored. If they were deleted only afterwards, a call could
+// fail in between, and a repeated call would find nothing to change. They are deleted again after
+// the change, because more requests arrive in the meantime.
 type workflowForgetter struct {
 	service    *Service
 	workflowID string
@@ -202,9 +206,10 @@ func (f *workflowForgetter) beforeStore(ctx context.Context) error {
 	return f.service.config.Store.ForgetWorkflow(ctx, f.workflowID)
 }
 
-// afterStore must be called after the last attempt, with its error. If beforeStore was called, it
-// deletes the records that were added in the meantime: even after an error, because the change may
-// have been stored, and even if ctx has ended, because a move to another queue takes longer.
+// afterStore must be called after the last attempt to store the change. stored is the error of that
+// attempt, which afterStore returns unless it is nil. If beforeStore was called, afterStore deletes
+// the records that were added in the meantime. It does so even after an error, because the change
+// may have been stored, and even if ctx has ended, because a move to another queue takes longer.
 func (f *workflowForgetter) afterStore(ctx context.Context, stored error) error {
 	if !f.begun {
 		return stored

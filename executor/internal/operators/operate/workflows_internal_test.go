@@ -11,9 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// PatchWorkflow converts the stored workflow with apiPutWorkflow, changes it, and converts it back.
-// PatchTrigger does the same with apiTriggerSettings and setTriggerSettings. A setting that one of
-// the conversions forgets would be deleted by every patch.
+// A patch keeps every setting that it does not change. PatchWorkflow converts the stored workflow
+// with apiPutWorkflow, changes it, and converts it back. PatchTrigger does the same with
+// apiTriggerSettings and setTriggerSettings. If a conversion forgot a setting, every patch would
+// delete it.
 func TestPatchKeepsEverySetting(t *testing.T) {
 	t.Parallel()
 	put := api.PutWorkflow{
@@ -46,8 +47,8 @@ func TestPatchKeepsEverySetting(t *testing.T) {
 	}
 }
 
-// requireAllFields fails the test if a field of v, or of a struct in it, is zero. Fields named in
-// except may be.
+// requireAllFields fails the test if a field of v, or of a struct in v, is zero, unless except
+// contains the field's name.
 func requireAllFields(t *testing.T, v reflect.Value, except map[string]bool) {
 	t.Helper()
 	switch v.Kind() { //nolint:exhaustive // no other kind contains structs here
