@@ -22,7 +22,8 @@ import (
 
 // startIdentityProvider starts a real OpenID Connect provider with a sign-in page. It has the users
 // test-user@localhost and test-user2, and returns their attributes from its userinfo endpoint. Only
-// one test at a time can use it, because its clients are global.
+// one test at a time can use it, because the package that implements it has a global list of
+// clients.
 func startIdentityProvider(t *testing.T) (issuer string, register func(console string)) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
@@ -75,8 +76,8 @@ func signInAtProvider(b *tab, user, password string) {
 	submitAtProvider(b, user, password)
 }
 
-// submitAtProvider fills in and submits the provider's page. The caller must wait for the next
-// page, because the old one is still shown.
+// submitAtProvider fills in and submits the provider's page. The caller must then wait for the next
+// page, because the old page may still be shown when submitAtProvider returns.
 func submitAtProvider(b *tab, user, password string) {
 	b.t.Helper()
 	b.write("#username", user)
@@ -185,8 +186,8 @@ func TestSessionsThroughAProviderEnd(t *testing.T) {
 	signInAtProvider(b, "test-user2", "verysecure")
 	b.page("Workflows")
 	b.do(chromedp.Navigate(b.base + "/workflows/demo?node=webhook"))
-	// Wait for a field of the provider's page: the console's event stream ended with the session,
-	// and the page redirected to the provider.
+	// Wait for a field of the provider's page: when the session ended, so did the console's event
+	// stream, and the page redirected to the provider.
 	b.see("#username")
 	submitAtProvider(b, "test-user2", "verysecure")
 	b.wait(`location.pathname + location.search === "/workflows/demo?node=webhook"`)

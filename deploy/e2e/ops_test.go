@@ -22,7 +22,8 @@ func get(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// A program serves its operations endpoints only on the ops listener.
+// Each program serves its operations endpoints, such as metrics and pprof, only on the ops
+// listener.
 func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())

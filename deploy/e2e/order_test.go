@@ -85,8 +85,8 @@ func (o *ordered) replaceRunner() {
 	o.kills++
 }
 
-// post starts one execution of each key in turn. It retries a request that does not get a 200 for
-// up to a minute, with the same delivery ID.
+// post starts executions of all keys in turn. If a request does not get a 200, post repeats it for
+// up to a minute with the same delivery ID.
 func (o *ordered) post(url string, executions, keys int) error {
 	for n := range executions {
 		key := n % keys
@@ -110,8 +110,8 @@ func (o *ordered) post(url string, executions, keys int) error {
 }
 
 // run posts requests that start executions, and returns when all of these have ended. Meanwhile it
-// calls disturb. In a long test it does so every 2 s, otherwise parts times, each time after the
-// same number of executions.
+// calls disturb. In a long test, it calls disturb every 2 s. In a short test, it calls disturb
+// parts times, each time after the same number of executions.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
 	posted := make(chan error, 1)
@@ -149,8 +149,8 @@ func (o *ordered) ended() int {
 }
 
 // check waits until all executions have ended, and checks that the handlers of each key ran in the
-// order of acceptance. It returns how many handler runs failed, and how many were repeats for
-// another reason.
+// order of acceptance. failed is the number of handler runs that failed. repeats is the number of
+// runs that repeated one that had not failed, for example because its runner was killed.
 func (o *ordered) check() (failed, repeats int) {
 	t := o.t
 	t.Helper()
@@ -167,7 +167,8 @@ func (o *ordered) check() (failed, repeats int) {
 			t.Errorf("%s is %s", id, e.Status)
 		}
 	}
-	// An execution may run several times, even in the same process.
+	// Record each run separately, because an execution may run several times, even in the same
+	// process.
 	type run struct {
 		id           string
 		by           int   // process ID of the runner
@@ -279,8 +280,8 @@ func TestOrderHoldsInACluster(t *testing.T) {
 		executions, keys, o.kills, leaders, failed, repeats)
 }
 
-// A runner that is frozen for longer than the ack wait aborts its handler when it resumes. Another
-// member of the group has run the execution meanwhile.
+// A runner that is frozen for longer than the ack wait aborts its handler when it resumes, because
+// another member of the group has run the ordered execution meanwhile.
 func TestAFrozenRunnerGivesUpWhatIsOrdered(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")

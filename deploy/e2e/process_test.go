@@ -37,7 +37,7 @@ func launchIn(t *testing.T, env []string, name string, args ...string) *process 
 
 const adminToken = "the-admin-token-of-the-tests"
 
-// localProgram is a hookstart-local that is ready.
+// localProgram is a running hookstart-local that has become ready.
 type localProgram struct {
 	*process
 	ingress, executor, nats, ops, webhook string

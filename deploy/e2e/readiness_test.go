@@ -101,7 +101,7 @@ func TestReadinessSaysThatTheDatabaseIsAway(t *testing.T) {
 	}})
 }
 
-// In a single process, both services report what they lack.
+// If both services run in one process, its /readyz names the service that lacks something.
 func TestReadinessOfAllInOneProcess(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -182,8 +182,8 @@ func (o *observed) table(outages []outage) {
 	o.t.Log(rows.String())
 }
 
-// await waits until the /readyz of a program has a line that begins with line, and returns the
-// whole response.
+// await waits until the response of a program's /readyz has a line that begins with line, and
+// returns the whole response.
 func (o *observed) await(program, line string) string {
 	o.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

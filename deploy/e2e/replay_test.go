@@ -32,9 +32,9 @@ type sentRequest struct {
 	id     string // ID of its execution
 }
 
-// Random requests with every kind of body go through the real endpoint. Half of them succeed. The
-// others are rejected, because the workflow has been deactivated. The replay of each request is on
-// the stream with exactly the same body, headers and query as the original.
+// Random requests with every kind of body are sent to the real endpoint. Half of them succeed. The
+// others are rejected, because the workflow has been deactivated. When a request is replayed, the
+// replay's message on the stream has exactly the same body, headers and query as the request.
 func TestReplayIsTheRequestAsSent(t *testing.T) {
 	t.Parallel()
 	const perKind = 16
@@ -113,7 +113,8 @@ func (r *sentRequest) send(t *testing.T, to string, want int) {
 	}
 }
 
-// check compares the sent request with the one on the stream. net/http adds some headers.
+// check compares the sent request with the one on the stream. It ignores additional headers on the
+// stream, because net/http adds some. what describes the message on the stream.
 func (r *sentRequest) check(t *testing.T, what string, got request) {
 	t.Helper()
 	if !bytes.Equal(got.payload.Body, r.body) ||

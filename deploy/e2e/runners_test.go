@@ -32,8 +32,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// makeQueue creates and activates a workflow with a queue of the same name, and returns its webhook
-// URL.
+// makeQueue creates and activates a workflow with the given ID and a queue of the same name, and
+// returns its webhook URL.
 func makeQueue(t *testing.T, l *localProgram, id string) (url string) {
 	t.Helper()
 	path := makeWorkflow(t, l.client(), id)
@@ -306,8 +306,8 @@ func TestNodeExample(t *testing.T) {
 	}
 }
 
-// evilRunner is a program with the Node.js kit. Its handler and its options throw the value that
-// the input names.
+// evilRunner is a program that uses the Node.js kit. Its handler throws or returns the bad value
+// that the input names. The functions among its options, such as log, throw as well.
 const evilRunner = `
 import { connect } from "@nats-io/transport-node";
 import { Permanent, run } from "hookstart-runner";
@@ -367,8 +367,8 @@ func TestNodeSurvivesItsHandler(t *testing.T) {
 	program.Await("(it ended by itself)")
 }
 
-// slowRunner is a program with the Node.js kit. It has a concurrency of two, and its handler takes
-// two seconds.
+// slowRunner is a program that uses the Node.js kit. It has a concurrency of two, and its handler
+// takes two seconds.
 const slowRunner = `
 import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
@@ -382,7 +382,8 @@ await run(nc, { queue: "slow", group: "slow", concurrency: 2,
 await nc.close();
 `
 
-// nodeRunner returns the command that runs a program of the Node.js kit with a NATS server.
+// nodeRunner returns the command that runs a JavaScript program that uses the Node.js kit,
+// connected to the given NATS server.
 func nodeRunner(program, natsURL string) *exec.Cmd {
 	command := exec.Command("node", "--input-type=module", "--eval", program)
 	command.Dir = nodeExample
@@ -442,16 +443,16 @@ func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 	}
 }
 
-// attemptsRunner returns a slow runner with a number of attempts. Its ack wait is long, so that
-// only a message that a runner hands back is redelivered.
+// attemptsRunner returns the command of a slowRunner with the given number of attempts. Its ack
+// wait is long, so a message is redelivered only if a runner hands it back.
 func attemptsRunner(natsURL string, attempts int) *exec.Cmd {
 	command := nodeRunner(slowRunner, natsURL)
 	command.Env = append(command.Env, "ATTEMPTS="+strconv.Itoa(attempts), "ACK_WAIT=3600000")
 	return command
 }
 
-// canceledRunner is a program with the Node.js kit. Its handler prints the execution's ID when it
-// begins, waits until its signal is aborted, and prints the reason. Then it returns if the input
+// canceledRunner is a program that uses the Node.js kit. Its handler prints the execution's ID when
+// it begins, waits until its signal is aborted, and prints the reason. Then it returns if the input
 // says so, and throws otherwise.
 const canceledRunner = `
 import { connect } from "@nats-io/transport-node";
@@ -542,8 +543,8 @@ func TestNodeRunsOnce(t *testing.T) {
 	}
 }
 
-// While the storage of NATS is full, a process repeats the report of an execution, which does not
-// run again.
+// If the storage of NATS is full, a Node.js runner repeats the report of an execution until there
+// is room. It does not run the execution again.
 func TestNodeReportsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

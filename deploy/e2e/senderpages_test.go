@@ -172,7 +172,8 @@ func sendersToShow(t *testing.T, l *localProgram) {
 	for {
 		seen, err := client.Sender(ctx, "stripe", "node")
 		must(err)
-		// Unlike Sender, Trigger does not show the secret.
+		// Read the node with Trigger. Sender would return the captured secret, which the API shows
+		// only once, and the page could no longer show it.
 		brought, err := client.Trigger(ctx, "captured", "node")
 		must(err)
 		if seen.LastRefusal != nil && seen.DeliveriesWithoutID == 1 &&
@@ -188,8 +189,8 @@ func sendersToShow(t *testing.T, l *localProgram) {
 }
 
 // The section "Sender" and its dialogs have no axe-core violations in any state, do not exceed the
-// width of the window, and cause no complaints of the browser. If HOOKSTART_SCREENSHOTS is set to a
-// folder, the test takes a screenshot of each state for people to look at.
+// width of the window, and cause no browser errors. If HOOKSTART_SCREENSHOTS is set to a folder,
+// the test takes a screenshot of each state for people to look at.
 func TestSenderPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

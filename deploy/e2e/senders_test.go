@@ -74,7 +74,8 @@ func (s *senderAt) api(method, path string, body any, status int) string {
 	return string(answer)
 }
 
-// send sends a request of the provider, signed with secret. "" means that it is not signed.
+// send sends a request of the provider, signed with secret. If secret is "", the request is not
+// signed.
 func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAnswer {
 	s.t.Helper()
 	r := sender.Request{
@@ -125,7 +126,7 @@ func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAn
 	}
 }
 
-// deliver sends the nth delivery, which must be accepted.
+// deliver sends the nth delivery, signed with secret. The test fails if it is not accepted.
 func (s *senderAt) deliver(n int, secret string) string {
 	s.t.Helper()
 	a := s.send("POST", "", s.delivery(n), fmt.Sprintf("delivery-%d", n), secret)

@@ -193,8 +193,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	// Strangers cannot decide whether their requests are traced, or in which trace. Only a link
-	// leads to the trace that they name.
+	// Strangers cannot decide whether their requests are traced, or in which trace. The span only
+	// has a link to the trace that the stranger's request names.
 	const strangersTrace = "0123456789abcdef0123456789abcdef"
 	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{
 		"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01",
@@ -279,8 +279,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 			t.Errorf("%v is not in %v", want, server.Attributes)
 		}
 	}
-	// The transaction records messages of many traces. Its span and the message's span link to each
-	// other.
+	// One transaction records messages of many traces. Its span links to the spans that published
+	// these messages. The span that records a message links to the span of the transaction.
 	transaction := slices.IndexFunc(all, func(s tracetest.SpanStub) bool {
 		return s.Name == "record EXECUTIONS" &&
 			slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool {
@@ -352,8 +352,8 @@ func TestARerunIsTraced(t *testing.T) {
 	}
 }
 
-// The programs send their spans to the address in the standard environment variables. At shutdown,
-// they send those that are left. The sent data contains no token.
+// The programs send their spans to the address in OpenTelemetry's standard environment variables.
+// At shutdown, they send the remaining spans. No token appears in the sent data.
 func TestSpansAreSentToACollector(t *testing.T) {
 	t.Parallel()
 	var (

@@ -128,7 +128,7 @@ func (u *upgraded) executor(program string) (p *process, ready func() (apiURL, o
 	}
 }
 
-// ingress starts an ingress and adds its URL for the senders.
+// ingress starts an ingress and adds its URL to those that the senders use.
 func (u *upgraded) ingress(program string) (p *process, url string) {
 	u.t.Helper()
 	p = launch(u.t, program, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
@@ -368,7 +368,7 @@ func hasMember(members api.Members, role, version string) bool {
 	return false
 }
 
-// runs starts a runner. ran maps execution IDs to their numbers of runs.
+// runs starts a runner. ran maps execution IDs to their numbers of runs. stop stops the runner.
 func (u *upgraded) runs() (ran *sync.Map, stop func()) {
 	nc := u.server.Connect(u.t)
 	ctx, cancel := context.WithCancel(u.t.Context())

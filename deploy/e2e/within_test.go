@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// within waits until holds returns true, and fails the test if that takes longer than limit.
+// within waits until holds returns true, and fails the test if that takes longer than limit. what
+// describes the condition in the error message.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)

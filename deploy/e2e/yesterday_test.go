@@ -59,7 +59,8 @@ func TestYesterdaysMessages(t *testing.T) {
 		t.Errorf("the inactive workflow: %+v, %v", paused, err)
 	}
 
-	// The messages as they are recorded now.
+	// want has the executions that the current version must record from the messages of the first
+	// release.
 	type message struct{ source, status, delivery, input string }
 	want := map[message]bool{
 		{"webhook", "queued", "yesterday-1", `{"order": 7}`}:                 true,
@@ -294,7 +295,8 @@ func TestMakeYesterday(t *testing.T) {
 			must(err)
 			for name := range msg.Header {
 				if strings.HasPrefix(name, "Nats-") && name != jetstream.MsgIDHeader {
-					// Such a header belongs to a read, or is a condition of a write.
+					// Drop the headers that the server adds when a message is read, and those that
+					// were conditions for storing it. Only the message ID must be published again.
 					msg.Header.Del(name)
 				}
 			}

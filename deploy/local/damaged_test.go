@@ -16,9 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A power cut can leave files that the NATS server cannot read, such as the state of the recorder's
-// and the runners' consumers. After a restart every execution is recorded exactly once, no finished
-// execution runs again, and unfinished executions are delivered to the runners.
+// A power cut can leave files that the NATS server cannot read, such as the states of the consumers
+// of the recorder and the runners. After a restart, every execution is recorded exactly once, no
+// finished execution runs again, and unfinished executions are delivered to the runners.
 func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	t.Parallel()
 	t.Run("of the shared stream", func(t *testing.T) {

@@ -106,8 +106,9 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		SyncAlways: c.SyncAlways,
 		MaxPayload: maxPayload(c.MaxBodyBytes),
 		MaxStore:   c.NATSMaxStore,
-		// Unfinished executions are not lost: the executor redelivers them to the runners. If these
-		// consumers started at the first message, runners would also repeat the finished ones.
+		// A runners' consumer whose state cannot be read begins after the last message. If it began
+		// at the first message, runners would repeat finished executions. Unfinished executions are
+		// not lost, because the executor redelivers them.
 		AfterLast: func(streamName, consumer string) (bool, error) {
 			_, own := stream.QueueOfStream(streamName)
 			if streamName != stream.ExecutionsName && !own ||
@@ -115,7 +116,8 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 				return false, nil
 			}
 			skipped := executor.SkippedConsumer{Stream: streamName, Consumer: consumer}
-			// Without that record, unfinished executions would end as failed.
+			// Without this record, the executor would not redeliver unfinished executions, but end
+			// them as failed.
 			return true, recordSkippedConsumer(c.DataDir, skipped)
 		},
 		Log: func(level slog.Level, line string) {

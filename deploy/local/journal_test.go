@@ -12,8 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// Others read the journal, so neither a token that was made nor a link that signs in is written to
-// it. Any other output gets both, even if a service of systemd is among its ancestors.
+// Other users can read the journal, so neither a generated token nor a link that signs in is
+// written to it. Any other output gets both, even if JOURNAL_STREAM is set because a systemd
+// service is among the ancestors of the process.
 func TestTheJournalGetsNoToken(t *testing.T) {
 	for _, isJournal := range []bool{true, false} {
 		out, err := os.Create(filepath.Join(t.TempDir(), "out"))

@@ -30,7 +30,8 @@ import (
 )
 
 // Config configures hookstart-local. Its struct tags, and those of the types that it embeds, define
-// its flags. Types of the packages ingress and executor define flags that these services have, too.
+// its flags. The embedded types of the packages ingress and executor define the flags that
+// hookstart-local shares with these services.
 type Config struct {
 	DataDir      string `help:"Folder for all data. A path that does not begin with / is below the folder in which the program is started." default:".hookstart" type:"path"`
 	IngressAddr  string `help:"Address of the webhook endpoint." default:"127.0.0.1:8080"`
@@ -91,8 +92,8 @@ type Started struct {
 	// generated token may be printed.
 	AdminTokenMade bool
 	WebhookURL     string // of the demo workflow; "" if there is none
-	// tokenFile is the file to name instead of a generated token and a link that signs in. "" means
-	// that these may be printed.
+	// tokenFile is the file that holds a generated token. Its name is printed instead of the token
+	// and of a link that signs in. "" means that these two may be printed.
 	tokenFile string
 }
 
@@ -118,7 +119,8 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	if err := forIngress.Check(); err != nil {
-		// Otherwise the ingress would report this only once the executor is ready.
+		// Report an invalid configuration now. The ingress would report it only after the executor
+		// has become ready.
 		return err
 	}
 	isNew := isNewFolder(c.DataDir)
@@ -300,8 +302,9 @@ func (l *local) startDemo(ctx context.Context) (err error) {
 	return nil
 }
 
-// isJournal reports whether out is systemd's journal. Then JOURNAL_STREAM has the device and the
-// inode of out; the variable alone says nothing, because a service's children inherit it.
+// isJournal reports whether out is systemd's journal. If it is, JOURNAL_STREAM has the device and
+// the inode of out. It is not enough that the variable is set, because the children of a service
+// inherit it.
 func isJournal(out io.Writer) bool {
 	journal := os.Getenv("JOURNAL_STREAM")
 	file, ok := out.(*os.File)

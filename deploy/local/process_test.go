@@ -63,8 +63,8 @@ func launchReady(t *testing.T, dataDir string) *running {
 
 func (r *running) client() *apiclient.Client { return apiclient.New(r.executor, adminToken) }
 
-// An address without a host means all interfaces, also for the NATS server. In a container, its
-// loopback interface would not be reachable from outside.
+// An address without a host means all interfaces, for the NATS server, too. If the server listened
+// only on the loopback interface of a container, it could not be reached from outside.
 func TestAnAddressWithoutAHostIsReachable(t *testing.T) {
 	t.Parallel()
 	p := launch(t, "--data-dir", t.TempDir(), "--nats-addr=:0")

@@ -15,8 +15,8 @@ import (
 
 const (
 	healthCheckInterval = time.Second
-	// healthCheckTimeout is how long a health check may take. The server does not answer while its
-	// disk stalls.
+	// healthCheckTimeout is how long a health check may take. The limit is necessary because the
+	// server does not answer while its disk stalls.
 	healthCheckTimeout = 2 * time.Second
 	// maxTransientFailures is the number of consecutive health checks that may fail before the
 	// server is restarted.
@@ -28,7 +28,7 @@ const (
 	giveUpAfter = time.Minute
 )
 
-// healthChecker asks a server for its health. It asks once at a time.
+// healthChecker asks a server for its health. It never calls health twice at the same time.
 type healthChecker struct {
 	health func() error  // may not return for as long as the disk stalls
 	asking chan struct{} // capacity 1; holds a value while health runs
@@ -89,7 +89,8 @@ func recoverNATS(
 		}
 		health := checker.checkWithin(ctx, healthCheckTimeout)
 		switch {
-		// The disk stalls. The server goes on when the disk does; to stop it would take as long.
+		// The disk stalls. The server continues when the disk does. A restart would have to wait
+		// for the disk, too.
 		case errors.Is(health, context.DeadlineExceeded), errors.Is(health, context.Canceled):
 			outSince = time.Time{}
 			continue
@@ -121,8 +122,8 @@ func recoverNATS(
 	}
 }
 
-// checkFreeSpace returns an error if it cannot write room bytes to a file in the folder. It removes
-// the file.
+// checkFreeSpace returns an error if it cannot write minFreeBytes bytes to a file in the folder. It
+// then removes the file.
 func checkFreeSpace(dir string) error {
 	path := filepath.Join(dir, "room-is-tried")
 	//nolint:gosec // the operator's own folder

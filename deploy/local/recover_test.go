@@ -9,8 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// While the disk stalls, the embedded server does not say whether it works. Neither /readyz nor the
-// stop of the program waits for that, and it is asked once.
+// While its disk stalls, the embedded server does not answer a health check. Neither /readyz nor
+// the shutdown of the program waits for the answer, and no second health check begins before the
+// first one has returned.
 func TestAStalledDiskIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	asked, goOn := make(chan struct{}, 10), make(chan struct{})

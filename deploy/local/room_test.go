@@ -13,8 +13,9 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// Start messages do not take all of the storage of NATS: when senders are refused, /readyz gives
-// the reason, accepted executions end, repeats are recognized, and workflows can be changed.
+// Start messages cannot take all of the NATS storage. When senders are refused because it is full,
+// /readyz gives this reason, accepted executions still end, repeats are recognized, and workflows
+// can be changed.
 func TestRoomIsLeftForReportsAndChanges(t *testing.T) {
 	t.Parallel()
 	var c local.Config
@@ -24,7 +25,8 @@ func TestRoomIsLeftForReportsAndChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready, done := make(chan local.Started, 1), make(chan error, 1)
-	// The reserve, a tenth, takes more than what is sent between two measurements of the room.
+	// A tenth of this size is reserved. That is more than the test can send between two
+	// measurements of the used storage.
 	c.NATSMaxStore, c.Out, c.Log = 400<<20, io.Discard, logtest.Quiet()
 	c.OnReady = func(s local.Started) { ready <- s }
 	ctx, stop := context.WithCancel(context.Background())

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/service"
 )
 
-// meaningless maps the service flags that are useless in a process that runs both services to the
-// reason.
+// meaningless has the service flags that make no sense in a process that runs both services. It
+// maps each to the reason, or to the flags that replace it.
 var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant list
 	"Addr":            "--ingress-addr, --executor-addr",
 	"AdoptDatabase":   "the database and NATS are in one data folder",
@@ -37,7 +37,7 @@ func parsed[C any](t *testing.T) C {
 	return c
 }
 
-// flags returns the fields of a configuration that are flags, by their names.
+// flags returns the fields of a configuration that are flags, keyed by field name.
 func flags(config any) map[string]reflect.Value {
 	value := reflect.ValueOf(config).Elem()
 	found := map[string]reflect.Value{}
@@ -49,8 +49,8 @@ func flags(config any) map[string]reflect.Value {
 	return found
 }
 
-// Every flag of the services must exist here, too: otherwise it could not be set if both run in one
-// process. Flags of the same name must have the same meaning.
+// Every flag of the services also exists in hookstart-local with the same meaning, except for those
+// in meaningless. A missing flag could not be set if both services run in one process.
 func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	t.Parallel()
 	own, e, i := parsed[Config](t), parsed[executor.Config](t), parsed[ingress.Config](t)
@@ -78,7 +78,7 @@ func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	}
 }
 
-// A flag that this program shares with a service must be passed on to the service.
+// The value of a flag that hookstart-local shares with a service is passed on to the service.
 func TestServicesGetTheFlagsOfTheSameName(t *testing.T) {
 	t.Parallel()
 	own := parsed[Config](t)

@@ -23,7 +23,8 @@ import (
 
 const hostName = "hooks.example.com"
 
-// certificate creates a certificate for hostName and returns a client that trusts it.
+// certificate creates a certificate for hostName that expires at ends, and its key. client trusts
+// the certificate.
 func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client *http.Client) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

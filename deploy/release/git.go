@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Prepare makes a release from the commit that is checked out at root. The release is a commit on
-// top of it, outside of any branch, that changes only the versions, with the release's tags. The
-// branch and its work tree stay unchanged, and nothing is pushed.
+// Prepare makes a release of the commit that is checked out at root. The release is a new commit on
+// top of that one. It is on no branch, changes only the versions, and has the release's tags. The
+// current branch and its work tree stay unchanged, and nothing is pushed.
 //
 // Before it creates the tags, Prepare runs command in a folder where the release commit is checked
 // out, unless command is empty. If command fails, Prepare returns an error and creates no tags.

@@ -73,7 +73,7 @@ func newOutside(t *testing.T, testdata string) *outside {
 	return o
 }
 
-// addToProxy writes a module's release to a folder that serves as a module proxy for
+// addToProxy writes the release of a module to the folder proxy, which serves as a module proxy for
 // GOPROXY=file://FOLDER. scratch is an empty folder for temporary files.
 func addToProxy(proxy, name, scratch string) error {
 	goMod, err := release.GoMod(root, name, version)
@@ -133,9 +133,9 @@ func copyModule(from, to string) error {
 	})
 }
 
-// modules returns the sorted names of all modules that the build may use. "go list -m all" cannot
-// replace it: it also looks up when each version was released, and the module cache lacks that for
-// modules from which nothing is compiled.
+// modules returns the sorted names of all modules that the build may use. It does not use "go list
+// -m all", which also looks up when each version was released. The module cache lacks this
+// information for modules from which nothing is compiled.
 func (o *outside) modules() []string {
 	o.t.Helper()
 	var names []string

@@ -14,8 +14,7 @@ import (
 	"github.com/hookstart/hookstart/deploy/release"
 )
 
-// Released modules require only released modules, and each module comes after those that it
-// requires.
+// A released module requires only released modules, and comes after them in Modules.
 func TestModulesAreComplete(t *testing.T) {
 	for n, folder := range release.Modules {
 		content, err := release.GoMod(root, folder, version)

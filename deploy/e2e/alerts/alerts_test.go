@@ -21,7 +21,7 @@ import (
 )
 
 // When all runners of a queue are killed, the page, the API, the metric and the alert report within
-// a minute that no runner consumes from the queue. They recover without intervention when a runner
+// a minute that no runner consumes from the queue. They recover without intervention after a runner
 // has joined again. Prometheus scrapes and evaluates at the intervals of prometheus.yml.
 func TestQueueStuck(t *testing.T) {
 	t.Parallel()
@@ -175,8 +175,9 @@ func TestDeadLettersGrow(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// A process that is not ready is reported after five minutes, also if it is connected and scraped.
-// A paused consumer delivers nothing, so that nothing is recorded. The clock is simulated.
+// The alert fires when a process has not been ready for five minutes, even if the process is
+// connected to NATS and can be scraped. The test pauses the recorder's consumer, so that nothing is
+// recorded. The clock is simulated.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -216,8 +217,8 @@ func TestNotReady(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// serve serves metrics in the text format. at returns the metrics for a time of the simulated
-// clock.
+// serve serves metrics in the text format. at returns the metrics that are served at the time now
+// of the simulated clock.
 func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -228,9 +229,9 @@ func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	return server.URL
 }
 
-// The alerts of a second site fire while it lags, lacks the stream of a queue, or has no contact
-// with the first site, and stop when it recovers. Its metrics are those of `hookstart admin
-// second-site status --metrics`.
+// The alerts for a second site fire while it lags, lacks the stream of a queue, or has no contact
+// with the first site. They stop when it recovers. The test serves metrics like those of `hookstart
+// admin second-site status --metrics`.
 func TestSecondSite(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
@@ -284,8 +285,8 @@ hookstart_second_site_uncopied_streams %d
 	well()
 }
 
-// An alert fires if no start is recorded although some wait, also while reports of runners are
-// recorded.
+// The alert fires if start messages are waiting but none is recorded, even if reports of runners
+// are still recorded.
 func TestRecorderStopped(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
@@ -314,8 +315,9 @@ hookstart_executor_lag_messages{stream="EXECUTIONS"} %d
 	c.until(time.Minute)
 }
 
-// What an executor finds at its start is in the first sample of its counter. The alert fires then,
-// and when the counter grows, but not for an old count after an outage of Prometheus.
+// The alert fires when the counter of rewinds grows. It also fires when the first sample of a new
+// executor is not zero, because the executor has then rewound at its startup. It does not fire for
+// an old count that Prometheus sees again after an outage.
 func TestRecordedAgain(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
@@ -339,7 +341,7 @@ process_start_time_seconds %d
 	}
 }
 
-// An alert fires if the move of a queue has not finished after five minutes.
+// The alert fires if the move of a queue takes longer than five minutes.
 func TestQueueMoveStands(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)

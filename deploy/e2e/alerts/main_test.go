@@ -132,8 +132,8 @@ func makeWorkflow(t *testing.T, c *apiclient.Client, id string) {
 	}
 }
 
-// gauge returns the value of a metric. If the metric has the label state, it returns the series
-// with the given state.
+// gauge returns the value of a metric. If the metric has the label state, gauge returns the value
+// of the series with the given state.
 func (i *installation) gauge(t *testing.T, name, state string) float64 {
 	t.Helper()
 	samples, err := samplesOf(t.Context(), i.metrics)
@@ -150,7 +150,8 @@ func (i *installation) gauge(t *testing.T, name, state string) float64 {
 	return 0
 }
 
-// queue returns a queue as described by the API, and the number of its members.
+// queue returns a queue as described by the API, and the number of members of its groups of
+// runners.
 func (i *installation) queue(t *testing.T, name string) (q api.Queue, members int) {
 	t.Helper()
 	list, err := i.client.Queues(t.Context(), apiclient.Page{})
@@ -167,7 +168,7 @@ func (i *installation) queue(t *testing.T, name string) (q api.Queue, members in
 	return list.Items[at], members
 }
 
-// signIn signs in to the console. The returned function reads a page.
+// signIn signs in to the console. The returned function read returns the HTML of a page.
 func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)

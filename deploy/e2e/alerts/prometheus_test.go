@@ -149,7 +149,8 @@ func (p *prometheus) firing() (names []string) {
 	return names
 }
 
-// step evaluates first and scrapes afterwards, so that alerts fire at the latest possible time.
+// step evaluates the rules before it scrapes, so that alerts fire as late as they can in
+// production.
 func (p *prometheus) step(at time.Time) {
 	p.t.Helper()
 	p.evaluate(at)

@@ -76,7 +76,7 @@ func objects(t *testing.T, manifests string) []any {
 	}
 }
 
-// manifests returns the contents of the files that the kustomizations list as resources.
+// manifests returns the contents of all files that the kustomizations list as resources.
 func manifests(t *testing.T) string {
 	t.Helper()
 	var files []string
@@ -170,8 +170,9 @@ func selectsSome(selector map[string]string, pods map[string]corev1.PodTemplateS
 	return false
 }
 
-// checkPolicies checks who may connect to whom within the namespace, where policy "nothing" forbids
-// what no other policy allows, and that each policy selects a pod.
+// checkPolicies checks that the policies allow exactly the expected connections within the
+// namespace, and that each policy selects a pod. The policy "nothing" forbids all connections that
+// no other policy allows.
 func checkPolicies(
 	t *testing.T,
 	policies []*networkingv1.NetworkPolicy,
@@ -211,8 +212,9 @@ func checkPolicies(
 	}
 }
 
-// admits reports whether the policies of one direction that select pod admit a connection with
-// peer, a pod in the same namespace, to the port.
+// admits reports whether the policies admit a connection between pod and peer, another pod in the
+// same namespace, to the port. Only the policies that select pod and apply to the given direction
+// count.
 func admits(
 	t *testing.T,
 	policies []*networkingv1.NetworkPolicy,
@@ -244,7 +246,7 @@ func admits(
 			continue
 		}
 		admitted = false
-		// An empty list of peers admits all, and so does one of ports.
+		// A rule without peers admits all peers, and a rule without ports admits all ports.
 		if direction == networkingv1.PolicyTypeIngress {
 			for _, rule := range policy.Spec.Ingress {
 				if (len(rule.From) == 0 || slices.ContainsFunc(rule.From, isPeer)) &&

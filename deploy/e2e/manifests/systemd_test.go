@@ -31,12 +31,14 @@ func TestSystemd(t *testing.T) {
 		if m := regexp.MustCompile(`(?m)^Exec.*[^\s$]\$\w.*$`).Find(text); m != nil {
 			t.Errorf("%s: systemd does not replace the variable in %s", unit, m)
 		}
-		// hookstart run knows how long its programs may take, and a shorter time would kill them.
+		// systemd must not limit the time for stopping hookstart run, which itself knows how long
+		// its programs may take. A shorter limit would kill these programs.
 		if command[1] == "hookstart" &&
 			!strings.Contains(string(text), "\nTimeoutStopSec=infinity\n") {
 			t.Errorf("%s kills programs that may still run", unit)
 		}
-		// With it, Go finds no /proc/sys/net/core/somaxconn, and a listener's queue is 128 long.
+		// ProcSubset=pid hides /proc/sys/net/core/somaxconn. Go then limits the queue of a listener
+		// to 128 connections.
 		if command[1] != "hookstart" && strings.Contains(string(text), "\nProcSubset=pid\n") {
 			t.Errorf("%s listens with a short queue", unit)
 		}
@@ -73,7 +75,8 @@ func TestSystemd(t *testing.T) {
 		append([]string{"verify"}, copies...)...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}
-	// systemd rates the units' exposure at 1.2, mainly because the units use the network.
+	// A threshold of 15 means an exposure level of 1.5. systemd rates the units at 1.2, mainly
+	// because they use the network.
 	if out, err := exec.Command(analyze,
 		append([]string{"security", "--offline=true", "--threshold=15"},
 			copies...)...).CombinedOutput(); err != nil {
@@ -122,9 +125,9 @@ func TestSettingsOfUnits(t *testing.T) {
 	}
 }
 
-// checkRunner checks the arguments of the hookstart command line, which the other check cannot
-// handle. If the arguments are valid, hookstart looks for the program to run, which does not exist
-// here.
+// checkRunner checks the arguments of the hookstart command line, which checkProgram cannot handle.
+// If the arguments are valid, hookstart then fails because it does not find the program to run,
+// which does not exist here.
 func checkRunner(t *testing.T, args []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hookstart")

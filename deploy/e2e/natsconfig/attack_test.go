@@ -19,8 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// These are contents of the target. A role that sees one of the first three has read something that
-// it must not read.
+// These texts are stored in the target. A role that sees one of the first three has read something
+// that it must not read. A role that changes the fourth has written something that it must not
+// write.
 const (
 	secretToken   = "the-token-nobody-may-read"
 	secretInput   = "the-input-of-another-queue"
@@ -37,7 +38,7 @@ type target struct {
 	tb    testing.TB
 	admin *nats.Conn
 	js    jetstream.JetStream
-	// ack is the subject that acknowledges the messages that executors have received but not
+	// ack is the subject that acknowledges a message that executors have received but not yet
 	// recorded.
 	ack string
 
@@ -45,8 +46,8 @@ type target struct {
 	heard []string // messages on hookstart's own subjects
 }
 
-// makeStreams creates the same streams as an executor that starts with --registry-copy=FEED.API and
-// --runner-groups=default/main.
+// makeStreams creates the same streams and consumer as an executor that starts with
+// --registry-copy=FEED.API and --runner-groups=default/main.
 func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	tb.Helper()
 	js, err := jetstream.New(nc)
@@ -136,7 +137,7 @@ func newTarget(tb testing.TB) *target {
 			tb.Fatal(err)
 		}
 	}
-	// These consumers redeliver no message while a test runs.
+	// These consumers redeliver no message while a test runs, because their ack wait is an hour.
 	for name, filter := range map[string]string{
 		"executor":        "",
 		"runner-gpu-main": "executions.start.gpu.>",
@@ -253,8 +254,8 @@ func difference(before, after []string) string {
 	return strings.Join(changes, "\n")
 }
 
-// othersTalk produces traffic for an attacker to listen to: the executor reads and writes a token,
-// uses the API and announces a change, and a start is stored.
+// othersTalk produces the traffic of other clients, to which an attacker may listen: the executor
+// reads and writes a token, uses the API and announces a change, and a start message is stored.
 func (t *target) othersTalk() {
 	nc := t.connect(t.tb, "executor")
 	js, err := jetstream.New(nc)
@@ -316,7 +317,7 @@ func (a *attacker) note(line string) {
 	}
 }
 
-// answers returns the server's responses to the attacker.
+// answers returns the server's responses to the attacker, for messages of the test.
 func (a *attacker) answers() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -339,8 +340,8 @@ func (a *attacker) see(m *nats.Msg) {
 	}
 }
 
-// request sends a request, and checks all responses that arrive. It returns after the first one, or
-// after the timeout.
+// request sends a request, and looks for secrets in all responses that arrive. It returns after the
+// first response or after the timeout.
 func (a *attacker) request(subject, body string, timeout time.Duration) {
 	inbox := nats.NewInbox()
 	first := make(chan *nats.Msg, 1)
@@ -398,7 +399,8 @@ func (a *attacker) listen(subject string) {
 	a.othersTalk()
 }
 
-// result returns the effect of an attack so far, or "" if there is none.
+// result returns the effect of an attack so far: a secret that the attacker has seen, or the
+// difference from the state before. It returns "" if there is none.
 func (a *attacker) result(before []string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// If the copy of the registry stops, another server becomes its leader and follows the original at
-// once. NATS itself would keep the leader, which waits longer after each failure.
+// If the registry's copy has stopped following the original, another server becomes the copy's
+// leader and follows the original immediately. NATS itself would keep the old leader, which waits
+// longer after each failed attempt.
 func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 	s := startThree(t)
 	nc := s.connect(t, "executor")
@@ -28,7 +29,8 @@ func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a copy", func() bool { return edit.EnsureMirror(t.Context(), copies, 3) == nil })
-	// There is no original yet, so the leader of the copy cannot create its consumer there.
+	// There is no original yet, so the leader of the copy fails to create its consumer there. It
+	// then waits before it tries again.
 	if _, err := requested.NextMsg(20 * time.Second); err != nil {
 		t.Fatal(err)
 	}

@@ -16,14 +16,14 @@ type attempt struct {
 	name  string
 	roles string // the roles that try it: r(unner), i(ngress), e(xecutor)
 	do    func(a *attacker)
-	// by is the time until the action has an effect. 0 means almost none.
+	// by is how long the action may take to have an effect. 0 means hardlyAnyTime.
 	by time.Duration
-	// brings is a text that appears only if the action had its effect, not merely because of the
-	// steps before it. "" means that every change counts.
+	// brings is a text that result contains only if the action itself had its effect, not merely
+	// the steps that prepare it. "" means that every change counts.
 	brings string
-	// control proves that the effect of the attempt would be noticed: it is run with all
-	// permissions, and must have the effect. nil means that do is used, which is possible unless do
-	// fails for every role.
+	// control is run with all permissions, and must then have the effect of the attempt. This
+	// proves that the test would notice the effect. nil means that do is run instead. control is
+	// needed if do fails even with all permissions.
 	control func(a *attacker)
 }
 
@@ -31,7 +31,7 @@ type attempt struct {
 // received.
 const hardlyAnyTime = 25 * time.Millisecond
 
-// heartbeats is long enough for two idle heartbeats of a consumer that the function push creates.
+// heartbeats is enough time for two idle heartbeats of a consumer that the function push creates.
 const heartbeats = 250 * time.Millisecond
 
 // answerTimeout is how long an attempt waits for a response. Most attempts get none.
@@ -49,12 +49,14 @@ func listening(subject string) func(*attacker) {
 	return func(a *attacker) { a.listen(subject) }
 }
 
-// answerTo makes a permitted request, and directs the server's response to a forbidden subject.
+// answerTo returns an action that sends a permitted request with the forbidden subject victim as
+// its reply subject, so that the server sends its response there.
 func answerTo(victim, subject, body string) func(*attacker) {
 	return func(a *attacker) { a.send(subject, victim, body, nil) }
 }
 
-// push creates a consumer that sends the registry, or its heartbeats, to a subject.
+// push returns an action that creates a consumer. The server would send the registry's messages or
+// the consumer's heartbeats to the subject victim.
 func push(victim, name string) func(*attacker) {
 	return func(a *attacker) {
 		a.request("$JS.API.CONSUMER.CREATE.KV_registry."+name,
@@ -63,7 +65,8 @@ func push(victim, name string) func(*attacker) {
 	}
 }
 
-// watched calls do while a client with the necessary permission listens to the subject.
+// watched returns an action that runs do while a client with the necessary permission listens to
+// the subject.
 func watched(subject string, do func(*attacker)) func(*attacker) {
 	return func(a *attacker) {
 		sub, err := a.admin.Subscribe(subject, func(*nats.Msg) {})
@@ -78,7 +81,8 @@ func watched(subject string, do func(*attacker)) func(*attacker) {
 	}
 }
 
-// consumer creates a consumer that would be useful to an attacker, and fetches its first message.
+// consumer returns an action that creates a consumer that would be useful to an attacker, and
+// fetches its first message.
 func consumer(stream, name, filter string) func(*attacker) {
 	return func(a *attacker) {
 		config := fmt.Sprintf(`{"stream_name": %q, "config": {"durable_name": %q, "ack_policy": "explicit", "filter_subject": %q}}`, stream, name, filter)
@@ -92,7 +96,8 @@ func consumer(stream, name, filter string) func(*attacker) {
 	}
 }
 
-// A role may make these requests. Each gets a response, which the role could direct at a victim.
+// These are the subjects of requests that the runner or the ingress may make. An attacker could try
+// to direct the server's response to a forbidden subject.
 const (
 	runnerInfo    = "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-default-main"
 	runnerNext    = "$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-default-main"
@@ -348,8 +353,8 @@ var attempts = []attempt{
 		},
 	},
 
-	// Attempts to make the server send to a subject. It does so only if a client subscribes to
-	// exactly that subject.
+	// Attempts to make the server send messages to a subject. The server sends them only if a
+	// client subscribes to exactly that subject.
 	{
 		name:   "take a group's messages by a consumer's deliveries",
 		roles:  "ri",
@@ -526,7 +531,7 @@ func TestDenied(t *testing.T) {
 				}
 				a.nc.Close()
 			}
-			// Effects that take a while are visible now.
+			// By now, the effects of slow attempts are visible, too.
 			if late := difference(before, victim.state()); late != "" {
 				t.Errorf("in the end:\n%s", late)
 			}
@@ -534,8 +539,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// An ingress sees the states of the streams in which it stores starts, of their reports, and of the
-// registry. No other stream may be added to that list by accident.
+// An ingress can read the states of the streams in which it stores start messages, of the streams
+// with the reports of their executions, and of the registry. This list must not grow by accident.
 func TestStreamsThatAnIngressSees(t *testing.T) {
 	t.Parallel()
 	victim := newTarget(t)
@@ -563,8 +568,8 @@ func TestStreamsThatAnIngressSees(t *testing.T) {
 	}
 }
 
-// Each attempt would have a visible effect with sufficient permissions: it succeeds for a client
-// without restrictions in the streams' account.
+// Each attempt has a visible effect if it is made by a client without restrictions in the streams'
+// account. Otherwise, TestDenied would prove nothing.
 func TestEveryAttemptWouldBeSeen(t *testing.T) {
 	t.Parallel()
 	for i := range 4 { // four parallel tests, because setting up a target is slow

@@ -22,15 +22,16 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// documented is a cluster that runs on a copy of the documented files, and that a test reloads as
-// an operator would. The servers read all settings from the files and the environment.
+// documented is a cluster that runs on a copy of the documented configuration files. A test can
+// change the files and make the servers reload them, as an operator would. The servers read all
+// settings from the files and the environment.
 type documented struct {
 	*site
 	folder string
 	enter  func(i int) // sets the environment of the ith server
 }
 
-// startDocumented starts the cluster with additional lines in node.conf.
+// startDocumented starts the cluster, with the lines in further appended to node.conf.
 func startDocumented(t *testing.T, further string) *documented {
 	t.Helper()
 	d := &documented{site: &site{}, folder: t.TempDir()}
@@ -122,7 +123,8 @@ func (d *documented) reload(t *testing.T) {
 	}
 }
 
-// The example file and the public keys are all that the systemd service needs to start.
+// The systemd service of NATS can start with only the settings in its example file and the public
+// keys.
 func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	content, err := os.ReadFile("../../systemd/nats.env.example")
 	if err != nil {
@@ -151,9 +153,9 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	}
 }
 
-// The steps in "Another group of runners" of README.md work on three running servers. Two groups
-// are added, each runs its own executions, and a runner with the other group's key does not become
-// ready.
+// The steps in the section "Another group of runners" of README.md work while three servers run.
+// The test adds two groups. Each runs its own executions, and a runner with the other group's key
+// does not become ready.
 func TestAGroupIsAddedToARunningCluster(t *testing.T) {
 	t.Run("short acknowledgements", func(t *testing.T) {
 		addGroups(t, startDocumented(t, ""), shortAcks)
@@ -235,8 +237,8 @@ func addGroups(t *testing.T, d *documented, acks string) {
 			return acknowledgements(consumer) > 0
 		})
 	}
-	// A runner becomes ready once its consumer has responded. With this key, another group's
-	// consumer does not respond.
+	// A runner becomes ready once its consumer has responded. This key does not permit using the
+	// other group's consumer, so the runner gets no response.
 	ready := make(chan struct{})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -252,8 +254,8 @@ func addGroups(t *testing.T, d *documented, acks string) {
 	}
 }
 
-// runs reports whether a runner of the group receives an execution from its queue and may report
-// it.
+// runs reports whether a runner of the group receives an execution from its queue and can report
+// the result.
 func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

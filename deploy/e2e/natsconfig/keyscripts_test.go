@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// The scripts that make keys work in folders with spaces in their names. If a step fails, they say
-// so and leave no halves: what was there stays as it is, and the same command works later.
+// The scripts that create keys work in folders with spaces in their names. If a step fails, a
+// script reports the error and leaves nothing unfinished behind: existing files stay unchanged, and
+// the same command works later.
 func TestKeyScripts(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")
@@ -87,8 +88,8 @@ func TestKeyScripts(t *testing.T) {
 	}
 }
 
-// A shell variable of the user does not send make-secrets.sh to a folder that it has not made.
-// There, a failed run would remove what is not its own.
+// If the user's shell has CDPATH set, make-secrets.sh still uses only the folder that it has
+// created. In any other folder, a failed run would remove files that are not its own.
 func TestMakeSecretsKeepsToItsFolder(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")
@@ -119,8 +120,8 @@ func TestMakeSecretsKeepsToItsFolder(t *testing.T) {
 	}
 }
 
-// A run of prepare.sh that fails after it has made the keys is completed by the next one. One that
-// was killed while it made them is not: some are missing.
+// If a run of prepare.sh fails after it has created the keys, the next run completes it. If a run
+// was killed while it created the keys, the next run fails, because some keys are missing.
 func TestPrepareCompletesAFailedRun(t *testing.T) {
 	folder := t.TempDir()
 	compose := filepath.Join(folder, "compose")

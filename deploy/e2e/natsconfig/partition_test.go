@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
-// If the network loses every packet, servers give up the routes to each other. They establish new
-// routes when the network works again. A server that kept a dead route would refuse the new one as
-// a duplicate.
+// If the network loses every packet, the servers of a cluster give up the routes to each other.
+// They establish new routes when the network works again. A server that kept a dead route would
+// refuse the new one as a duplicate.
 func TestRoutesAfterAPartition(t *testing.T) {
 	links := make([]*link.Link, 3)
 	listen := make([]string, 3)
@@ -43,7 +43,8 @@ func TestRoutesAfterAPartition(t *testing.T) {
 		t.Setenv("NATSD_NAME", "nats-"+strconv.Itoa(i))
 		t.Setenv("NATSD_CLUSTER_LISTEN", listen[i])
 	}, func(i int, o *server.Options) {
-		// Servers that learn of each other must not bypass the link.
+		// Advertise the link's address. Otherwise the servers would learn each other's own
+		// addresses and bypass the link.
 		o.Cluster.Advertise = links[i].Addr()
 	})
 	whole := func() bool {

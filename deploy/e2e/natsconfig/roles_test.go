@@ -58,8 +58,9 @@ const (
 	longAcks  = "$JS.ACK._.qKA9brpj."
 )
 
-// acknowledged counts each consumer's acknowledgements, by the prefix of their subjects up to the
-// consumer's name.
+// acknowledged starts counting the acknowledgements of all consumers. The returned function takes
+// the beginning of the acknowledgement subjects, up to the consumer's name, and returns the number
+// of acknowledgements so far.
 func acknowledged(t *testing.T, s *site) func(consumer string) int {
 	t.Helper()
 	var mu sync.Mutex
@@ -134,7 +135,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	}
 	url := strings.Replace(trigger.URL, "http://hooks.example", webhooks, 1)
 
-	// An ingress publishes only rejections, starts and repeats.
+	// The ingress needs permissions to publish rejections, starts and repeats, so cause one of
+	// each. The first is a rejection.
 	if status, _ := post(t, url, "d1"); status != http.StatusForbidden {
 		t.Errorf("an inactive workflow: %d", status)
 	}
@@ -171,7 +173,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		})
 	}
 
-	// Executions in a lane can be acknowledged, too.
+	// Acknowledgements of executions in a lane are also permitted.
 	if _, err := operators.PatchTrigger(ctx, "wf", "node",
 		apiclient.Patch{"orderKey": "ptr:/a"}); err != nil {
 		t.Fatal(err)
@@ -192,7 +194,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		t.Fatal(err)
 	}
 
-	// A cancellation writes to the bucket that runners read.
+	// To cancel an execution, the executor writes to the bucket that runners read.
 	if _, err := operators.PauseQueue(ctx, "default", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -213,8 +215,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		return err == nil && e.Status == "succeeded"
 	})
 
-	// A response that waits receives the end of an execution, of a repeat, and of a canceled
-	// execution.
+	// A response that waits for an execution reports how it ended. This also works for a repeat and
+	// for a canceled execution.
 	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{
 		"answer": api.Answer{WaitSeconds: 20},
 	}); err != nil {
@@ -293,8 +295,9 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	}
 	stopIngress()
 	for _, line := range log.lines() {
-		// A cluster that has just started may not respond yet. A single server always responds,
-		// unless an import is missing.
+		// A cluster that has just started may not respond yet. A single server always responds
+		// unless an import is missing, so there "no responders" means a mistake in the
+		// configuration.
 		unanswered := len(s.servers) == 1 && strings.Contains(line, "no responders")
 		if unanswered || strings.Contains(line, "ermission") || strings.Contains(line, "iolation") {
 			t.Error("a program lacks a permission: " + line)
@@ -302,7 +305,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	}
 }
 
-// runIngress runs an ingress. The channel receives its addresses once it is ready.
+// runIngress runs an ingress. The returned channel receives the ingress's addresses once it is
+// ready.
 func runIngress(
 	t *testing.T, log *logLines, flags []string,
 ) (ready <-chan ingress.ListenAddresses, stop func()) {
@@ -375,8 +379,8 @@ func TestReplicasOfTheCopy(t *testing.T) {
 	}
 }
 
-// sizeByAnExecutor runs the command that shows the usage of the limits, with an executor's
-// credentials.
+// sizeByAnExecutor runs, with an executor's credentials, the command that shows how much of the
+// limits is used.
 func sizeByAnExecutor(t *testing.T, s *site, nc *nats.Conn, bin string) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -402,7 +406,7 @@ func sizeByAnExecutor(t *testing.T, s *site, nc *nats.Conn, bin string) {
 	}
 }
 
-// parse fills a configuration from flags, as the program does.
+// parse fills a configuration from flags, as the programs do.
 func parse(t *testing.T, config any, flags ...string) {
 	t.Helper()
 	if err := program.Parse(config, flags...); err != nil {
@@ -557,7 +561,8 @@ func TestMakeSecrets(t *testing.T) {
 	connectSites(t)
 }
 
-// addCopyKey generates the key with which a second site copies, and adds it to the environment.
+// addCopyKey generates the key with which a second site copies the streams, and adds it to the
+// environment.
 func addCopyKey(t *testing.T, made string) {
 	t.Helper()
 	kept := filesBut(t, made, "nats.env")

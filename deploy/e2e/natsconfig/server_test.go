@@ -32,7 +32,7 @@ import (
 // files is the folder with the configuration.
 const files = "../../nats"
 
-// roles lists the roles that have credentials.
+// roles lists the roles that have credentials. sys is the system account.
 var roles = []string{"ingress", "executor", "runner", "admin", "sys"}
 
 // secrets is a folder with files like those that make-secrets.sh generates, shared by all tests.
@@ -98,7 +98,8 @@ func makeSecrets() error {
 	return nil
 }
 
-// setenv sets a variable that no test changes.
+// setenv sets an environment variable to a value that no test changes. name lacks the prefix
+// NATSD_.
 func setenv(name, value string) {
 	if err := os.Setenv("NATSD_"+name, value); err != nil {
 		log.Fatal(err)
@@ -147,14 +148,15 @@ func writePEM(name, kind string, der []byte) error {
 	return os.WriteFile(secret(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// site is one server or a cluster of three with the configuration.
+// site is a single server, or a cluster of three, that runs with the configuration.
 type site struct {
 	servers []*server.Server
 	url     string
 }
 
-// startSite starts servers with a configuration file. each may change the environment before the
-// ith server reads the file, and change may modify the options that were read from it.
+// startSite starts servers with a configuration file. each, unless nil, may change the environment
+// before the ith server reads the file. The functions in change may modify the options that were
+// read from it.
 func startSite(
 	tb testing.TB, file string, servers int, each func(i int), change ...func(
 		i int, o *server.Options,
@@ -218,7 +220,8 @@ func startThree(t *testing.T) *site {
 		}
 		t.Cleanup(port.Release)
 		listen = append(listen, port.Addr())
-		// The route uses a name, because IP addresses in certificates do not count for routes.
+		// The route uses a host name, because NATS ignores IP addresses in the certificates of
+		// routes.
 		routes = append(routes, "nats://localhost:"+strconv.Itoa(port.Number))
 	}
 	t.Setenv("NATSD_ROUTES", "["+strings.Join(routes, ", ")+"]")

@@ -54,12 +54,12 @@ type request struct {
 	how    []string // the changes that were made to the request
 }
 
-// provider creates requests whose signatures one of the libraries verifies.
+// provider creates requests that are signed for one of the libraries.
 type provider struct {
 	library, preset string
 	secret          func(n int) string
-	// signature and time are names of headers. time is "" if the signature contains the time, or if
-	// there is none.
+	// signature and time are the names of headers. time is "" if the signature header contains the
+	// time, or if the provider signs no time.
 	signature, time string
 	sign            func(key string, r *request, at string)
 }
@@ -185,7 +185,8 @@ var (
 		"A=1&A=2", "A=2&A=1&A=2", "b=1&B=2&a=3", "A", "A=1&&B=2", "=1",
 		"A=1;B=2", "A=a%0Ab", "MessageSid=SM1&MessageStatus=sent", "A[]=1&A[]=2", "", "ü=1",
 	}
-	// No shift is close to the tolerance of 300 s, because the libraries read the clock themselves.
+	// No shift is close to the tolerance of 300 s. The libraries read the clock a little later than
+	// the test, so the result of such a shift would be random.
 	shifts = []time.Duration{0, 0, 0, 0, 200, -200, 500, -500, 100_000, -1_000_000}
 )
 

@@ -1,7 +1,10 @@
-// Command release prepares a release of the modules in the current checkout, for instance: release
-// v0.1.0 make dist. It pushes nothing. The arguments after the version are a command that builds
-// the files of the release in a folder where the release commit is checked out. If this command
-// fails, there is no release.
+// Command release prepares a release of the modules in the current checkout. It pushes nothing. For
+// instance:
+//
+//	release v0.1.0 make dist
+//
+// The arguments after the version are a command that builds the files of the release in a folder
+// where the release commit is checked out. If this command fails, there is no release.
 package main
 
 import (
