@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// While a runner has received an execution and not acknowledged it, the execution blocks later ones
-// with its order key.
+// An execution with an order key blocks later executions with the same key from when a runner
+// receives it until the runner acknowledges it.
 func TestAKeyIsHeldUp(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -36,15 +36,15 @@ func TestAKeyIsHeldUp(t *testing.T) {
 	for range 2 {
 		r.ingress.Start(t, post)
 	}
-	// None of the three was received yet.
+	// No runner has received any of the three executions yet, so none of them blocks the others.
 	r.until("a: 3 wait, main has 0 and 3")
 
 	msg, err := lane.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// In a group without members, an execution that was received and not acknowledged counts as
-	// waiting.
+	// The group has no members, so the execution that was received and not acknowledged counts as
+	// waiting, too.
 	held := r.until("a: 3 wait, main has 0 and 3, 2 behind k")[0].Groups[0].Held
 	since := held[0].AcceptedAt
 	if since.Before(before.Truncate(time.Millisecond)) || since.After(accepted) {

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// memberTimeout is how long a runner counts as a member after its last announcement. A killed
-	// runner does not announce that it leaves.
+	// memberTimeout is how long a runner counts as a member after its last announcement. It is
+	// needed because a killed runner does not announce that it leaves.
 	memberTimeout = 4 * stream.RunnerHeartbeatInterval
-	// maxMembers is the maximum number of members of a group, and maxGroups the maximum number of
-	// groups. They are limited because any NATS client can make up names.
+	// maxMembers is the maximum number of members that are tracked per group, and maxGroups the
+	// maximum number of groups. The limits exist because any NATS client can make up names.
 	maxMembers = 1_000
 	maxGroups  = 10_000
 )
 
-// memberTracker tracks the runners that have announced themselves.
+// memberTracker keeps track of the runners that have announced themselves.
 type memberTracker struct {
 	mu     sync.Mutex
 	groups map[stream.RunnerGroup]*groupMembers
@@ -30,7 +30,7 @@ type groupMembers struct {
 	members map[string]time.Time
 }
 
-// handleAnnouncement handles a runner's announcement.
+// handleAnnouncement adds, refreshes or removes the runner that sent an announcement.
 func (m *memberTracker) handleAnnouncement(msg *nats.Msg) {
 	group, instance, ok := stream.ParsePresence(msg.Subject)
 	if !ok {

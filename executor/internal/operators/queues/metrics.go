@@ -12,8 +12,8 @@ import (
 
 const (
 	pollInterval = 5 * time.Second
-	// maxQueuesWithMetrics is the maximum number of queues with metrics. It is limited because
-	// every caller who may change a workflow can make up queues.
+	// maxQueuesWithMetrics is the maximum number of queues with metrics. The limit exists because
+	// everyone who may change a workflow can make up queue names.
 	maxQueuesWithMetrics = 1_000
 )
 
@@ -35,7 +35,8 @@ var (
 
 // Run polls the queues every few seconds until the context is done.
 func (w *Watcher) Run(ctx context.Context) {
-	// Callers of Poll receive the error; an outage of NATS is reported elsewhere.
+	// Ignore errors here: callers of Poll receive them, and an outage of NATS is reported
+	// elsewhere.
 	retry.Every(ctx, pollInterval, func() { _, _ = w.Poll(ctx) })
 }
 

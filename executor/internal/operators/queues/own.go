@@ -10,9 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// addGroupConsumers creates consumers in the queue's own stream for groups that have one only in
-// the shared stream. Runners with their own NATS account cannot create them. It returns the state
-// of the queue's own stream, including the new consumers.
+// addGroupConsumers creates the missing consumers in the queue's own stream, for groups that have a
+// consumer only in the shared stream. The executor must do this, because runners with their own
+// NATS account cannot create consumers. addGroupConsumers returns the state of the queue's own
+// stream, including the new consumers.
 func (w *Watcher) addGroupConsumers(
 	ctx context.Context,
 	queue string,
@@ -42,12 +43,18 @@ func (p *streamState) consumer(name string) *jetstream.ConsumerInfo {
 	return p.consumers[i]
 }
 
-// splitLimits divides the groups' in-flight limits between a queue's two streams. A group with work
-// in only one of them gets its full limit there, and a limit of one in the other. A group with work
-// in both gets half of its limit in each. A group without work gets its full limit in the stream
-// where the next start message arrives. The sum therefore exceeds the group's limit by at most one.
-// When a queue has just moved, the new limits take effect at the next poll. If own is nil, because
-// the queue has no own stream, the full limits apply in the shared stream.
+// splitLimits divides each group's in-flight limit between the shared stream and the queue's own
+// stream:
+//
+//   - A group with work in only one stream gets its full limit there, and a limit of one in the
+//     other stream.
+//   - A group with work in both streams gets half of its limit in each.
+//   - A group without work gets its full limit in the stream where the next start message arrives,
+//     and a limit of one in the other stream.
+//
+// The sum exceeds the group's limit by at most one. When a queue has just moved, the new limits
+// take effect at the next poll. If own is nil, because the queue has no own stream, the full limits
+// apply in the shared stream.
 func splitLimits(
 	settings *registry.Queue,
 	shared, own *streamState,
@@ -79,9 +86,10 @@ func splitLimits(
 }
 
 // loweredLimits returns the groups' in-flight limits in the shared stream while the queue's own
-// stream cannot be read. Runners may still get work from it, so limits are only lowered: the result
-// lacks the groups whose limit in the shared stream is not above their limit. An operator lifts it
-// by removing the limit and setting it again.
+// stream cannot be read. Runners may still be getting work from the own stream, so limits are only
+// lowered, never raised: the result lacks the groups whose current limit in the shared stream is
+// already low enough. If an operator knows that raising a limit is safe, they can remove the limit
+// and set it again.
 func loweredLimits(settings *registry.Queue, shared *streamState) map[string]int64 {
 	limits := groupLimits(settings)
 	for group, limit := range limits {

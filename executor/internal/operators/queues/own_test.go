@@ -16,14 +16,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The executor creates the missing consumer in the queue's own stream for a group that cannot
-// create consumers itself. The group's in-flight limit applies to both of its consumers together.
+// If a group cannot create its consumer in the queue's own stream, the executor creates the
+// consumer. The group's in-flight limit applies to both of its consumers together.
 func TestGroupsInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lanes, limit int64
-		// The limits of the two consumers while only the shared stream, both streams, and only the
-		// queue's own stream have work.
+		// want holds the limits of the consumers in the shared stream and in the own stream, in
+		// three situations: only the shared stream has work, both streams have work, only the own
+		// stream has work.
 		want [3][2]int
 	}{
 		"without lanes": {0, 5, [3][2]int{{5, 1}, {3, 2}, {1, 5}}},
@@ -100,7 +101,7 @@ func checkOwnStreamLimits(t *testing.T, lanes, limit int64, want [3][2]int) {
 	r.finish(group, stream.ExecutionsName)
 	until(want[2])
 
-	// A group without work gets its full limit where the next start message arrives.
+	// A group without work gets its full limit in the stream where the next start message arrives.
 	r.finish(group, stream.OwnStreamName("q"))
 	for phase, want := range map[registry.StreamPhase][2]int{
 		registry.QueuePhaseMovingToOwn:       want[0],
@@ -119,8 +120,8 @@ func checkOwnStreamLimits(t *testing.T, lanes, limit int64, want [3][2]int) {
 	}
 }
 
-// offlineStream is a JetStream in which one stream is offline, as when all servers that hold it
-// are down.
+// offlineStream is a JetStream in which one stream is offline, as if all servers that hold the
+// stream were down.
 type offlineStream struct {
 	jetstream.JetStream
 
@@ -136,8 +137,8 @@ func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Strea
 	return o.JetStream.Stream(ctx, name)
 }
 
-// A Watcher that has never seen a queue's own stream reports what it sees of the queue in the
-// shared stream, and all other queues.
+// If a queue's own stream has been offline since the Watcher was created, Poll reports the part of
+// the queue that is in the shared stream, as incomplete. It reports all other queues as usual.
 func TestAnOwnStreamIsOfflineFromTheStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -178,8 +179,9 @@ func TestAnOwnStreamIsOfflineFromTheStart(t *testing.T) {
 	}
 }
 
-// A queue is paused in the shared stream even if its own stream is unreachable: at once, which
-// fails nevertheless, and at every poll.
+// If the own stream of a queue is offline, pausing the queue takes effect in the shared stream,
+// although EnforceSettings returns an error. Each later poll enforces the current settings in the
+// shared stream as well.
 func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -222,8 +224,9 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 	}
 	wantPaused(false, "after a poll with other settings")
 
-	// A limit in the shared stream is only lowered: runners may still get work from the other. An
-	// operator who knows that they do not removes the limit, and sets it again.
+	// The limit in the shared stream is never raised, because runners may still be getting work
+	// from the own stream. An operator who knows that they are not can remove the limit and set it
+	// again.
 	unlimited := int64(group.ConsumerConfig(7 * time.Second).MaxAckPending)
 	for _, c := range [][2]int64{{4, 4}, {9, 4}, {3, 3}, {0, unlimited}, {9, 9}} {
 		limited := *settings
@@ -241,7 +244,7 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 	}
 }
 
-// slowStream is a JetStream in which one stream does not answer its first request in time.
+// slowStream is a JetStream in which the first request to one stream times out.
 type slowStream struct {
 	jetstream.JetStream
 
@@ -259,7 +262,8 @@ func (s *slowStream) Stream(ctx context.Context, name string) (jetstream.Stream,
 	return s.JetStream.Stream(ctx, name)
 }
 
-// A queue whose own stream needs more time than a poll has is paused in both streams.
+// If the own stream of a queue needs more time than a poll allows, EnforceSettings waits longer,
+// and pauses the queue in both streams.
 func TestPausedWhileTheOwnStreamIsSlow(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -302,7 +306,8 @@ func TestPausedWhileTheOwnStreamIsSlow(t *testing.T) {
 	}
 }
 
-// An own stream that is offline hides the start messages of its queue, but not those of others.
+// If the own stream of a queue is offline, only the start messages of that queue are missing from
+// the result.
 func TestStartMessagesWithoutThoseOfAnOfflineStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -329,7 +334,7 @@ func TestStartMessagesWithoutThoseOfAnOfflineStream(t *testing.T) {
 	}
 }
 
-// finish acknowledges the first message of a group.
+// finish receives and acknowledges the next message of a group in the stream with the given name.
 func (r *rig) finish(group stream.RunnerGroup, name string) {
 	r.t.Helper()
 	consumer, err := r.js.Consumer(r.t.Context(), name, group.Consumer())

@@ -24,27 +24,28 @@ import (
 // Queue is the state of a queue: the executions that wait in it, and the groups that serve it.
 type Queue struct {
 	Name string
-	// Waiting is the number of start messages that the most advanced group has not received.
-	// Without groups, it is the number of the queue's start messages in all its streams.
+	// Waiting is the number of start messages that no runner has received, in the group that has
+	// the fewest of them. Without groups, it is the number of the queue's start messages in all its
+	// streams.
 	Waiting uint64
 	Oldest  time.Time // acceptance time of the oldest waiting execution; zero if none waits
-	// PausedSince is when the queue was paused; zero if it is not paused. PausedUntil is when the
-	// pause ends automatically; zero if it does not.
+	// PausedSince is when the queue was paused; zero means that it is not paused. PausedUntil is
+	// when the pause ends automatically; zero means never.
 	PausedSince, PausedUntil time.Time
 	Groups                   []Group // the groups, sorted by name
-	// Incomplete means that the queue's own stream did not answer: Waiting, Oldest and Groups are
-	// those of the shared stream alone.
+	// Incomplete means that the queue's own stream did not respond, so Waiting, Oldest and Groups
+	// describe only the shared stream.
 	Incomplete bool
 }
 
-// Group is a group of runners.
+// Group is a group of runners that serve a queue together. Each group receives every execution.
 type Group struct {
 	Name string
-	// Members is the number of processes that sent a heartbeat recently. If the runners send no
-	// heartbeats, it is the number of waiting pull requests.
+	// Members is the number of processes that have sent a heartbeat recently. If the runners send
+	// no heartbeats, it is the number of their pull requests that are waiting for messages.
 	Members int
-	// MembersUnknown means that no member has sent a heartbeat, but that the Watcher has not
-	// listened long enough to know that none is there. Members is 0 then.
+	// MembersUnknown means that no member has sent a heartbeat, but that the Watcher has not yet
+	// listened long enough to know that there are no members. Members is 0 in this case.
 	MembersUnknown bool
 	// Waiting is the number of start messages that no member has received. If there are no members,
 	// it includes start messages that a former member received but did not complete.
@@ -53,15 +54,15 @@ type Group struct {
 	LastSeen time.Time
 	// MaxInFlight is the limit set by an operator; 0 means none.
 	MaxInFlight int64
-	// Held are the executions that block others with an order key, at most one per lane.
+	// Held contains the executions that block others because of an order key, at most one per lane.
 	Held []BlockingExecution
-	// lanes holds, for each stream, the lanes with waiting start messages, and the messages without
-	// an order key.
+	// lanes contains, for each stream, the lanes in which start messages wait for the group. One of
+	// its entries stands for the messages without an order key.
 	lanes []queueLane
 }
 
 // BlockingExecution is an execution with an order key that a runner has received and that has not
-// ended, while other executions wait behind it.
+// ended, so that the executions behind it in its lane must wait.
 type BlockingExecution struct {
 	Lane        int
 	WorkflowID  string
@@ -71,8 +72,8 @@ type BlockingExecution struct {
 	Waiting     uint64 // how many executions, with any order key, wait behind this one in its lane
 }
 
-// queueLane selects the start messages in one stream that wait in one lane of a queue, or that wait
-// without an order key.
+// queueLane selects the waiting start messages of one lane of a queue, in one stream. It can also
+// select the messages without an order key, which are in no lane.
 type queueLane struct {
 	in      jetstream.Stream
 	subject string
@@ -100,8 +101,9 @@ func (q Queue) MembersUnknown() bool {
 		slices.ContainsFunc(q.Groups, func(g Group) bool { return g.MembersUnknown })
 }
 
-// UnattendedDuration returns how long executions have waited without a runner. It returns 0 if none
-// waits, if the queue has a runner or may have one, if it is paused, or if its state is incomplete.
+// UnattendedDuration returns how long executions have waited without a runner. It returns 0 if no
+// execution waits, if the queue has a runner or may have one, or if the queue is paused or its
+// state is incomplete.
 func (q Queue) UnattendedDuration(now time.Time) time.Duration {
 	if q.Waiting == 0 || q.Members() > 0 || q.MembersUnknown() || !q.PausedSince.IsZero() ||
 		q.Incomplete {
@@ -120,13 +122,14 @@ func (q Queue) UnattendedDuration(now time.Time) time.Duration {
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
-	// Named returns the names of the queues that are polled, sorted: those that workflows use or
-	// that have settings which are in force.
+	// Named returns the names of the queues to poll, sorted. These are the queues that workflows
+	// use, and the queues whose settings have an effect.
 	Named func() []string
-	// Settings returns the settings of all queues that have any. nil means that no queue has any.
+	// Settings returns the settings of all queues that have settings. A nil function means that no
+	// queue has any.
 	Settings func() []*registry.Queue
-	// Recorder is the name of the recorder's consumer. It is not a group of runners, so Watcher
-	// ignores it.
+	// Recorder is the name of the recorder's consumer. The Watcher ignores this consumer, because
+	// it is not a group of runners.
 	Recorder string
 }
 
@@ -138,9 +141,10 @@ type Watcher struct {
 	heard   *nats.Subscription
 
 	polling sync.Mutex // held by the caller that polls; other callers wait for its result
-	// listening is since when the connection has been up without a break, as far as the polls have
-	// seen; reconnects is how often it had been made anew by then. heardAll reports whether every
-	// runner has had the time to send a heartbeat since. polling guards all three.
+	// These fields, which polling guards, tell whether the heartbeats of all runners must have
+	// arrived. listening is the start of the time that the polls know the connection to have been
+	// up without a break. reconnects is the number of reconnects before that. heardAll is true if
+	// every runner has had enough time since then to send a heartbeat.
 	listening  time.Time
 	reconnects uint64
 	heardAll   bool
@@ -150,8 +154,8 @@ type Watcher struct {
 	at   time.Time
 }
 
-// pollTimeout is the maximum duration of a poll. pollResultTTL is how long its result is reused if
-// the set of queues stays the same.
+// pollTimeout is the maximum duration of a poll. pollResultTTL is how long the result of a poll is
+// reused, as long as the set of queues stays the same.
 const (
 	pollTimeout   = 4 * time.Second
 	pollResultTTL = time.Second
@@ -187,7 +191,8 @@ func (w *Watcher) LastPoll() ([]Queue, time.Time) {
 	return w.last, w.at
 }
 
-// Poll returns the state of all queues that Config.Named returns, sorted by name.
+// Poll returns the state of all queues that Config.Named returns, sorted by name. It may return the
+// result of another poll that is less than a second old.
 func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
 	w.polling.Lock()
 	defer w.polling.Unlock()
@@ -210,26 +215,27 @@ func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// StartMessage describes the message that started an execution.
+// StartMessage describes the start message of an execution.
 type StartMessage struct {
 	Subject string
-	// Trace is its traceparent header. It is "" if the message was not read.
+	// Trace is the message's traceparent header. It is "" if the message was not read.
 	Trace string
-	// Delivered is whether the message was already delivered to a group.
+	// Delivered is true if the message has been delivered to a group.
 	Delivered bool
 
-	// read reports whether the streams have answered whether they have the message. If they have,
-	// subject is its subject, and stored is the time at which the server stored it. Otherwise both
-	// are zero.
+	// read is true if the streams have responded to a request for the message, even if they do not
+	// have it. If they have it, subject is its subject, and stored is the time at which the server
+	// stored it. Otherwise, subject and stored are zero.
 	read    bool
 	subject string
 	stored  time.Time
 }
 
-// StartMessages returns the records' start messages, keyed by record ID. Ending a record whose
-// start message is not delivered is safe: a group that receives the message later will see a
-// cancellation that was stored before this call. With an error, the result lacks the records whose
-// streams did not answer.
+// StartMessages returns the records' start messages, keyed by record ID. If it returns an error,
+// the result lacks the records whose streams did not respond.
+//
+// If a start message is not Delivered, it is safe to end its record, provided that the cancellation
+// was stored before this call: a group that receives the message later will see the cancellation.
 func (w *Watcher) StartMessages(
 	ctx context.Context, records []store.Record,
 ) (map[string]*StartMessage, error) {
@@ -251,8 +257,8 @@ func (w *Watcher) StartMessages(
 	return messages, failed
 }
 
-// setDelivered sets Delivered in the start messages of one stream's records. With an error, it
-// deletes the messages for which it cannot.
+// setDelivered sets Delivered in the start messages of one stream's records. If it returns an
+// error, it has deleted the messages for which it could not determine Delivered.
 func (w *Watcher) setDelivered(
 	ctx context.Context, streamName string, records []store.Record,
 	messages map[string]*StartMessage,
@@ -268,8 +274,8 @@ func (w *Watcher) setDelivered(
 		return r.StreamSequence <= consumer.Delivered.Stream &&
 			consumerMatches(consumer.Config, messages[r.ID].Subject)
 	}
-	// beganLater reports whether a consumer did not begin with the oldest message. It may then have
-	// begun after some of the records' messages.
+	// beganLater reports whether a consumer did not begin with the oldest message. Such a consumer
+	// may have begun after some of the records' messages, which it has then never received.
 	beganLater := func(consumer *jetstream.ConsumerInfo) bool {
 		return consumer.Config.DeliverPolicy != jetstream.DeliverAllPolicy
 	}
@@ -304,8 +310,9 @@ func (w *Watcher) setDelivered(
 	return err
 }
 
-// groupConsumers returns the consumers of a stream, except those of the executors and those that
-// need no acknowledgements: a backup, for example, reads messages without starting executions.
+// groupConsumers returns the consumers of a stream that belong to groups. It omits the consumers of
+// the executors, and those that need no acknowledgements. The latter only read messages without
+// starting executions, for example for a backup.
 func (w *Watcher) groupConsumers(
 	ctx context.Context, streamName string,
 ) (consumers []*jetstream.ConsumerInfo, err error) {
@@ -337,7 +344,8 @@ func (w *Watcher) groupConsumers(
 
 const (
 	// maxClockDifference is the assumed maximum difference between the clocks of two NATS servers.
-	// One of them dates a consumer, and another one a message.
+	// The difference matters because one server may set the time of a consumer and another one the
+	// time of a message.
 	maxClockDifference = time.Minute
 	// maxConcurrentReads is the maximum number of start messages that are read at the same time.
 	maxConcurrentReads = 16
@@ -345,8 +353,8 @@ const (
 	readTimeout = 5 * time.Second
 )
 
-// readStartMessages reads the start messages of records from the streams, except those that were
-// already read. With an error, it deletes the messages that it could not read.
+// readStartMessages reads the start messages of records from the streams, unless they were already
+// read. If it returns an error, it has deleted the messages that it could not read.
 func (w *Watcher) readStartMessages(
 	ctx context.Context, records []store.Record, messages map[string]*StartMessage,
 ) (failed error) {
@@ -372,7 +380,8 @@ func (w *Watcher) readStartMessages(
 }
 
 // readQueueStarts reads the start messages of one queue's records. It stops after the first error,
-// which is probably that of all messages of the queue. It takes a slot for each read.
+// because all messages of the queue would probably fail for the same reason. Each read occupies one
+// of the slots, which limit the number of concurrent reads.
 func (w *Watcher) readQueueStarts(
 	ctx context.Context, records []store.Record, messages map[string]*StartMessage,
 	slots chan struct{},
@@ -401,15 +410,16 @@ func (w *Watcher) readQueueStarts(
 	return reading.Wait()
 }
 
-// startStreamNames returns the names of the existing streams of start messages.
+// startStreamNames returns the names of the streams of start messages that exist.
 func (w *Watcher) startStreamNames(ctx context.Context) ([]string, error) {
 	names, _, err := stream.Streams(ctx, w.config.JetStream)
 	return names, err
 }
 
-// findStartMessages returns the records' start messages, keyed by record ID, without Delivered. It
-// reads a start message only if its queue has lanes or its own stream; otherwise the subject
-// follows from the record. With an error, the result lacks the messages that it could not read.
+// findStartMessages returns the records' start messages, keyed by record ID, without setting
+// Delivered. It reads a start message only if its queue has lanes or an own stream; otherwise, the
+// subject follows from the record. If it returns an error, the result lacks the messages that it
+// could not read.
 func (w *Watcher) findStartMessages(
 	ctx context.Context, names []string, records []store.Record,
 ) (map[string]*StartMessage, error) {
@@ -433,10 +443,10 @@ func (w *Watcher) findStartMessages(
 	return messages, err
 }
 
-// EnforceSettings updates the consumers of a queue's groups to match the queue's settings, and
-// discards the last poll's result. When it returns without an error, the consumers match. The next
-// poll queries the server. If the queue's own stream is unreachable, it updates the consumers in
-// the shared stream and returns an error.
+// EnforceSettings updates the consumers of a queue's groups to match the queue's settings. If it
+// returns nil, the consumers match, and the next call of Poll queries the server again. If the
+// queue's own stream is unreachable, EnforceSettings updates the consumers in the shared stream and
+// returns an error.
 func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue) error {
 	names, err := w.startStreamNames(ctx)
 	if err != nil {
@@ -448,7 +458,8 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 	}
 	var own *streamState
 	if slices.Contains(names, stream.OwnStreamName(settings.Name)) {
-		// A stream that is unreachable must not use up the time for the shared one.
+		// Limit this read, so that an unreachable stream does not use up the time for the shared
+		// stream.
 		asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
 		own, err = w.readStreamState(asking, stream.Layout{Own: true}, settings.Name)
 		cancel()
@@ -473,9 +484,10 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 	return nil
 }
 
-// enforceInSharedFirst updates the consumers in the shared stream of a queue whose own stream does
-// not answer soon. Then it reads the states of both streams, for which it takes the time that the
-// context leaves: a stream that is far away, or has many consumers, needs it.
+// enforceInSharedFirst handles a queue whose own stream has not responded soon. It first updates
+// the consumers in the shared stream. Then it reads the states of both streams. For the own stream,
+// it takes as much time as the context leaves, because the stream may be far away or have many
+// consumers.
 func (w *Watcher) enforceInSharedFirst(
 	ctx context.Context, settings *registry.Queue, before *streamState,
 ) (shared, own *streamState, err error) {
@@ -538,8 +550,8 @@ func (w *Watcher) enforceSettings(
 	return nil
 }
 
-// addLaneConsumers creates the lane consumers that a queue's groups lack. Runners with their own
-// NATS account cannot create them.
+// addLaneConsumers creates the missing lane consumers of a queue's groups. The executor must do
+// this, because runners with their own NATS account cannot create consumers.
 func (w *Watcher) addLaneConsumers(
 	ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo,
 ) error {
@@ -570,8 +582,8 @@ func (w *Watcher) addLaneConsumers(
 	return nil
 }
 
-// groupName returns the name of a consumer's group. For a consumer that is not named like those of
-// hookstart's runners, it returns the consumer's name.
+// groupName returns the name of the group that a consumer belongs to. If the consumer's name does
+// not have the form that hookstart's runners use, groupName returns the whole name.
 func groupName(queue string, c *jetstream.ConsumerInfo) string {
 	return strings.TrimPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 }
@@ -619,7 +631,8 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 			}
 			continue
 		}
-		// A stream that is unreachable neither delays nor hides other queues.
+		// Read this queue in a goroutine, so that an unreachable stream neither delays nor hides
+		// other queues.
 		own.Go(func() {
 			queues[i], failed[i] = w.queueWithOwnStream(ctx, name, all[name], shared)
 		})
@@ -642,8 +655,9 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 	return queues, nil
 }
 
-// hasHeardAllMembers reports whether every runner has had the time to send a heartbeat since New or
-// the last reconnect. Runners whose handlers are all busy send no pull requests either.
+// hasHeardAllMembers reports whether every runner has had enough time to send a heartbeat since New
+// or the last reconnect. Before that, a runner may be unknown: if its handlers are all busy, it
+// sends no pull requests either.
 func (w *Watcher) hasHeardAllMembers(now time.Time) bool {
 	if n := w.config.Conn.Stats().Reconnects; n != w.reconnects {
 		w.reconnects, w.listening = n, now
@@ -681,7 +695,7 @@ func (w *Watcher) queueWithOwnStream(
 	return w.queue(asking, name, settings, shared, own)
 }
 
-// queue returns the state of a queue, combined from the given streams.
+// queue returns the state of a queue, combined from the given states of its streams.
 func (w *Watcher) queue(
 	ctx context.Context, name string, settings *registry.Queue, states ...*streamState,
 ) (Queue, error) {
@@ -709,7 +723,8 @@ func (w *Watcher) queue(
 	return q, nil
 }
 
-// addGroup adds a group, merging it with the group of the same name from another stream.
+// addGroup adds a group. If q already has a group of this name, from another stream, addGroup
+// merges the two.
 func (q *Queue) addGroup(g Group) {
 	for i := range q.Groups {
 		if known := &q.Groups[i]; known.Name == g.Name {
@@ -770,8 +785,8 @@ func (w *Watcher) consumers(
 	return found, nil
 }
 
-// addLaneContents adds the contents of a queue's lanes in one stream to its groups: the waiting
-// executions, and the executions that block them.
+// addLaneContents adds the contents of a queue's lanes, in one stream, to the queue's groups: the
+// waiting executions, and the executions that block them.
 func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue) error {
 	for _, c := range at.consumers {
 		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
@@ -795,7 +810,7 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 		if c.NumPending == 0 || c.NumAckPending == 0 {
 			continue
 		}
-		// This is the only unacknowledged message of the lane.
+		// A lane has at most one unacknowledged message, so it is the last one that was delivered.
 		msg, err := at.in.GetMsg(ctx, c.Delivered.Stream)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
@@ -875,7 +890,8 @@ func (w *Watcher) group(queue string, c *jetstream.ConsumerInfo, at *streamState
 	return g
 }
 
-// countWaiting sets how many executions wait in a queue, and since when.
+// countWaiting sets the number of executions that wait in a queue, and the time since when the
+// oldest of them waits.
 func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Queue) error {
 	var oldest []queueLane
 	for _, at := range states {
@@ -913,7 +929,7 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 }
 
 // countMessages counts the queue's start messages in one stream. It adds the number to the queue,
-// and to the groups that have no consumer there yet.
+// and to the groups that have no consumer in this stream yet.
 func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueLane) error {
 	var without []*Group
 	for i := range q.Groups {

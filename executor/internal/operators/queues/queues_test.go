@@ -23,7 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// rig watches the queues in its list.
+// rig is a NATS server with an ingress and a Watcher.
 type rig struct {
 	t       *testing.T
 	nats    *natstest.Node
@@ -52,7 +52,7 @@ func start(t *testing.T, named ...string) *rig {
 	return r
 }
 
-// until calls Poll until its result, formatted as one text, is want.
+// until calls Poll until the result, formatted as one line, equals want. It returns the result.
 func (r *rig) until(want string) []queues.Queue {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
@@ -88,7 +88,7 @@ func said(found []queues.Queue) string {
 	return strings.Join(all, "; ")
 }
 
-// run runs a member of a group until the returned function is called.
+// run runs a member of a group, until the returned function is called.
 func (r *rig) run(nc *nats.Conn, o runner.Options, handle runner.Handler) (stop func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -119,7 +119,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 		t.Errorf("unattended for %v", d)
 	}
 
-	// Two members of one group, one of which is busy; another group exists but does nothing.
+	// Run two members of one group, each with a single handler.
 	release := make(chan struct{})
 	handle := func(ctx context.Context, _ runner.Execution) (any, error) {
 		select {
@@ -134,7 +134,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	for range 3 {
 		r.ingress.Start(t, runnertest.Post{Queue: "a"})
 	}
-	// Both members are busy and request nothing, but still count as present.
+	// Both members are busy and request nothing, but they still count as members.
 	found = r.until("a: 3 wait, main has 2 and 3; b: 0 wait")
 	if found[0].UnattendedDuration(time.Now().Add(time.Hour)) != 0 || found[0].Oldest.IsZero() {
 		t.Errorf("%+v", found[0])
@@ -142,7 +142,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	close(release)
 	r.until("a: 0 wait, main has 2 and 0; b: 0 wait")
 
-	// A member announces that it leaves.
+	// A member that announces that it leaves stops counting immediately.
 	stopOne()
 	r.until("a: 0 wait, main has 1 and 0; b: 0 wait")
 	stopTwo()
@@ -150,7 +150,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	if g := found[0].Groups[0]; time.Since(g.LastSeen) > time.Minute {
 		t.Errorf("last seen %v", g.LastSeen)
 	}
-	// The most advanced group determines how many executions wait in the queue.
+	// The group that has received the most determines how many executions wait in the queue.
 	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
 		Queue: "a",
 		Group: "other",
@@ -162,7 +162,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 }
 
 // A killed runner stops counting as a member after a few seconds. The executions that it had begun
-// count as waiting again.
+// then count as waiting again.
 func TestAKilledRunnerIsMissed(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -193,8 +193,9 @@ func TestAKilledRunnerIsMissed(t *testing.T) {
 	}
 }
 
-// A runner whose handlers are all busy requests nothing. It is not missed while a Watcher cannot
-// have heard it: after the start, and after the connection was lost.
+// A runner whose handlers are all busy sends no pull requests. As long as the Watcher cannot have
+// received a heartbeat of such a runner, it does not report the queue as unattended. That is the
+// case after the start and after a reconnect.
 func TestABusyRunnerIsNotMissedBeforeItIsHeard(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -253,7 +254,7 @@ func TestABusyRunnerIsNotMissedBeforeItIsHeard(t *testing.T) {
 	}
 }
 
-// Runners that send no heartbeats are counted by their pull requests.
+// Runners that send no heartbeats are counted by their waiting pull requests.
 func TestOtherRunners(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a", "b")
@@ -301,7 +302,7 @@ hookstart_executor_queue_waiting_messages{queue="default"} 0
 }
 
 // A queue that a workflow has just been assigned to is in the next result, even if the last poll
-// was very recent.
+// was less than a second ago.
 func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -326,8 +327,8 @@ func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	}
 }
 
-// A start counts as delivered if a group has received it, but not if a group began after it, nor if
-// an executor or a backup has only read it.
+// A start message counts as delivered if a group has received it. It does not count as delivered to
+// a group that began after the message, or if only an executor or a backup has read it.
 func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -361,7 +362,7 @@ func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 		}
 		return consumer
 	}
-	// A move or a backup reads all messages, without running them.
+	// A move or a backup reads all messages without starting executions.
 	reader, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName, jetstream.ConsumerConfig{
 		Name: stream.DeliveryIDCopyConsumerName, AckPolicy: jetstream.AckNonePolicy,
 	})
@@ -387,8 +388,9 @@ func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 	}
 }
 
-// However many groups did not begin with the oldest message, each start message is read only once.
-// It is not read at all if a group that did begin with the oldest message has received it.
+// Each start message is read at most once, even if there are several groups that did not begin with
+// the oldest message. If a group that began with the oldest message has received a start message,
+// the message is not read at all.
 func TestStartMessagesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -458,8 +460,8 @@ func TestStartMessagesAreReadOnce(t *testing.T) {
 	check(30, len(records)-30)
 }
 
-// A group's limit includes the lanes, which may have one execution in flight each, from the moment
-// its queue has lanes, and also after a pause.
+// A group's limit includes its lanes, each of which may have one execution in flight. This applies
+// as soon as the queue has lanes, and also after a pause.
 func TestAGroupsLimitIncludesTheLanes(t *testing.T) {
 	t.Parallel()
 	r := start(t)
