@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// runBarePublisher serves the variant that the others are compared with: it publishes each request,
-// without checks, IDs, metrics and a log.
+// runBarePublisher serves the requests of the variant bare, which the other variants are compared
+// with. It publishes the body of each request, without any checks, IDs, metrics or logging.
 func runBarePublisher(ctx context.Context, natsURL string) error {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
@@ -25,8 +25,7 @@ func runBarePublisher(ctx context.Context, natsURL string) error {
 	return servePublisher(ctx, roleBare, nc)
 }
 
-// runBareEmbedded serves the same requests as runBarePublisher, but with the NATS server in the
-// same process.
+// runBareEmbedded does the same as runBarePublisher, but runs the NATS server in its own process.
 func runBareEmbedded(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir, NoListener: true})
 	if err != nil {
@@ -41,8 +40,8 @@ func runBareEmbedded(ctx context.Context, dir string) error {
 	return servePublisher(ctx, roleEmbedded, nc)
 }
 
-// servePublisher publishes every request to a stream with the same settings as hookstart's, until
-// ctx ends.
+// servePublisher publishes every request to a stream with the settings that hookstart uses by
+// default, until ctx ends.
 func servePublisher(ctx context.Context, role string, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -70,8 +69,8 @@ func servePublisher(ctx context.Context, role string, nc *nats.Conn) error {
 	})
 }
 
-// runHTTP serves the same minimal handler as runBarePublisher, but publishes nothing: it shows the
-// cost of HTTP alone.
+// runHTTP does the same as runBarePublisher, but publishes nothing. It shows the cost of HTTP
+// alone.
 func runHTTP(ctx context.Context) error {
 	return serve(ctx, roleHTTP, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 		if _, err := io.ReadAll(r.Body); err != nil {

@@ -2,8 +2,9 @@
 // that reads the body, publishes it to a separate NATS server process, and responds when the server
 // has acknowledged it. Everything runs as real processes on loopback. Speeds vary between machines,
 // and on one machine from minute to minute. So the variants take turns in short bursts, and each
-// burst is compared with the bare one of the same round. Recording, Neighbours, Isolation, Scale
-// and DeliveryIDCost measure without the bare combination.
+// burst is compared with the burst of the bare combination in the same round. Recording,
+// Neighbours, Isolation, Scale and DeliveryIDCost make other measurements, without such a
+// comparison.
 package bench
 
 import (
@@ -100,8 +101,9 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// unmeasuredLeadInTime is the duration of the unmeasured beginning of each turn: its connections
-// are new, and the processes were idle during the turns of the other variants.
+// unmeasuredLeadInTime is the duration of the load at the beginning of each turn that is not
+// measured. It is slower than the rest, because the connections are new, and the processes were
+// idle during the turns of the other variants.
 const unmeasuredLeadInTime = 200 * time.Millisecond
 
 // lastResponseTimeout is how long to wait for the last responses after a burst.
@@ -219,9 +221,10 @@ func (s *session) install(ctx context.Context) error {
 // lost starts. It searches once, 10 s after it was started.
 const lostStartSearchWait = 12 * time.Second
 
-// awaitLostStartSearch waits until the executors have searched the stream for lost starts. They
-// must do so before the first turn. The stream is purged after each turn, so a search during a
-// later turn would consider the purged starts lost, and the executor would end their executions.
+// awaitLostStartSearch waits until the executors have searched the stream for lost starts, if there
+// are executors. Their search must be over before the first turn, because the stream is purged
+// after each turn. A later search would consider the purged starts lost, and the executor would end
+// their executions.
 func (s *session) awaitLostStartSearch(ctx context.Context) error {
 	if !slices.ContainsFunc(s.systems, func(sys *system) bool { return sys.records }) {
 		return nil
@@ -242,8 +245,8 @@ type openLoopResult struct {
 	turns map[string][]roundResult
 }
 
-// runOpenLoops makes the measurements at constant rates. closed holds the results of the closed
-// loop, keyed by variant, from which it chooses the rates.
+// runOpenLoops makes the measurements at constant rates. Some rates are shares of the throughput in
+// the closed loop, whose results closed holds, keyed by variant.
 func (s *session) runOpenLoops(
 	ctx context.Context, closed map[string][]roundResult,
 ) (loops []openLoopResult, err error) {
@@ -351,7 +354,8 @@ func (s *session) measureVariant(
 		if err != nil {
 			return roundResult{}, err
 		}
-		// Messages that are not yet recorded belong to this burst, not to the next one.
+		// Wait until all messages of this burst are recorded, so that their cost does not count
+		// towards the next burst.
 		answered := time.Now()
 		if err := target.awaitRecorded(ctx); err != nil {
 			return roundResult{}, err
@@ -370,8 +374,8 @@ func (s *session) measureVariant(
 	return t, target.clearStreamsAndLogs(ctx)
 }
 
-// start calls run in the background. The returned function waits for its results. If g is nil, they
-// are zero.
+// start calls run in the background. The returned function waits until run returns, and returns its
+// results. If g is nil, nothing is run, and the results are zero.
 func (g *generator) start(
 	burst time.Duration, rate float64,
 ) (wait func() (burstResult, error)) {

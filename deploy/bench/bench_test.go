@@ -135,7 +135,9 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// The benchmark stops with an error at any unexpected response.
+// parseResponse returns the length and the status of a complete response: of a 200 for a new
+// delivery, a 429 or a 503. It returns 0 for an incomplete response, and an error for any other
+// response.
 func TestAnswerLength(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 16\r\nDate: now\r\n\r\n"
@@ -184,7 +186,8 @@ func TestQuartiles(t *testing.T) {
 	}
 }
 
-// A burst of 50 ms on a busy machine may end before any request is answered.
+// Without any latencies, the percentile is NaN. This happens in the other tests: on a busy machine,
+// a burst of 50 ms may end before any request is answered.
 func TestPercentileOfNone(t *testing.T) {
 	t.Parallel()
 	if got := durationQuantileMS(nil, 0.99); !math.IsNaN(got) {
@@ -192,7 +195,7 @@ func TestPercentileOfNone(t *testing.T) {
 	}
 }
 
-// Each of these measurements, run with a tiny load, prints its table.
+// Each of these measurements prints its table, even with a tiny load.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	load := LoadOptions{Connections: 4, BodyBytes: 512}
@@ -228,8 +231,8 @@ func TestCommands(t *testing.T) {
 					LoadOptions: load,
 				},
 			},
-			// Of a hundred requests, ten are accepted immediately, and then one every tenth of a
-			// second.
+			// The flooded workflow gets far more requests than its limit of 10 per second. It
+			// accepts ten immediately, and then one every tenth of a second. All others get a 429.
 			`(?s)\nratio, round by round .*429: [1-9]\d `,
 		},
 		"remembered": {
@@ -251,7 +254,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Every layout of NATS servers acknowledges deliveries.
+// The NATS servers acknowledge deliveries in each layout of the streams, and the table has a row
+// for each layout.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -269,8 +273,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// For each kind of trouble, the other queue is in that trouble, and no request to the calm queue is
-// refused.
+// Each kind of trouble really occurs in the troubled queue, and no request to the calm queue is
+// refused meanwhile.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

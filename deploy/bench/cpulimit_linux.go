@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cpuPeriod is the period of the CPU quota. It is short, so that a process without quota left
-// pauses only briefly.
+// cpuPeriod is the period of the CPU quota. A process that has used its quota pauses until the
+// period ends, so a short period keeps the pauses short.
 const cpuPeriod = 10 * time.Millisecond
 
 // cpuLimit is a control group that limits the CPU of its processes.

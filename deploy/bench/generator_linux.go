@@ -44,8 +44,8 @@ type httpConn struct {
 	sent    time.Time // when the request was sent
 }
 
-// newGenerator opens the connections. sent counts the delivery IDs, so that none is used twice with
-// the same seed.
+// newGenerator returns a generator with open connections. sent counts the delivery IDs that were
+// used with this seed. Generators with the same seed must share it, so that no ID is used twice.
 func newGenerator(
 	to target, connections, bodyBytes, workflows int, seed uint64, sent *uint64,
 ) (g *generator, err error) {
@@ -118,9 +118,10 @@ func (g *generator) close() {
 	}
 }
 
-// run sends requests for the duration of the burst and waits for all responses. With a rate above 0
-// it is an open loop: the latency of a request counts from when it is due, even if no connection is
-// free. So the requests that a stalled server delays count as slow.
+// run sends requests for the duration of the burst and waits for all responses. rate is the number
+// of requests per second in an open loop, and 0 means a closed loop. In an open loop, the latency
+// of a request counts from the time at which it is due, even if no connection is free then.
+// Requests that are sent late because the server stalls therefore count as slow.
 func (g *generator) run(burst time.Duration, rate float64) (burstResult, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -63,18 +63,19 @@ func (c *Isolation) validate() error {
 	return errors.Join(problems...)
 }
 
-// The numbers of the workflow and the queue that are measured, and of those in trouble. Workflow 0
-// is in the default queue and gets no requests.
+// The numbers of two workflows, and the names of their queues. The calm ones are measured, and the
+// troubled ones are in trouble. Workflow 0 is in the default queue and gets no requests.
 const (
 	calmWorkflow, troubledWorkflow = 1, 2
 	calmQueue, troubledQueue       = "calm", "troubled"
 )
 
-// The numbers of the NATS servers that lead the streams. The ingress and the executor are connected
-// to the calm one. The third server only stores replicas.
+// The numbers of two of the three NATS servers. calmServer leads the streams of the calm queue, and
+// the ingress and the executor are connected to it. troubledServer leads the streams of the
+// troubled queue. The third server only stores replicas.
 const calmServer, troubledServer = 0, 1
 
-// condition is what happens to the troubled queue during a turn of the calm queue.
+// condition is the state of the troubled queue during a turn of the calm queue.
 type condition int
 
 const (
@@ -96,7 +97,7 @@ func (c condition) String() string {
 	}[c]
 }
 
-// isolationResult is the measurement of one turn of the calm queue. Its results are zero if the
+// isolationResult is the measurement of one turn of the calm queue. It is the zero value if the
 // turn did not take place.
 type isolationResult struct {
 	roundResult
@@ -150,8 +151,8 @@ func (c *Isolation) Run(ctx context.Context) (err error) {
 type isolationRun struct {
 	*Isolation
 	*cluster
-	// The numbers of delivery IDs that were used: in requests to each queue, and in start messages
-	// that were published without an ingress.
+	// The numbers of delivery IDs that were used in requests to the calm queue, in requests to the
+	// troubled queue, and in start messages that the benchmark published itself.
 	calmIDs, troubledIDs, lagIDs uint64
 }
 
@@ -210,8 +211,9 @@ func (n *isolationRun) setOwnStream(ctx context.Context, queue string, maxBytes 
 	return err
 }
 
-// requiredLeader returns the number of the NATS server that must lead the named stream. The server
-// that is frozen leads only the streams of the troubled queue.
+// requiredLeader returns the number of the NATS server that must lead the named stream. Only the
+// streams of the troubled queue are led by the server that is frozen, so that the freeze does not
+// affect other streams directly.
 func requiredLeader(name string) int {
 	switch name {
 	case stream.OwnStreamName(troubledQueue), stream.OwnProgressStreamName(troubledQueue):
@@ -221,12 +223,12 @@ func requiredLeader(name string) int {
 	}
 }
 
-// leaderPlacementTimeout is how long the replicas may take to catch up after a freeze, and the
-// leaders to move to their servers.
+// leaderPlacementTimeout is the maximum time that placeLeaders may take. After a freeze, this
+// includes the time that the replicas need to catch up.
 const leaderPlacementTimeout = time.Minute
 
-// placeLeaders waits until each stream is led by the server that requiredLeader returns for it, and
-// all replicas are up to date.
+// placeLeaders moves the leader of each stream to the server that requiredLeader returns for it,
+// and waits until all replicas are up to date.
 func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderPlacementTimeout)
 	defer cancel()
@@ -245,8 +247,9 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	return err
 }
 
-// measureCondition establishes a condition, measures the calm queue under it, and ends the
-// condition. After conditionRecordingLag it also measures under conditionRunnerLag.
+// measureCondition brings the troubled queue into a condition, measures the calm queue meanwhile,
+// and ends the condition. After conditionRecordingLag it also measures under conditionRunnerLag, in
+// which the same messages are recorded but no runner has received them.
 func (n *isolationRun) measureCondition(
 	ctx context.Context, which condition, turns *[numConditions]isolationResult,
 ) (err error) {
@@ -267,7 +270,8 @@ func (n *isolationRun) measureCondition(
 		turns[which], err = n.measure(ctx, n.Frozen,
 			func() error { return frozen.Signal(syscall.SIGSTOP) }, thaw)
 		err = errors.Join(err, thaw())
-		// The first requests of the turn must have waited for a leader.
+		// If the leader was frozen, the first requests of the turn have waited until there was a
+		// leader again, so the largest latency is high.
 		if all := turns[which].troubled.latencies; err == nil &&
 			(len(all) == 0 || all[len(all)-1] < min(n.Burst/2, time.Second)) {
 			err = errors.New("the leader was not frozen")
@@ -293,8 +297,9 @@ func (n *isolationRun) measureCondition(
 	return errors.Join(n.placeLeaders(ctx), n.reset(ctx))
 }
 
-// measure sends requests to the calm queue, and to the troubled queue at the given rate; 0 means
-// none. It calls begin before the measured burst, and end after it.
+// measure sends requests to the calm queue and measures them. rate is the number of requests per
+// second to the troubled queue meanwhile; 0 means none. measure calls begin before the measured
+// burst, and end after it.
 func (n *isolationRun) measure(
 	ctx context.Context, rate float64, begin, end func() error,
 ) (t isolationResult, err error) {
@@ -322,8 +327,9 @@ func (n *isolationRun) measure(
 		}
 		defer troubled.close()
 		troubled.refusals = true
-		// Use each connection now. At a low rate, the ingress would close some of them before their
-		// first request, because no headers arrive within its timeout.
+		// Send a request on each connection now. The ingress closes a connection on which no
+		// headers arrive within a timeout, so at a low rate some connections would be closed before
+		// their first request.
 		if _, err := troubled.run(lead, 2*float64(n.Connections)/lead.Seconds()); err != nil {
 			return t, err
 		}
@@ -365,7 +371,8 @@ func (n *isolationRun) countUnrecordedStarts(
 	return waiting, err
 }
 
-// lagTimeout is how long the executor may take to record a lag.
+// lagTimeout is the maximum time that the executor may take to record all start messages that make
+// up the lag.
 const lagTimeout = 30 * time.Minute
 
 // awaitBothRecorded waits until the start messages of both queues are recorded.
@@ -375,7 +382,8 @@ func (n *isolationRun) awaitBothRecorded(ctx context.Context) error {
 	})
 }
 
-// lagChecker returns a function that returns an error if the runners' consumer does not lag.
+// lagChecker returns a function that returns an error if fewer than n.Lag start messages of the
+// troubled queue wait for the runners.
 func (n *isolationRun) lagChecker(ctx context.Context) func() error {
 	return func() error {
 		group := stream.RunnerGroup{Queue: troubledQueue, Group: runnerGroup}
@@ -408,14 +416,16 @@ func (n *isolationRun) reset(ctx context.Context) error {
 	return n.clearStreamsAndLogs(ctx)
 }
 
-// fullStreamBytes is the size of the troubled queue's stream when it has to become full.
+// fullStreamBytes is the maximum size of the troubled queue's stream under conditionFull. It is
+// small, so that the stream is soon full.
 const fullStreamBytes = 4 << 20
 
 // errStreamFull means that a stream refused a message because it is full.
 var errStreamFull = errors.New("the stream is full")
 
-// fillTroubledStream limits the size of the troubled queue's stream, and publishes until it is
-// full. It waits until the executor has recorded what the stream holds.
+// fillTroubledStream limits the size of the troubled queue's stream, and publishes messages until
+// it is full. It then waits until the executor has recorded them, so that recording does not affect
+// the measurement.
 func (n *isolationRun) fillTroubledStream(ctx context.Context) error {
 	if err := n.setOwnStream(ctx, troubledQueue, fullStreamBytes); err != nil {
 		return err
@@ -426,15 +436,16 @@ func (n *isolationRun) fillTroubledStream(ctx context.Context) error {
 	return n.awaitBothRecorded(ctx)
 }
 
-// publishBatch is the number of messages that are on their way to a stream at the same time.
+// publishBatch is the number of messages that are published before waiting for their
+// acknowledgements.
 const publishBatch = 2_000
 
 // streamFullDescription is how the server describes its error stream.CodeStoreFailed for a message
 // that does not fit into a stream.
 const streamFullDescription = "maximum bytes exceeded"
 
-// publishTroubledStarts publishes small start messages to the troubled queue's stream, as the
-// ingress would.
+// publishTroubledStarts publishes the given number of small start messages to the troubled queue's
+// stream, in the form that the ingress publishes.
 func (n *isolationRun) publishTroubledStarts(ctx context.Context, count int) error {
 	for count > 0 {
 		batch := make([]jetstream.PubAckFuture, 0, min(count, publishBatch))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Neighbours measures how a workflow that is flooded beyond its rate limit affects calm workflows.
-// The struct tags define the program's flags.
+// Neighbours measures how calm workflows are affected by another workflow that gets far more
+// requests than its rate limit allows. The struct tags define the program's flags.
 type Neighbours struct {
 	Rounds    int           `help:"How often the calm ones have a turn alone, and one beside the flood." default:"12"`
 	Burst     time.Duration `help:"How long a turn is." default:"5s"`
@@ -31,8 +31,9 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// floodedRoundResult holds the results of a turn in which one workflow was flooded. roundResult
-// describes the requests to the other workflows, and flood the requests to the flooded one.
+// floodedRoundResult holds the results of one turn. roundResult describes the requests to the calm
+// workflows. flood describes the requests to the flooded workflow, and is zero if the turn had no
+// flood.
 type floodedRoundResult struct {
 	roundResult
 	flood burstResult
@@ -135,8 +136,8 @@ func (c *Neighbours) write(alone []roundResult, beside []floodedRoundResult) {
 	for i, t := range beside {
 		besides[i] = t.roundResult
 		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
-		// After a pause, the limit allows Limit requests at once, and then Limit requests per
-		// second.
+		// After a pause, the rate limit allows a burst of Limit requests, and from then on Limit
+		// requests per second.
 		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds())
 	}
 	title := fmt.Sprintf("%d calm workflows with %g requests per second each; beside them one "+

@@ -97,7 +97,7 @@ type launcher struct {
 	name     string
 	profiles string // folder for CPU profiles; "" means that none are written
 
-	// traced makes the benchmark's own programs serve execution traces, as the services do.
+	// traced makes the benchmark's own programs serve execution traces, as hookstart's services do.
 	traced bool
 
 	workflows   int

@@ -17,8 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Recording measures how long after the response to the sender an execution is recorded, at a
-// constant rate, and whether recording keeps up. The struct tags define the program's flags.
+// Recording measures, at a constant rate of requests, how much time passes from the response to the
+// sender until the execution is recorded, and whether recording keeps up with the rate. The struct
+// tags define the program's flags.
 type Recording struct {
 	Rate      float64       `help:"Requests per second." default:"5000"`
 	Duration  time.Duration `help:"How long they are sent." default:"60s"`
@@ -27,11 +28,12 @@ type Recording struct {
 	LoadOptions
 }
 
-// maxLoadDuration is the maximum duration of one load, which fills the disk.
+// maxLoadDuration is the maximum duration of one load. It exists because a longer load could fill
+// the disk.
 const maxLoadDuration = 10 * time.Minute
 
-// numReportPeriods is the number of periods into which a load is divided for the report, so that a
-// growing backlog is visible.
+// numReportPeriods is the number of equal periods into which a load is divided. The report shows
+// each period separately, so that a growing backlog is visible.
 const numReportPeriods = 4
 
 func (c *Recording) validate() error {
@@ -187,10 +189,10 @@ func (s *system) countUnrecordedByPeriod(ctx context.Context, period time.Durati
 	}
 }
 
-// findRecordedTimes determines when the samples were recorded. Call it after the load. It matches
-// two times: a record has the time at which the executor began its batch, and the executor's log
-// has the time at which that batch was committed and acknowledged. The executor processes one batch
-// at a time.
+// findRecordedTimes determines when the samples were recorded. Call it after the load. A record
+// contains only the time at which the executor began the record's batch. The time at which the
+// batch was committed and acknowledged is in the executor's log. Since the executor processes one
+// batch at a time, it is the first such time after the beginning of the batch.
 func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest) error {
 	batches, err := s.commitTimes()
 	if err != nil {

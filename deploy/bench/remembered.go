@@ -35,7 +35,7 @@ func (c *DeliveryIDCost) validate() error {
 		checkRange("restarts", float64(c.Restarts), 1, maxRounds))
 }
 
-// storageCost is the measurement of a server that stores the messages.
+// storageCost holds the memory and the times measured for a server that stores the messages.
 type storageCost struct {
 	resident, inUse     int // memory in MB: resident, and in use after a garbage collection
 	restarted           int // memory in MB in use after the last restart
@@ -115,7 +115,8 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 		s.close()
 		at.systems = nil
 		if err := os.Truncate(s.nats.log, 0); err != nil {
-			// The log still contains the ready line of the previous server.
+			// The log must be empty: the ready line of the previous server would be taken for that
+			// of the new one.
 			return k, err
 		}
 		began := time.Now()
@@ -175,8 +176,9 @@ func (c *DeliveryIDCost) publish(ctx context.Context, s *system, withID bool) er
 	return c.verifyStream(ctx, s, withID)
 }
 
-// verifyStream returns an error if messages are missing from the stream. If the messages have IDs,
-// it also checks that the stream recognizes a repeated one.
+// verifyStream returns an error if messages are missing from the stream. If the messages have
+// delivery IDs, it also publishes one of them again, and checks that the stream recognizes the
+// duplicate.
 func (c *DeliveryIDCost) verifyStream(ctx context.Context, s *system, withID bool) error {
 	all, err := s.js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {

@@ -18,7 +18,8 @@ func quartilesOf(values []float64) quartiles {
 	return quartiles{quantile(sorted, 0.25), quantile(sorted, 0.5), quantile(sorted, 0.75)}
 }
 
-// quantile returns a quantile of sorted values, interpolated between the two nearest values.
+// quantile returns the q quantile of sorted values, interpolated between the two nearest values. q
+// is from 0 to 1, and there must be at least one value.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)
@@ -41,8 +42,8 @@ func valuesOf(turns []roundResult, number func(roundResult) float64) []float64 {
 	return values
 }
 
-// pairedRatios returns the quartiles of the ratios between the turns and the yardstick. Each ratio
-// compares the values of the same round.
+// pairedRatios returns the quartiles of the ratios number(turn) / number(yardstick). Each ratio
+// compares a turn with the turn of the yardstick in the same round.
 func pairedRatios(turns, yardstick []roundResult, number func(roundResult) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
@@ -142,7 +143,7 @@ func writeOpenLoop(out io.Writer, names []string, loop openLoopResult) {
 }
 
 // writeMemory writes the memory that each process uses now, and how long each ingress took to
-// start.
+// become ready.
 func writeMemory(out io.Writer, systems []*system) error {
 	_, _ = fmt.Fprintln(out, "\nMemory after the rounds, in MB:")
 	for _, s := range systems {
@@ -163,8 +164,8 @@ func writeMemory(out io.Writer, systems []*system) error {
 	return nil
 }
 
-// writeExtraCPU writes how much more CPU a request costs in some variants. It compares each of them
-// with a variant that differs only in one setting, or in the build, in the same round.
+// writeExtraCPU writes how much more CPU a request costs in some variants than in another variant,
+// which differs from them only in one setting or in the build. It compares turns of the same round.
 func writeExtraCPU(out io.Writer, turns map[string][]roundResult) {
 	for _, pair := range [][2]string{
 		{"hookstart-stripe", "hookstart"},

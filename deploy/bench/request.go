@@ -25,8 +25,8 @@ func body(size int) string {
 	return text + strings.Repeat("x", size-len(text)-len(end)) + end
 }
 
-// request is the request that one connection sends. Only the workflow, the delivery ID and the
-// signature change from one delivery to the next.
+// request is the text of the HTTP request that one connection sends. It is reused: only the
+// workflow, the delivery ID and the signature change from one delivery to the next.
 type request struct {
 	text     []byte
 	id       []byte // the part of text with the delivery ID
@@ -65,8 +65,9 @@ func newRequest(to target, bodyBytes int) request {
 	}
 }
 
-// setDelivery makes the request a new delivery to one of the workflows. Successive deliveries go to
-// distant workflows, because the data of adjacent ones may share a cache line.
+// setDelivery changes the request to the nth delivery for the seed. The delivery goes to one of the
+// given number of workflows. Successive deliveries go to distant workflows, because the data of
+// adjacent workflows may share a cache line, from which the next request would profit.
 func (r request) setDelivery(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime, so every workflow gets its turn
 	fillDeliveryID(r.id, seed, n)

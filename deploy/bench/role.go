@@ -24,8 +24,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// Names under which the binary starts itself as one of the programs. Programs whose names
-// begin with benchRolePrefix exist only in the benchmark.
+// Roles: the names (os.Args[0]) under which the binary starts itself to act as one of the programs.
+// Programs whose names begin with benchRolePrefix exist only in the benchmark.
 const (
 	benchRolePrefix = "bench-"
 	roleNATS        = benchRolePrefix + "nats"
@@ -38,10 +38,12 @@ const (
 	roleLocal       = "hookstart-local"
 )
 
-// RunAsRole makes this process act as the program under whose name it was started. It reports
-// whether it did. main must call it before Run.
+// RunAsRole makes this process act as one of the programs if it was started under the program's
+// name. It returns true when the program has ended, and false if the name is not that of a program.
+// main must call it before Run.
 func RunAsRole() bool {
-	// The benchmark's own programs keep Go's default runtime settings, like simple programs.
+	// own runs one of the benchmark's own programs. Unlike hookstart's programs, it keeps Go's
+	// default runtime settings, as a simple program would.
 	own := func(run func(context.Context) error) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()

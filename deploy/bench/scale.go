@@ -39,8 +39,8 @@ func (c *Scale) validate() error {
 		checkRange("cpu", c.CPU, 0, 16))
 }
 
-// numServers is the number of NATS servers in a cluster. Scale has as many workflows and
-// generators, and as many queues if their streams have one replica.
+// numServers is the number of NATS servers in a cluster. It is also the number of workflows and of
+// generators in Scale, and the number of queues if their streams have only one replica.
 const numServers = 3
 
 // cluster is an installation whose NATS servers have limited CPU.
@@ -58,10 +58,11 @@ type cluster struct {
 type scaleVariant struct {
 	name string
 	*cluster
-	// near sends the deliveries of a queue to the ingress next to the server with its stream.
-	// Otherwise every ingress gets deliveries of all queues.
+	// near makes the generators send the deliveries of each queue to the ingress next to the server
+	// with the queue's stream. If it is false, every ingress gets deliveries of all queues.
 	near bool
-	// grown multiplies the number of senders: each queue has as many as all queues have otherwise.
+	// grown gives each queue as many senders (connections) as all queues have together if it is
+	// false.
 	grown bool
 	runs  []scaleRoundResult
 }
@@ -153,9 +154,9 @@ type clusterOptions struct {
 	servers int
 	cpu     float64 // cores that each server may use; 0 means no limit
 	sync    bool    // sync every message to the disk
-	// replicas is the number of replicas of the queues' separate streams. With 1, each queue has
-	// its own stream on a different server; with more, a single queue with one stream gets all
-	// deliveries. 0 means that the queues use the shared stream.
+	// replicas is the number of replicas of the queues' own streams. With 1, there are three
+	// queues, each with an own stream on a different server. With more, there is only one queue,
+	// whose own stream gets all deliveries. 0 means one queue, which uses the shared stream.
 	replicas int64
 }
 
@@ -168,8 +169,9 @@ func serverName(n int) string { return "server-" + strconv.Itoa(n) }
 // serverTag returns the placement tag of the nth NATS server.
 func serverTag(n int) string { return "server:" + strconv.Itoa(n) }
 
-// install starts the NATS servers, an executor that creates the queues and workflows and then ends,
-// and an ingress for each server. It limits the servers' CPU once everything is ready.
+// install starts the NATS servers, and an ingress for each of them. It creates the queues and
+// workflows through an executor, which it then stops. Once everything is ready, it limits the
+// servers' CPU.
 func (cl *cluster) install(ctx context.Context, b *launcher, o clusterOptions) error {
 	addrs, err := cl.startServers(ctx, b, o)
 	if err != nil {
@@ -279,8 +281,8 @@ func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
 	return cl.js.DeleteStream(ctx, "READY")
 }
 
-// makeQueues creates the workflows in the queues, and gives the queues separate streams unless
-// replicas is 0.
+// makeQueues creates the workflows in their queues. Unless replicas is 0, it gives each queue an
+// own stream with that many replicas.
 func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
 	queues := numServers
 	if replicas != 1 { // only unreplicated streams are spread over several queues
@@ -318,8 +320,8 @@ func (cl *cluster) releaseResources() (err error) {
 	return err
 }
 
-// measureVariant sends deliveries to all queues for the duration of a burst, after a shorter
-// burst that is not counted.
+// measureVariant measures one turn of a layout: it sends deliveries to all queues for the duration
+// of a burst. A shorter burst before it is not counted.
 func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRoundResult,
 	err error,
 ) {
@@ -450,8 +452,8 @@ func (c *Scale) write(layouts []*scaleVariant) {
 		})
 }
 
-// writeAddedMemory writes the memory that each NATS server has gained since before the first turn,
-// in total and per delivery to the installation.
+// writeAddedMemory writes by how much the memory of each NATS server has grown since the time
+// before the first turn, in MB, and in bytes per delivery to the whole installation.
 func writeAddedMemory(ctx context.Context, out io.Writer, clusters ...*cluster) error {
 	_, _ = fmt.Fprintln(out, "\nMemory that the turns have added:")
 	for _, cl := range clusters {

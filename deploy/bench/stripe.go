@@ -18,7 +18,8 @@ import (
 // stripeSecret is the secret that signs the requests of the variant hookstart-stripe.
 const stripeSecret = "whsec_of-the-bench" //nolint:gosec // it opens nothing
 
-// stripeSigner signs a request as Stripe does. The delivery ID is in the body.
+// stripeSigner signs a request as Stripe does. Like Stripe's, the request has its delivery ID in
+// the body.
 type stripeSigner struct {
 	mac  hash.Hash
 	body []byte // the body, a part of the request's text
@@ -58,8 +59,8 @@ func newStripeRequest(to target, bodyBytes int) request {
 	}
 }
 
-// installStripe is like installIngress, but with a key for senders' secrets, because of which the
-// first workflow gets a sender (setSender).
+// installStripe is like installIngress, but with a key that encrypts senders' secrets. With this
+// key, the first workflow gets a sender, whose signatures the ingress verifies (see setSender).
 func installStripe(ctx context.Context, b *launcher) (*system, error) {
 	own := *b
 	own.secretsKey = b.dir("secrets") + "-key"
@@ -69,7 +70,7 @@ func installStripe(ctx context.Context, b *launcher) (*system, error) {
 	return installIngress(ctx, &own)
 }
 
-// setSender gives the first workflow its sender.
+// setSender configures Stripe as the sender of the first workflow, with stripeSecret.
 func (s *system) setSender(ctx context.Context) error {
 	_, err := s.api().PutSender(ctx, workflowID(0), nodeID, api.PutSender{
 		Preset:  "stripe",

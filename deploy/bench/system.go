@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// target is where requests are sent to.
+// target holds the address, the workflows and the credentials of the requests.
 type target struct {
 	addr, path string // HOST:PORT, and the path with the query of the first workflow's webhook
 	first      int    // the number of the first workflow; each request has its number in the path
@@ -122,7 +122,7 @@ var variants = map[string]variant{
 // after an error.
 type installer func(context.Context, *launcher) (*system, error)
 
-// with returns an installer that does the same with other settings of the trigger nodes.
+// with returns an installer that does the same as i, but gives the trigger nodes other settings.
 func (i installer) with(node nodeSettings) installer {
 	return func(ctx context.Context, b *launcher) (*system, error) {
 		own := *b
@@ -458,7 +458,7 @@ func (s *system) unacknowledged(
 }
 
 // clearStreamsAndLogs purges the streams and truncates the logs, so that all turns begin under the
-// same conditions. The server still remembers the delivery IDs.
+// same conditions. The NATS server still remembers the delivery IDs, so a turn must not reuse them.
 func (s *system) clearStreamsAndLogs(ctx context.Context) error {
 	for _, p := range s.processes {
 		if err := os.Truncate(p.log, 0); err != nil {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TailLatency shows where the slowest requests wait at a constant rate. It records execution traces
-// of all processes of a variant and compares them with the generator's times. The struct tags
-// define the program's flags.
+// TailLatency shows in which stages the slowest requests spend their time, at a constant rate of
+// requests. It records Go execution traces of all processes of a variant, and combines them with
+// the times of the requests in the generator. The struct tags define the program's flags.
 type TailLatency struct {
 	Variants []string      `help:"Which variants are traced, one after the other." default:"bare,hookstart,hookstart-recording,hookstart-local"`
 	Rate     float64       `help:"Requests per second." default:"5000"`
@@ -127,8 +127,9 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 	return writeTail(c.Out, name, c.Rate, c.Slowest, requests, timelines)
 }
 
-// bothClocks returns one instant in Go's time and on the clock of the traces, with an error of at
-// most 10 µs: it reads the clocks again if the system took the CPU away between the two.
+// bothClocks returns the current time twice: as Go's time, and on the clock of the traces. The two
+// differ by at most 10 µs. If the system takes the CPU away between the two readings, bothClocks
+// reads the clocks again.
 func bothClocks() (wall time.Time, monotonic int64) {
 	for {
 		before := monotonicNanos()
@@ -284,7 +285,7 @@ func writeTail(
 			front = t
 		}
 	}
-	// Only requests that lie completely within all traces count.
+	// Consider only requests that began and ended while all processes were traced.
 	from, to := front.from, front.to
 	for _, t := range all {
 		from, to = max(from, t.from), min(to, t.to)

@@ -63,9 +63,10 @@ func TestBreakdown(t *testing.T) {
 	}
 }
 
-// A connection is served by the goroutine that runs during all of its requests, although it also
-// runs after each answer, not by one that happens to run only once, during a request. A goroutine
-// serves one connection.
+// matchConnections chooses the goroutine that runs during every request of a connection, although
+// this goroutine also runs shortly after each answer. It does not choose a goroutine that runs only
+// once, during a request by chance. It returns an error if no goroutine serves a connection, or if
+// one goroutine would have to serve two connections.
 func TestMatchConnections(t *testing.T) {
 	t.Parallel()
 	serving, once := &goroutine{}, &goroutine{spans: []span{
@@ -99,7 +100,8 @@ func TestMatchConnections(t *testing.T) {
 	}
 }
 
-// The traces of the real programs contain the goroutines named in the tables.
+// The tables for the real programs have the rows of the important goroutines. These goroutines are
+// found by the names of functions in NATS and Go, which a new version may change.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -189,8 +189,9 @@ func (t *timeline) addStateTransition(e trace.Event, at int64) {
 	g.spans = append(g.spans, s)
 }
 
-// outermostFunc returns the first function in a stack that is in messagePathFuncs. If there is
-// none, it returns the outermost function that is not a wrapper.
+// outermostFunc returns the name for the goroutine with the given stack. This is the innermost
+// function that is a key of messagePathFuncs. If there is none, it is the outermost function that
+// is not a wrapper.
 func outermostFunc(stack trace.Stack) (name string) {
 	for frame := range stack.Frames() {
 		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]
@@ -220,9 +221,10 @@ func (t *timeline) httpGoroutines() (all []*goroutine) {
 	return all
 }
 
-// matchConnections finds the goroutine that serves each connection: it runs during every request of
-// the connection, and hardly at other times. Other goroutines run during a few of the requests, by
-// chance. requests lie within the trace. It returns an error if a connection has no such goroutine.
+// matchConnections finds the goroutine that serves each connection, and returns it keyed by
+// connection. This goroutine runs during almost every request of the connection, and hardly at
+// other times. Other goroutines run only during a few of the requests, by chance. All requests must
+// lie within the trace. matchConnections returns an error if a connection has no such goroutine.
 func matchConnections(
 	requests []observedRequest, serving []*goroutine,
 ) (map[int]*goroutine, error) {
@@ -260,12 +262,14 @@ func matchConnections(
 	return found, nil
 }
 
-// minServedShare is the least share of a connection's requests during which the goroutine that
-// serves it has run. It is below 1 because a request's times are those of another process.
+// minServedShare is the minimum share of a connection's requests during which the goroutine that
+// serves the connection must have run. It is below 1 because the times of a request come from
+// another process, the generator, and are therefore not exact.
 const minServedShare = 0.9
 
-// servedShare returns the share of requests during which the goroutine ran, and a score from 0 to 1
-// that is also less the more it ran at other times. The requests are in order of time.
+// servedShare returns the share of requests during which the goroutine ran. It also returns a score
+// from 0 to 1: the share, reduced the more the goroutine ran outside of the requests. The requests
+// must be in chronological order.
 func (g *goroutine) servedShare(requests []observedRequest) (share, score float64) {
 	var inside, outside float64
 	n, served, lastServed := 0, 0, -1
@@ -286,8 +290,8 @@ func (g *goroutine) servedShare(requests []observedRequest) (share, score float6
 	return share, share * inside / (inside + outside + 1)
 }
 
-// messagePathFuncs maps the main function of each goroutine that handles a message or its
-// acknowledgement to a description.
+// messagePathFuncs describes the goroutines that handle a message or its acknowledgement, in the
+// NATS client and in the NATS server. It is keyed by the main function of the goroutine.
 var messagePathFuncs = map[string]string{
 	"nats%2ego.(*Conn).flusher":     "client's writer",
 	"nats%2ego.(*Conn).readLoop":    "client's reader",
@@ -297,9 +301,10 @@ var messagePathFuncs = map[string]string{
 	"server.(*stream).internalLoop": "server's stream loop",
 }
 
-// addMessageWork adds what a process did for messages in an interval. Each instant counts only
-// once: a stopped world takes precedence, then a goroutine in messagePathFuncs that waits to run,
-// then one in a system call, then one that runs.
+// addMessageWork adds the time that a process spent on messages in an interval, by activity. Each
+// instant counts for only one activity, even if several goroutines of messagePathFuncs are active.
+// A stopped world takes precedence, then a goroutine that waits to run, then one in a system call,
+// and last one that runs.
 func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 	type doing struct {
 		what string
@@ -357,9 +362,10 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 // idleActivity names the time in which a P (a processor of the Go scheduler) ran no goroutine.
 const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
-// addGoroutineTimes adds the time for which the process ran each goroutine in an interval, divided
-// by the number of Ps, and the remaining time as idleActivity. It ignores goroutines in system
-// calls, because they hand off their P if the call takes long.
+// addGoroutineTimes adds the time for which the process ran each goroutine in an interval, and the
+// remaining time as idleActivity. All times are divided by the number of Ps, so that their sum is
+// the length of the interval. Goroutines in system calls do not count as running, because they hand
+// off their P if the call takes long.
 func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {

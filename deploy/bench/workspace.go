@@ -22,7 +22,8 @@ func newWorkspace(out io.Writer) (*workspace, error) {
 	return &workspace{folder: folder, line: terminal.NewProgressLine(out)}, err
 }
 
-// start starts a system. close ends the system's processes, even if start returned an error.
+// start starts a system and adds it to the workspace. Even if start returns an error, close ends
+// the processes that it has started.
 func (p *workspace) start(ctx context.Context, install installer, b *launcher) (*system, error) {
 	p.line.Show("starting %s", b.name)
 	installed, err := install(ctx, b)
