@@ -30,9 +30,9 @@ import (
 const (
 	// publishInterval is the interval at which the sums are published.
 	publishInterval = time.Second
-	// Limits of the stream's fill level, in tenths of its maximum size. Sums are computed from
-	// trackFromTenths on, until the level falls below stopTrackingBelowTenths. Operators are warned
-	// from warnAtTenths on.
+	// Fill levels of the stream, in tenths of its maximum size. Sums are computed once the level
+	// has reached trackFromTenths, and until it falls below stopTrackingBelowTenths. Operators are
+	// warned from warnAtTenths on.
 	trackFromTenths, stopTrackingBelowTenths, warnAtTenths = 8, 7, 9
 	tenthsPerWhole                                         = 10
 	// chunkCount is the approximate number of chunks that the stream is divided into, by sequence.

@@ -38,8 +38,8 @@ const applyTimeout = 30 * time.Second
 
 // commit records entries and sets their verdicts. It retries until every entry has a verdict or the
 // context is done. If the database refuses a transaction because of its data, commit splits the
-// batch until the entry to blame is alone in its transaction, and only that entry counts as
-// refused.
+// batch and tries the parts. In the end, only an entry that is refused although it is alone in its
+// transaction counts as refused.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.ApplyResult) {
 	todo := [][]*entry{entries} // the batches to commit, in order; a batch that fails is split
 	// uncertain reports whether a failed transaction may have been committed nevertheless, because

@@ -31,8 +31,8 @@ const (
 	reportsLoop                       // RunReports
 )
 
-// databaseHealth tracks, for all loops of a recorder, whether the database works. However many
-// loops fail, and however often, it reports an outage only once, in readiness and in the log. The
+// databaseHealth tracks, for all loops of a recorder, whether the database works. It reports an
+// outage only once, in readiness and in the log, no matter how many loops fail and how often. The
 // outage ends when every loop that failed has succeeded again, because the loops write to different
 // tables.
 type databaseHealth struct {

@@ -33,7 +33,7 @@ func (r *Recorder) SearchEvery(every time.Duration) {
 func (r *Recorder) CompareEvery(interval time.Duration) { r.timing.databaseCompare = interval }
 
 // CheckSharedRecorded returns an error unless the database has everything that the shared streams
-// hold, according to a comparison.
+// hold.
 func (r *Recorder) CheckSharedRecorded(ctx context.Context) error {
 	return r.checkAllRecorded(ctx, sharedStartReportPair)
 }

@@ -163,8 +163,8 @@ func (r *Recorder) endLostOnce(
 }
 
 // endFound ends the executions that a search has found, if no runner will end them. To be sure, it
-// first waits for lostRecheckDelay and looks up their start messages again. It returns the streams,
-// with their groups of runners, as they were then.
+// first waits for lostRecheckDelay and looks up their start messages again. It returns the streams
+// that it has read for this purpose, with their groups of runners.
 func (r *Recorder) endFound(
 	ctx context.Context, pass *lostPass, found []lostCandidate,
 ) (startStreams, error) {

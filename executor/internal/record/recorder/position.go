@@ -175,9 +175,10 @@ func (r *recovery) addDelivered(uncertain bool) {
 	}
 }
 
-// updateReadiness marks the executor as not ready while a new database may lack messages: from
-// grace until maxUncertainty after the uncertainty began. It does nothing while the database is
-// known to be behind, because the executor is then not ready anyway.
+// updateReadiness marks the executor as not ready while a new database may lack messages: once that
+// state has lasted for grace. It marks the executor as ready again when all goals are reached, or
+// after maxUncertainty. It does nothing while the database is known to be behind, because the
+// executor is then not ready anyway.
 func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -531,7 +532,7 @@ func firstMissing(ctx context.Context, p *consumerPosition, ranges []store.Handl
 			continue
 		}
 		// A message that was deleted or dropped before it was delivered is in none of the ranges,
-		// but it is not missing. Only a message that still exists is.
+		// but it is not missing. Skip to the first message that still exists.
 		sequence, err := firstSequenceFrom(ctx, p.stream, next)
 		if err != nil || sequence == 0 || sequence > last {
 			return 0, err

@@ -42,7 +42,8 @@ type faulty struct {
 	// unanswered makes the next Apply or EndLostExecutions fail after its transaction has been
 	// committed.
 	unanswered bool
-	// listing, if not nil, is called before each List for one status. List fails with its error.
+	// listing is called before each List for a single status. If it returns an error, List fails
+	// with that error. It may be nil.
 	listing func(store.RecordFilter) error
 	// reconnected is what Reconnected returns.
 	reconnected chan struct{}

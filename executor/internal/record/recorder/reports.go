@@ -55,8 +55,9 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 // not to blame.
 var errRegistry = errors.New("the registry could not be read or changed")
 
-// applyReport applies a report and acknowledges it. It retries until it succeeds, until it is
-// certain that it never can, or until the context is done.
+// applyReport applies a report and acknowledges it. It retries while the database or the registry
+// is unavailable, until the context is done. If the report cannot be decoded, or the database has
+// refused it several times, it discards the report.
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 	var said time.Time
 	for failures := 0; ; failures++ {

@@ -71,8 +71,8 @@ func (v *queueList) Run(s *session) error {
 	})
 }
 
-// membersText returns the number of members, or a question mark if members is 0 and unknown says
-// that there may be members that were not counted.
+// membersText returns the number of members as text. It returns a question mark if none were
+// counted, but there may be some because unknown is true.
 func membersText(members int, unknown bool) string {
 	if members == 0 && unknown {
 		return "?"

@@ -134,8 +134,9 @@ func diffLines(before, after fields) (lines []string) {
 	return lines
 }
 
-// newStep returns the step for the object what, or nil if there is nothing to do. If the object
-// does not exist, the step creates it. Otherwise, the step changes the fields that differ.
+// newStep returns the step for an object, or nil if there is nothing to do. what is the object's
+// key. If the object does not exist, the step creates it. Otherwise, the step changes the fields
+// that differ.
 func newStep(
 	what string, exists bool, before, after fields,
 	do func(context.Context, *apiclient.Client) error,

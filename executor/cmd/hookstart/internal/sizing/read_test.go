@@ -98,8 +98,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// completeSince returns the time since which the stream has kept all messages, at most as long ago
-// as the maximum age of its messages.
+// completeSince returns the time since which the stream has kept all messages. That is at most the
+// maximum age of its messages ago.
 func TestBeginning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

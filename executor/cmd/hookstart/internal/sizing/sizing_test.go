@@ -145,8 +145,8 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	wall(t, r, "Memory for delivery IDs of a").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
 	wall(t, r, "Memory for delivery IDs of b").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
 	// The deduplication window is one day, and the rate of QUEUE_busy grows by 200,000 per day. The
-	// mean rate of a window that ends in d days is the rate in its middle, so the window then has 2
-	// M + 200,000 × (d - ½) delivery IDs. EXECUTIONS always has 1 M delivery IDs.
+	// mean rate of a window that ends in d days is the rate in its middle, so the window then has
+	// 2,000,000 + 200,000 × (d - ½) delivery IDs. EXECUTIONS always has 1,000,000.
 	c := wall(t, r, "Memory for delivery IDs of c")
 	days := (1_000e6/164-3e6)/200_000 + 0.5
 	c.want(t, 3*164e6, 1_000e6, ReachedInDays, days)

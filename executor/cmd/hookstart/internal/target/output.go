@@ -43,8 +43,7 @@ func outputTooLong(maxBytes int64) error {
 		"and write a reference", maxBytes))
 }
 
-// describeWithOutput returns a description of a failure: what, followed by the target's output if
-// there is any.
+// describeWithOutput appends the target's output, if there is any, to the description of a failure.
 func describeWithOutput(what, output string) string {
 	if output = strings.TrimSpace(output); output == "" {
 		return what
@@ -52,8 +51,8 @@ func describeWithOutput(what, output string) string {
 	return what + ": " + output
 }
 
-// headBuffer keeps the beginning of what is written to it: at most as many bytes as most says. over
-// reports whether anything was cut off.
+// headBuffer keeps the first bytes written to it, up to the limit in its field most. over reports
+// whether it has dropped any.
 type headBuffer struct {
 	kept bytes.Buffer
 	most int64

@@ -149,9 +149,9 @@ var headersNotForwarded = []string{ //nolint:gochecknoglobals // a constant list
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
 }
 
-// isForwardableHeader reports whether a sender's header may be forwarded under its original name. A
-// header whose name has a prefix that hookstart, signatures or proxies use must not be, because the
-// target may trust it.
+// isForwardableHeader reports whether a sender's header may be forwarded under its original name.
+// It returns false if the name has a prefix that hookstart, signatures or proxies use, because the
+// target may trust such headers.
 func isForwardableHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	for _, ours := range []string{"Webhook-", "Hookstart-", "X-Forwarded-", "Proxy-"} {
