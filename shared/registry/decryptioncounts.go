@@ -12,10 +12,10 @@ import (
 // DecryptionCounts holds how many encrypted secrets a set of keys can decrypt, and how many it
 // cannot.
 type DecryptionCounts struct {
-	Opened  int      // boxes, or senders, that the keys decrypt
-	Closed  int      // boxes, or senders, that the keys do not decrypt
+	Opened  int      // encrypted values, or workflows, that the keys can decrypt
+	Closed  int      // encrypted values, or workflows, that the keys cannot decrypt
 	Missing []string // IDs of the missing keys, sorted
-	Why     error    // error of decrypting one of the values counted in Closed; nil if none
+	Why     error    // the error of one of the failures that Closed counts; nil if Closed is 0
 }
 
 // Count counts one encrypted value. err is the error from decrypting the value, or nil. A value

@@ -213,8 +213,9 @@ func (t *tables) gateOf(name string) *queueGate {
 	return q
 }
 
-// StoreTargetOf returns the current target of a queue's start messages. Use it only for messages to
-// people. Code that stores a start message needs a StorePermit.
+// StoreTargetOf returns the current target of a queue's start messages. Use it only to show the
+// target to people: it may change at any moment. Code that stores a start message needs a
+// StorePermit.
 func (s *Snapshot) StoreTargetOf(queue string) StoreTarget {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,8 +39,8 @@ func BucketOf(stream string) string { return strings.TrimPrefix(stream, keyvalue
 // AuditConsumer is the name of the durable consumer with which all executors read Streams.
 const AuditConsumer = "audit"
 
-// MirrorStreams returns the names of the streams that store the ingresses' copy of the registry:
-// see edit.EnsureMirror.
+// MirrorStreams returns the names of the streams that store the mirror of the registry for
+// ingresses: see edit.EnsureMirror.
 func MirrorStreams() []string { return []string{Stream} }
 
 // The keys of Bucket. The plan catalog and the installation's identity have one key each. Every

@@ -19,7 +19,7 @@ type Webhook struct {
 	AccountID  string
 	Queue      string
 	Active     bool      // as recorded, regardless of the plan
-	index      uint32    // index in owner.active; for the writer only
+	index      uint32    // index in accountWriterState.active; for the writer only
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
 	Nodes      []TriggerNode
@@ -255,8 +255,8 @@ func (s *Snapshot) FinishLoad() {
 	for w := range before.workflows.values() {
 		w.gate.supersede()
 	}
-	// Requests that are storing a message according to the earlier copy are counted in its gates.
-	// Until they have finished, no change in the new copy is in force.
+	// The gates of the earlier copy count the requests that are still storing a message according
+	// to that copy. No change in the new copy is in force until these requests have finished.
 	for _, q := range before.queues {
 		s.drains.trackMove(q, 1)
 	}
@@ -486,8 +486,8 @@ func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 }
 
 // compileOrderKey compiles the order key of a node with the sender s, which may be nil. It returns
-// nil for a header with the sender's secret, because order keys are shown. Earlier versions stored
-// such order keys.
+// nil if the order key is in a header with the sender's secret, because order keys are shown to
+// operators. Earlier versions stored such order keys.
 func compileOrderKey(
 	workflowID, nodeID, text string, s *sender.Sender,
 ) (*filter.OrderKey, error) {

@@ -15,8 +15,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// A snapshot finds nothing until it is loaded. An ingress that is starting needs that: while it
-// loads the registry, it already receives announcements, and its metrics are read.
+// A snapshot finds nothing until it is loaded, and then everything at once. This matters because an
+// ingress already uses the snapshot while it is still loading the registry, for example for its
+// metrics.
 func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	snapshot := registry.NewSnapshot(nil)
 	const workflows = 2000
@@ -59,8 +60,8 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	readers.Wait()
 }
 
-// Earlier versions stored order keys in a header with the sender's secret. They count as none,
-// because order keys are shown. The secret still verifies requests.
+// Earlier versions stored order keys that are in a header with the sender's secret. Such an order
+// key is ignored, because order keys are shown to operators. The secret still verifies requests.
 func TestStoredOrderKeyInASecretHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// aLaterField is a field of a message that only a later version defines.
+// aLaterField is the encoding of a field that only a later version defines.
 var aLaterField = protowire.AppendString(protowire.AppendTag(nil, 1999, protowire.BytesType),
 	"later")
 

@@ -10,7 +10,7 @@ import (
 // Error codes of JetStream that the client has no names for; see errors.json of nats-server.
 const (
 	CodeAccountResources      = 10002 // a limit of the NATS account is reached
-	CodeNoPeers               = 10005 // fewer servers are up than there shall be replicas
+	CodeNoPeers               = 10005 // fewer servers are up than replicas are needed
 	CodeNotAvailable          = 10008
 	CodeNotLeader             = 10009
 	CodeInsufficientResources = 10023 // the server's limit for all its streams is reached

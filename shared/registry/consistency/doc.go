@@ -1,5 +1,6 @@
-// Package consistency makes "active" mean active: when a change of the registry has returned
-// without an error, every process that serves requests applies it from the very next request on.
+// Package consistency makes changes of the registry take effect everywhere before they are reported
+// as done. When a call that changes the registry has returned without an error, every process that
+// serves requests applies the change from the very next request on.
 //
 // # The parts
 //
@@ -68,9 +69,9 @@
 // If the newest message is missing, for example after a power cut, the last applied revision never
 // reaches the last sequence. Another sign that everything has been applied is a consumer that has
 // nothing more to deliver. This sign is reliable only if the consumer's stream is on one server and
-// had reached that sequence before the consumer was created. So before the follower creates a
-// consumer on a copy, it determines how far the copy is. Without either sign, the follower does not
-// count as current; the next change provides one.
+// had reached that sequence before the consumer was created. So the follower determines the last
+// sequence of the stream, which may be a copy, before it creates a consumer. Without either sign,
+// the follower does not count as current; the next change provides one.
 //
 // The registry's identity (registry.InstallationKey) is the last record to be written when the
 // registry is created or restored. While there is no identity, and while the identity states that a

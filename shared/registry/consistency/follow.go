@@ -199,7 +199,8 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 	f.stored.last = info.State.LastSeq
 }
 
-// markApplied records that everything up to held has been applied. The caller must hold mu.
+// markApplied records that everything up to held has been applied, unless the bucket has been
+// reloaded or replaced since held was read. The caller must hold mu.
 func (f *Follower) markApplied(held bucketEnd) {
 	if held.load == f.stored.load && held.last > f.applied {
 		f.applied = held.last
@@ -440,7 +441,8 @@ func (f *Follower) recreateConsumer() {
 	}
 }
 
-// handle applies a message of the consumer with the given serial number.
+// handle applies a message of the consumer with the given serial number. It ignores the message if
+// that consumer is no longer in use.
 func (f *Follower) handle(serial int, msg jetstream.Msg) {
 	f.applying.Lock()
 	defer f.applying.Unlock()
@@ -539,7 +541,8 @@ func (f *Follower) revisionInForce() (revision uint64, settled <-chan struct{}) 
 	return revision, settled
 }
 
-// nextChange returns a channel that is closed at the next change.
+// nextChange returns a channel that is closed when the follower's state next changes, for example
+// when it has applied a revision.
 func (f *Follower) nextChange() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A power cut can lose the newest message of the bucket, while the bucket still reports its
-// sequence as the last one. Processes do not wait for that message.
+// A power cut can lose the newest message of the bucket, while the bucket still reports that
+// message's sequence as its last one. A process then counts as current without that message.
 func TestTheNewestMessageIsGone(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

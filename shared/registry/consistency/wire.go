@@ -21,8 +21,8 @@ type heartbeatMessage struct {
 	about    ProcessInfo
 }
 
-// ProcessInfo holds facts about a process that operators need before they upgrade or restore
-// something.
+// ProcessInfo holds facts about a process that operators need to know before an upgrade or a
+// restore.
 type ProcessInfo struct {
 	// Version is the version of the program. "" means that the program is too old to announce it.
 	Version string

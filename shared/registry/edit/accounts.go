@@ -55,8 +55,8 @@ func (e *Editor) ChangeAccount(
 
 func accountNotFound(id string) error { return &NotFoundError{fmt.Sprintf("account %q", id)} }
 
-// replaceAccount creates or replaces an account. wanted returns the new name and plan. It is called
-// with the existing account, or with nil if there is none.
+// replaceAccount creates or replaces an account. It calls wanted with the existing account, or with
+// nil if there is none. wanted returns the new name and plan, and may be called more than once.
 func (e *Editor) replaceAccount(
 	ctx context.Context, id string,
 	wanted func(have *registry.Account) (name, plan string, err error),

@@ -56,8 +56,9 @@ func (e *Editor) RemoveEventSubscription(ctx context.Context, accountID string) 
 	return err
 }
 
-// changeEventSubscription replaces an account's event subscription with the one that wanted
-// returns. If wanted returns nil, the account's events start no workflow.
+// changeEventSubscription replaces an account's event subscription with the result of wanted. It
+// calls wanted with the existing subscription, or with nil if there is none. A nil result means
+// that the account's events start no workflow.
 func (e *Editor) changeEventSubscription(
 	ctx context.Context, accountID string,
 	wanted func(have *registry.EventSubscription) (*registry.EventSubscription, error),

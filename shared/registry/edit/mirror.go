@@ -15,15 +15,15 @@ import (
 )
 
 // The names under which deploy/nats/accounts.conf exports the original bucket's API and messages to
-// the account of the copy.
+// the account of the mirror.
 const (
 	originalAPIPrefix     = "HOOKSTART.API"
 	originalDeliverPrefix = "feed.deliver"
 )
 
-// EnsureMirror creates a copy of the registry for ingresses that may not read the original: a
-// mirror of the bucket in a separate account. js must have the API prefix under which that
-// account's API is imported. An existing copy is left unchanged.
+// EnsureMirror creates a NATS mirror of the registry's bucket, in a separate account, for ingresses
+// that may not read the original. js must have the API prefix under which that account's API is
+// imported. An existing mirror is left unchanged.
 func EnsureMirror(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, registry.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -52,36 +52,38 @@ func EnsureMirror(ctx context.Context, js jetstream.JetStream, replicas int) err
 	return nil
 }
 
-// How often a MirrorMonitor checks the copy, and how long the copy may receive nothing before it
-// counts as stopped. The original sends a heartbeat every second, even when nothing changes.
+// How often a MirrorMonitor checks the mirror, and how long the mirror may receive nothing before
+// it counts as stopped. The original sends a heartbeat every second, even when nothing changes.
 const (
 	mirrorCheckInterval = 500 * time.Millisecond
 	mirrorStallTimeout  = 2 * time.Second
 )
 
-// MirrorMonitor makes the copy of the registry follow the original again when it has stopped.
+// MirrorMonitor makes the mirror of the registry follow the original again when it has stopped.
 //
-// Ingresses refuse all requests while the copy lags behind a change. Without a MirrorMonitor, it
-// may lag for 40 s after an ordinary failure. When a server fails or a partition ends, the copy and
-// the original elect their leaders at the same time. If the copy's leader requests a consumer while
-// the original has no leader, it gets no response. It waits 30 s for the response, and 10 s more
-// before it tries again (setupMirrorConsumer of nats-server 2.15.2). A new leader of the copy
-// requests a consumer immediately, so MirrorMonitor makes the current leader step down.
+// Ingresses that read the mirror refuse all requests while it lags behind a change. Without a
+// MirrorMonitor, it may lag for 40 s after an ordinary failure. When a server fails or a partition
+// ends, the mirror and the original elect their leaders at the same time. If the mirror's leader
+// requests a consumer while the original has no leader, it gets no response. It waits 30 s for the
+// response, and 10 s more before it tries again (setupMirrorConsumer of nats-server 2.15.2). A new
+// leader of the mirror requests a consumer immediately, so MirrorMonitor makes the current leader
+// step down.
 type MirrorMonitor struct {
 	conn    *nats.Conn
-	prefix  string // JetStream API prefix of the copy's account
+	prefix  string // JetStream API prefix of the mirror's account
 	mirrors jetstream.JetStream
 	// catchUp returns nil only if the original has a leader that can reach a majority of its
 	// replicas.
 	catchUp func(context.Context) error
 	log     logrus.FieldLogger
 
-	leader string    // the server that has led the copy since the last change of the leader
+	leader string    // the server that has led the mirror since the last change of the leader
 	heard  time.Time // when leader changed, received from the original, or was asked to step down
 }
 
-// NewMirrorMonitor returns a monitor of the copy in the account whose API is imported under prefix.
-// catchUp must return nil only if the original registry has a leader that reaches a majority.
+// NewMirrorMonitor returns a monitor of the mirror in the account whose API is imported under
+// prefix. catchUp must return nil only if the original registry has a leader that reaches a
+// majority.
 func NewMirrorMonitor(
 	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
 ) (*MirrorMonitor, error) {
@@ -94,7 +96,7 @@ func NewMirrorMonitor(
 	}, nil
 }
 
-// Run checks the copy until ctx is done.
+// Run checks the mirror until ctx is done.
 func (m *MirrorMonitor) Run(ctx context.Context) {
 	tick := time.NewTicker(mirrorCheckInterval)
 	defer tick.Stop()
@@ -115,8 +117,8 @@ func (m *MirrorMonitor) Run(ctx context.Context) {
 	}
 }
 
-// check makes the copy's leader step down if it receives nothing although the original could send.
-// It returns an error only if the leader does not step down.
+// check makes the mirror's leader step down if the mirror receives nothing although the original
+// could send. It returns an error only if the leader does not step down.
 func (m *MirrorMonitor) check(ctx context.Context) error {
 	s, err := m.mirrors.Stream(ctx, registry.Stream)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
 
 	go func() {
 		<-reads
-		<-reads // so the first one found nothing
+		<-reads // a second read: the first one has found no text
 		if _, err := kv.Put(t.Context(), "wf.node", stored.Value()); err != nil {
 			t.Error(err)
 		}

@@ -314,7 +314,7 @@ func (e *Editor) createNodeSecrets(
 	if err != nil {
 		return created, err
 	}
-	if last != nil && !last.deleted { // they are left behind, or those of a node that exists by now
+	if last != nil && !last.deleted { // left behind, or of a node that exists by now
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return created, err
 		}

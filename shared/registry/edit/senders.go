@@ -426,29 +426,30 @@ func (s *senderBuilder) openSecret(id string) string {
 	return ""
 }
 
-// keepSecrets adds the existing secrets that have not expired.
+// keepSecrets adds the existing secrets to the new record, except expired ones.
 func (s *senderBuilder) keepSecrets() {
 	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {
 		s.secrets = append(s.secrets, senderSecret{text: s.openSecret(record.ID), record: &record})
 	}
 }
 
-// wouldRevealSecrets reports whether an operator could read kept secrets because the preset
-// changes. An operator who may change a sender does not necessarily know its secrets.
+// wouldRevealSecrets reports whether the new preset would let an operator read the existing
+// secrets. kept means that the new record keeps them. The check exists because an operator who may
+// change a sender does not necessarily know its secrets.
 func (s *senderBuilder) wouldRevealSecrets(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
 		sender.SecretOutsideHeaders(s.preset.ID)
 }
 
-// replaceSecrets adds the given secrets in their order, without duplicates.
+// replaceSecrets adds the given secrets to the new record, in their order and without duplicates.
 func (s *senderBuilder) replaceSecrets(texts []string) {
 	for _, text := range slices.Backward(texts) {
 		s.addSecret(text)
 	}
 }
 
-// addSecret adds a secret that never expires at the front. If the secret already exists, it is
-// moved to the front and no longer expires.
+// addSecret adds a secret at the front of the new record's secrets, without an expiry. If the
+// secret already exists, it is moved to the front and no longer expires.
 func (s *senderBuilder) addSecret(text string) {
 	added := senderSecret{text: text}
 	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {

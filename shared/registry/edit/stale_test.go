@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A process that was frozen, or that is cut off from NATS, may have an outdated registry. It does
-// not respond from that registry, even if there is nothing to write.
+// A process that was frozen, or that is cut off from NATS, may have an outdated registry. Its
+// editor catches up before it responds, even to a call for which there is nothing to write.
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

@@ -312,8 +312,8 @@ func assignAccount(account *registry.Account, w *registry.Workflow) error {
 	return nil
 }
 
-// upsertWorkflow creates or replaces a workflow. wanted returns the new workflow; it is called
-// with the existing one, or with nil if there is none.
+// upsertWorkflow creates or replaces a workflow. It calls wanted with the existing workflow, or
+// with nil if there is none. wanted returns the new settings, and may be called more than once.
 func (e *Editor) upsertWorkflow(
 	ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error),
 ) (w *registry.Workflow, created bool, err error) {

@@ -100,7 +100,7 @@ func NewKeys(tb testing.TB) *seal.Keys {
 }
 
 // WriteInstallation writes the registry's identity, with a new stamp. An executor does so once it
-// has confirmed that the registry is the newest.
+// has checked that the registry is not older than the newest confirmed state.
 func WriteInstallation(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	var err error
