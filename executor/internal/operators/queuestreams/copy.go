@@ -20,32 +20,35 @@ import (
 )
 
 const (
-	// rememberedSinceHeader is a header of a copied delivery ID. It holds the time at which the
-	// start message was stored, in Unix seconds.
+	// rememberedSinceHeader is a header of a copied delivery ID. Its value is the time at which the
+	// original start message was stored, in Unix seconds.
 	rememberedSinceHeader = "Hookstart-Remembered-Since"
 	// copiedUpToHeader is the header of a message about the progress of a copy: see saveProgress.
 	copiedUpToHeader = "Hookstart-Copied-Up-To"
 	// maxPendingCopies is the maximum number of copies awaiting acknowledgment.
 	maxPendingCopies = 1000
-	// nextMessageWait is how long to wait for the next message of a full stream. After that, the
-	// copier checks whether its consumer has any messages left.
+	// nextMessageWait is how long to wait for the next message of a full stream before checking
+	// whether the copier's consumer has any messages left.
 	nextMessageWait = 200 * time.Millisecond
-	// maxWorkflowsPerConsumer is the maximum number of workflows per consumer with subject filters,
-	// because the server compares all filter subjects of a consumer with each other.
+	// maxWorkflowsPerConsumer is the maximum number of workflows whose subjects one consumer
+	// filters. The limit exists because the server compares all filter subjects of a consumer with
+	// each other.
 	maxWorkflowsPerConsumer = 200
-	// otherMoveTimeout is how long a move waits for another move that is reading the same stream.
+	// otherMoveTimeout is how long a move waits for another move that is reading the same stream:
+	// only one move can read a stream at a time.
 	otherMoveTimeout = 15 * time.Second
 )
 
-// copier copies delivery IDs from one stream to another.
+// copier copies delivery IDs from one stream to another, so that the new stream recognizes
+// duplicates. Each copy is a dedup marker: a message without content that carries the delivery ID.
 type copier struct {
 	js       jetstream.JetStream
 	from, to stream.Layout
 	queue    string // the queue whose stream the IDs are copied from
 	target   string // the queue whose stream they are copied to
 	marker   string // workflow ID in the subjects of markers, which must match the filters
-	// workflowID is the workflow whose IDs are copied, if the copy goes on where an earlier one
-	// ended. "" means that every copy begins anew.
+	// workflowID is the workflow whose IDs are copied, if the copy can continue where an earlier
+	// copy ended. "" means that every copy starts from the beginning.
 	workflowID string
 	filters    []string // subjects of the messages whose IDs are copied; none means all
 	since      time.Time
@@ -84,9 +87,9 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 	}
 }
 
-// newCopier returns a copier of the delivery IDs that filters select; without filters, it copies
-// those of the whole stream. It waits while another move is reading the same stream, and fails with
-// edit.ErrQueueMoves if that takes too long.
+// newCopier returns a copier of the delivery IDs of the messages that filters select. Without
+// filters, it copies those of the whole stream. newCopier waits while another move is reading the
+// same stream, and fails with edit.ErrQueueMoves if that takes too long.
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
 ) (*copier, error) {
@@ -97,7 +100,7 @@ func (m *Mover) newCopier(
 }
 
 // newWorkflowCopier is like newCopier, for the delivery IDs of a workflow that changes its queue.
-// The copier goes on where an earlier one of the same workflow and streams ended.
+// The copier continues where an earlier copier for the same workflow and streams ended.
 func (m *Mover) newWorkflowCopier(
 	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
 ) (*copier, error) {
@@ -123,7 +126,7 @@ func (m *Mover) startCopier(ctx context.Context, c *copier) error {
 }
 
 // startReading creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another
-// move is using that consumer.
+// move is using a consumer of this name.
 func (c *copier) startReading(ctx context.Context) error {
 	name := c.from.StreamName(c.queue)
 	config := jetstream.ConsumerConfig{
@@ -164,13 +167,15 @@ func (c *copier) stop(ctx context.Context) {
 	c.reader.End(ctx)
 }
 
-// copyAfterLateEnd copies the delivery IDs once more, if the last record of a move was stored
-// although the call that should store it failed. Before that record, the ingresses may have stored
-// something in the old stream, which they reopen by themselves. copyAfterLateEnd waits until the
-// revision of the record is in force at all of them. It begins the copy anew if its reader is lost.
+// copyAfterLateEnd handles a move whose last record was stored although the call that stored it
+// failed. Before the record was stored, the ingresses may have reopened the old stream by
+// themselves, and may have stored messages there that are not copied yet. copyAfterLateEnd waits
+// until all ingresses have applied the revision of the record, and then copies the remaining
+// delivery IDs. If its reader is lost, it starts the copy again.
 //
-// Nobody else copies what it does not: the move is complete. It therefore goes on even if the
-// context is done, and its error wraps none, because a repeated call would not help.
+// The move is complete, so nobody else would copy these IDs. copyAfterLateEnd therefore continues
+// even if the context is done. Its error wraps no other error, because callers would repeat the
+// call after some errors, and that would not help.
 func (m *Mover) copyAfterLateEnd(ctx context.Context, c *copier, revision uint64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateCopyTimeout)
 	defer cancel()
@@ -198,7 +203,7 @@ func (m *Mover) copyAfterLateEnd(ctx context.Context, c *copier, revision uint64
 	}
 }
 
-// next returns the next message of the stream with its metadata.
+// next returns the next message of the stream and its metadata.
 func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMetadata, error) {
 	got, err := c.messages.Next(option)
 	if err != nil {
@@ -209,15 +214,16 @@ func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMe
 	return got, meta, err
 }
 
-// progressSubject returns the subject of the messages about the progress of a workflow's copy. Like
-// a marker, such a message concerns nobody who reads starts. It has no delivery ID.
+// progressSubject returns the subject of the messages about the progress of a workflow's copy.
+// Readers of start messages ignore them, like dedup markers, and they carry no delivery ID.
 func (c *copier) progressSubject() string {
 	return c.to.DedupMarkerSubject(c.target, "copied-"+c.workflowID)
 }
 
-// saveProgress stores, behind the copies, that all messages before the current one are copied. It
-// identifies the last of them by its time, too, because a stream that has lost its newest messages
-// assigns their sequences again. Call it when all copies have been stored.
+// saveProgress stores, in the new stream, that all messages before the current one have been
+// copied. It identifies the last of these messages by its sequence and its time. The time is needed
+// because a stream that has lost its newest messages assigns their sequences to other messages.
+// Call saveProgress when all copies have been stored.
 func (c *copier) saveProgress() error {
 	if c.workflowID == "" || c.previous == nil {
 		return nil
@@ -228,8 +234,8 @@ func (c *copier) saveProgress() error {
 	return c.publish(msg)
 }
 
-// readProgress returns the sequence up to which the messages of the old stream are copied, or 0 if
-// that is unknown or before the deduplication window.
+// readProgress returns the sequence up to which the messages of the old stream have been copied. It
+// returns 0 if this sequence is unknown, or if its message is older than the deduplication window.
 func (c *copier) readProgress(ctx context.Context) (sequence uint64, err error) {
 	if c.workflowID == "" {
 		return 0, nil
@@ -256,7 +262,7 @@ func (c *copier) readProgress(ctx context.Context) (sequence uint64, err error) 
 }
 
 // copyFromOtherQueues copies the delivery IDs that the queue's workflows have used in other queues
-// of the shared stream.
+// of the shared stream, before they changed their queue.
 func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 	var ids []string
 	for after := ""; ; {
@@ -292,9 +298,9 @@ func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 	return nil
 }
 
-// catchUp copies everything stored before the call. It publishes a marker and copies until the
-// marker arrives. It misses nothing before the marker, even if the replica that delivers the
-// messages lags.
+// catchUp copies the delivery IDs of all messages that were stored before the call. To find the
+// end, it publishes a marker to the old stream, and copies until the marker arrives. It misses no
+// message before the marker, even if the replica that delivers the messages lags.
 func (c *copier) catchUp(ctx context.Context) error {
 	marker := uuid.NewString()
 	msg := c.from.DedupMarkerMessage(c.queue, c.marker, marker)
@@ -321,7 +327,7 @@ func (c *copier) catchUp(ctx context.Context) error {
 }
 
 // catchUpFullStream is like catchUp, for a stream that is too full to store a marker. It copies
-// until no messages are left.
+// until the consumer has no messages left.
 func (c *copier) catchUpFullStream(ctx context.Context) error {
 	for {
 		got, meta, err := c.next(jetstream.NextMaxWait(nextMessageWait))
@@ -344,8 +350,8 @@ func (c *copier) catchUpFullStream(ctx context.Context) error {
 	}
 }
 
-// readError returns the error for a read that ended early. The move must start over, because the
-// consumer may have been lost with its server.
+// readError returns the error for a read that ended early. Unless the context is done, it is an
+// errRestartMove, because the consumer may have been lost with its server.
 func (c *copier) readError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
@@ -355,8 +361,8 @@ func (c *copier) readError(ctx context.Context, err error) error {
 	return fmt.Errorf("read the delivery IDs of %s: %w", c.from.StreamName(c.queue), err)
 }
 
-// copyDeliveryID copies a message's delivery ID, if it has one that is still in the deduplication
-// window.
+// copyDeliveryID copies a message's delivery ID. It does nothing if the message has no delivery ID,
+// or if the ID is older than the deduplication window.
 func (c *copier) copyDeliveryID(
 	ctx context.Context, got jetstream.Msg, meta *jetstream.MsgMetadata,
 ) error {
@@ -388,7 +394,8 @@ func (c *copier) copyDeliveryID(
 	return c.publish(msg)
 }
 
-// publish sends a message to the new stream. awaitStored waits until it has been stored.
+// publish sends a message to the new stream without waiting. awaitStored waits until the message
+// has been stored.
 func (c *copier) publish(msg *nats.Msg) error {
 	ack, err := c.js.PublishMsgAsync(msg)
 	if err != nil {
@@ -421,7 +428,8 @@ func (c *copier) awaitStored(ctx context.Context) error {
 	return nil
 }
 
-// republish retries a copy that another executor was publishing at the same time.
+// republish publishes a copy again that was rejected because another executor was publishing the
+// same copy at the same time.
 func (c *copier) republish(ctx context.Context, future jetstream.PubAckFuture) (err error) {
 	for range 100 {
 		if _, err = c.js.PublishMsg(ctx, future.Msg()); !isDuplicateInProcess(err) {

@@ -2,10 +2,10 @@ package queuestreams
 
 import "time"
 
-// LongestMove returns the duration of the longest current move of a queue or workflow, or 0 if none
-// is moving. It measures from when Run in this process first saw the move. An abandoned and
-// restarted move counts as one move. A queue whose old stream only waits for its messages to expire
-// is no longer moving.
+// LongestMove returns how long the longest current move of a queue or workflow has taken so far, or
+// 0 if none is moving. The time counts from when Run in this process first saw the move. A move
+// that is abandoned and continued by another executor counts as one move. A queue has finished
+// moving when only its old messages are left in its old stream.
 func (m *Mover) LongestMove() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -16,7 +16,8 @@ func (m *Mover) LongestMove() time.Duration {
 	return longest
 }
 
-// trackMoves records which queues and workflows are moving, and when each was first seen to move.
+// trackMoves updates which queues and workflows are moving, and when this process first saw each of
+// these moves.
 func (m *Mover) trackMoves() {
 	now := map[string]bool{}
 	for _, q := range m.config.Directory.QueueSettings() {

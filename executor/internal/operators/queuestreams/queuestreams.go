@@ -1,14 +1,14 @@
-// Package queuestreams moves queues to their own streams, and back.
+// Package queuestreams moves queues to their own streams, and back to the shared stream.
 //
 // A move also copies the delivery IDs in the old stream's deduplication window, so that the new
-// stream recognizes duplicates. While the queue still uses the old stream, the executor copies the
-// IDs in messages that carry only a Nats-Msg-Id. It then closes the queue for a moment, copies the
-// remaining IDs, and opens the queue in the new stream. Each phase is a record in the registry, and
-// every ingress applies it before the next one begins. Start messages that wait in the old stream
-// stay there, and runners receive them from there.
+// stream recognizes duplicates. The copies are messages that carry only a Nats-Msg-Id. Most IDs are
+// copied while the queue still uses the old stream. Then the executor closes the queue for a
+// moment, copies the remaining IDs, and opens the queue in the new stream. Each phase is a record
+// in the registry, and every ingress applies it before the next phase begins. Start messages that
+// wait in the old stream stay there, and runners receive them from there.
 //
-// Every step is idempotent: if an ID is copied again, the copy is a duplicate. Another executor can
-// therefore continue the move of an executor that has crashed: see Run.
+// Every step is idempotent: if an ID is copied again, the stream discards the copy as a duplicate.
+// Another executor can therefore continue the move of an executor that has crashed: see Run.
 package queuestreams
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Config holds the dependencies of a Mover, which does not own them.
+// Config holds the dependencies of a Mover. The Mover does not own them.
 type Config struct {
 	JetStream jetstream.JetStream
 	Editor    *edit.Editor
@@ -67,22 +67,22 @@ type firstSeenRevision struct {
 
 const (
 	// closedPhaseStallTimeout and movingPhaseStallTimeout are how long a phase may last before an
-	// executor continues a move that another one has started.
+	// executor assumes that the move was abandoned, and continues it.
 	closedPhaseStallTimeout = 3 * time.Second
 	movingPhaseStallTimeout = 5 * time.Second
 	resumeMovesInterval     = 500 * time.Millisecond
-	// emptyStreamGracePeriod is how long a queue's own stream must have been empty before it is
-	// deleted. A publish takes much less time.
+	// emptyStreamGracePeriod is how long a queue's unused own stream must have been empty before it
+	// is deleted. A publish that is still in progress takes much less time.
 	emptyStreamGracePeriod = time.Minute
-	// ownStreamsCheckInterval is how often queues' own streams are checked: lost ones are
-	// recreated, and unused ones are deleted.
+	// ownStreamsCheckInterval is the interval between checks of the queues' own streams: lost
+	// streams are recreated, and unused streams are deleted.
 	ownStreamsCheckInterval = 15 * time.Second
-	// phaseChangeTimeout is the maximum duration of changing one phase.
+	// phaseChangeTimeout is the maximum time for changing to another phase.
 	phaseChangeTimeout = 10 * time.Second
-	// workflowCopyTimeout is how long MoveWorkflow copies before it closes the workflow. Within the
-	// 50 s of a call, it leaves enough time to store the change.
+	// workflowCopyTimeout is how long MoveWorkflow may copy before it closes the workflow. A call
+	// may take 50 s, so enough time is left to store the change.
 	workflowCopyTimeout = 35 * time.Second
-	// lateCopyTimeout is how long copyAfterLateEnd tries to copy.
+	// lateCopyTimeout is how long copyAfterLateEnd may try to copy.
 	lateCopyTimeout = 20 * time.Second
 )
 
@@ -99,16 +99,16 @@ func New(c Config) *Mover {
 	}
 }
 
-// MoveToOwnStream gives a queue its own stream, or changes that stream's settings. It returns when
-// the move is complete.
+// MoveToOwnStream gives a queue its own stream, or changes the settings of the own stream that it
+// has. It returns when the move is complete.
 func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 	spec edit.QueueStreamSpec,
 ) error {
 	if err := m.check(spec); err != nil {
 		return err
 	}
-	// EnsureOwnStreams changes an existing stream before the editor checks the condition, and a
-	// shorter maximum age deletes messages.
+	// Check the condition here, although the editor checks it later: before that, EnsureOwnStreams
+	// may change an existing stream, and a shorter maximum age deletes messages.
 	if err := m.config.Editor.CheckQueueCondition(ctx, queue); err != nil {
 		return err
 	}
@@ -150,8 +150,9 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 	return m.completeMove(ctx, queue)
 }
 
-// restoreLimits gives a queue's own stream the limits in its record again, after a change that was
-// refused because somebody else had changed the record between the check and the change.
+// restoreLimits sets the limits of a queue's own stream to those in the queue's record. It undoes a
+// change of the stream after the change of the record was refused, because somebody else had
+// changed the record since the check.
 func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if !ok || q.Record.Stream == nil {
@@ -162,7 +163,8 @@ func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	})
 }
 
-// check validates the settings, by themselves and against those of the shared stream.
+// check validates the settings of an own stream, alone and in relation to those of the shared
+// stream.
 func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -181,9 +183,10 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	return nil
 }
 
-// checkLanesDrained returns edit.ErrOrderedExecutionsWaiting if the stream that a queue would move
-// to still holds waiting executions with an order key. Runners take a lane's executions from the
-// older stream first, so none may be added to a stream that still has older ones.
+// checkLanesDrained returns edit.ErrOrderedExecutionsWaiting if executions with an order key still
+// wait in the stream to which a queue would move. After a move, runners take a lane's executions
+// from the old stream first, so the executions that wait in the new stream would run after newer
+// ones.
 func (m *Mover) checkLanesDrained(ctx context.Context, queue string, to stream.Layout) error {
 	return retryTransient(ctx, func() error {
 		drained, err := stream.AreLanesDrained(ctx, m.config.JetStream, to, queue)
@@ -209,8 +212,9 @@ func (m *Mover) MoveToShared(ctx context.Context, queue string) error {
 	return m.completeMove(ctx, queue)
 }
 
-// Run continues moves that other executors have left incomplete, until the context is done. It also
-// deletes queues' own streams that are empty and no longer used.
+// Run continues moves that another executor has abandoned, until the context is done. It also
+// deletes own streams that are empty and no longer used, and recreates own streams that NATS has
+// lost.
 func (m *Mover) Run(ctx context.Context) {
 	defer m.resuming.Wait()
 	failing := false
@@ -230,8 +234,9 @@ func (m *Mover) Run(ctx context.Context) {
 }
 
 // resumeStalledMoves continues every move that has made no progress for some time. It does not wait
-// until the moves of queues are complete: a long one would hold up all others. (It still holds up
-// those out of the same stream, which only one copier reads at a time.)
+// until the moves of queues are complete, so a long move does not delay the others. (Moves that
+// read the same stream still have to wait for each other, because only one copier can read a stream
+// at a time.)
 func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	m.trackMoves()
 	for _, q := range m.config.Directory.QueueSettings() {
@@ -260,7 +265,8 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	return err
 }
 
-// isStalled reports whether a record has had the same revision for longer than after.
+// isStalled reports whether this process has seen the same revision of a record for longer than
+// after.
 func (m *Mover) isStalled(key string, revision uint64, after time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -271,8 +277,9 @@ func (m *Mover) isStalled(key string, revision uint64, after time.Duration) bool
 	return false
 }
 
-// resumeMove continues the move of a queue in another goroutine, unless a goroutine of this process
-// is moving the queue. It returns the error of the last attempt, if that has failed.
+// resumeMove continues the move of a queue in a new goroutine, unless this process is already
+// moving the queue. It returns the error of the previous attempt, or nil if there was none or it
+// succeeded.
 func (m *Mover) resumeMove(ctx context.Context, queue string) error {
 	lock := m.lockOf(queue)
 	select {
@@ -288,8 +295,8 @@ func (m *Mover) resumeMove(ctx context.Context, queue string) error {
 	return m.failed[queue]
 }
 
-// noteResumed notes the result of continuing the move of a queue. nil means that the queue has
-// moved.
+// noteResumed stores the result of an attempt to continue the move of a queue. A nil error means
+// that the queue is no longer moving.
 func (m *Mover) noteResumed(queue string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -300,7 +307,8 @@ func (m *Mover) noteResumed(queue string, err error) {
 	}
 }
 
-// lockOf returns the channel that holds a value while a goroutine of this process moves the queue.
+// lockOf returns the channel that serves as the queue's lock. It holds a value while a goroutine of
+// this process moves the queue.
 func (m *Mover) lockOf(queue string) chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -312,8 +320,8 @@ func (m *Mover) lockOf(queue string) chan struct{} {
 	return lock
 }
 
-// completeMove continues the move of a queue. It returns when the move is complete, even if another
-// executor has completed it.
+// completeMove continues the move of a queue. It returns when the move is complete, even if it is
+// another executor that completes the move.
 func (m *Mover) completeMove(ctx context.Context, queue string) error {
 	lock := m.lockOf(queue)
 	select {
@@ -325,7 +333,7 @@ func (m *Mover) completeMove(ctx context.Context, queue string) error {
 	return m.completeLockedMove(ctx, queue)
 }
 
-// completeLockedMove is completeMove for a caller that holds the queue's lock.
+// completeLockedMove is like completeMove, for a caller that holds the queue's lock.
 func (m *Mover) completeLockedMove(ctx context.Context, queue string) error {
 	for attempt := 0; ; attempt++ {
 		err := retryTransient(ctx, func() error { return m.config.Editor.EnsureCurrent(ctx) })
@@ -349,8 +357,8 @@ func (m *Mover) completeLockedMove(ctx context.Context, queue string) error {
 	}
 }
 
-// retryTransient repeats a call until it succeeds, fails with a permanent error, or the context is
-// done.
+// retryTransient repeats a call until the call succeeds or fails with a permanent error, or until
+// the context is done.
 func retryTransient(ctx context.Context, call func() error) (err error) {
 	for attempt := 0; ; attempt++ {
 		if err = call(); !isTransient(err) || retry.SleepBackoff(ctx, attempt) != nil {
@@ -359,8 +367,8 @@ func retryTransient(ctx context.Context, call func() error) (err error) {
 	}
 }
 
-// isTransient reports whether an error is temporary: a server is restarting, or a new stream has no
-// leader yet.
+// isTransient reports whether an error is temporary, for example because a server is restarting or
+// a new stream has no leader yet.
 func isTransient(err error) bool {
 	for _, away := range []error{
 		nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded,
@@ -404,8 +412,9 @@ func (m *Mover) advanceMove(
 	return nil
 }
 
-// reopen reopens a queue in its old stream, if the executor that closed it has not completed the
-// move in time. Before that time, it returns errRestartMove.
+// reopen reopens a closed queue in its old stream, if the move has not made progress since the
+// queue was closed. As long as the executor that closed the queue may still complete the move,
+// reopen returns errRestartMove.
 func (m *Mover) reopen(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {
@@ -456,8 +465,8 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 			return err
 		}
 	}
-	// If a process was just killed, confirming a change takes several seconds. Wait for that before
-	// closing the queue.
+	// If a process was just killed, a change takes several seconds to be confirmed. Wait for that
+	// before closing the queue, so that the queue is not closed for so long.
 	if err := m.config.Editor.AwaitInForce(ctx, revision); err != nil {
 		return err
 	}
@@ -507,9 +516,10 @@ func (m *Mover) ensureOwnStreams(
 		})
 }
 
-// abortMove reopens a queue in its old stream after an error. It returns errRestartMove if the move
-// only ran out of time, and otherwise the error. closedRevision is the revision of the record that
-// closed the queue; 0 means that this record may not have been stored.
+// abortMove reopens a queue in its old stream after the error because. It returns errRestartMove if
+// the move only ran out of time, and otherwise an error that includes because. closedRevision is
+// the revision of the record that closed the queue; 0 means that this record may not have been
+// stored.
 func (m *Mover) abortMove(
 	ctx context.Context,
 	queue string,
@@ -530,7 +540,8 @@ func (m *Mover) abortMove(
 		return err
 	})
 	if errors.Is(err, edit.ErrChangedSince) {
-		// So is a repeated attempt answered, if an earlier one was stored after all.
+		// An earlier attempt may have been stored although it failed. Then a repeated attempt fails
+		// with this error, too.
 		if _, reopened := m.revisionInPhase(ctx, queue, phase); !reopened {
 			return because
 		}
@@ -548,7 +559,8 @@ func (m *Mover) abortMove(
 	return because
 }
 
-// revisionInPhase returns the revision of a queue's record, if the queue is in the given phase.
+// revisionInPhase returns the current revision of a queue's record. ok reports whether the queue is
+// in the given phase.
 func (m *Mover) revisionInPhase(
 	ctx context.Context, queue string, phase registry.StreamPhase,
 ) (revision uint64, ok bool) {
@@ -559,7 +571,8 @@ func (m *Mover) revisionInPhase(
 	return q.Revision, ok && q.Record.Stream != nil && q.Record.Stream.Phase == phase
 }
 
-// checkStreamNotRecreated returns an error if a queue's own stream was deleted or created again.
+// checkStreamNotRecreated returns an error if a queue's own stream no longer exists, or was created
+// again since own was read.
 func checkStreamNotRecreated(
 	ctx context.Context, js jetstream.JetStream, queue string, own jetstream.Stream,
 ) error {
@@ -580,10 +593,11 @@ func (m *Mover) reportStep(step string) {
 }
 
 // ErrCopyUnfinished means that a workflow has not changed its queue, because not all of its
-// delivery IDs have been copied yet. A repeated call goes on with the copying.
+// delivery IDs have been copied yet. A repeated call continues the copying.
 var ErrCopyUnfinished = errors.New("the workflow's delivery IDs are not all copied yet")
 
-// orCopyUnfinished returns ErrCopyUnfinished instead of an error that ended a copy early.
+// orCopyUnfinished converts an error that ended a copy early to ErrCopyUnfinished. It returns other
+// errors unchanged.
 func orCopyUnfinished(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errRestartMove) {
 		return fmt.Errorf("%w: %w", ErrCopyUnfinished, err)
@@ -591,8 +605,8 @@ func orCopyUnfinished(err error) error {
 	return err
 }
 
-// copyWorkflowIDs copies the delivery IDs of a workflow that is still open. The returned copier
-// copies those that are stored later. The caller must stop it.
+// copyWorkflowIDs copies the delivery IDs of a workflow that is still open. It returns the copier,
+// with which the caller copies the IDs that are stored later, and which the caller must stop.
 func (m *Mover) copyWorkflowIDs(
 	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
 ) (*copier, error) {
@@ -611,9 +625,10 @@ func (m *Mover) copyWorkflowIDs(
 	return ids, nil
 }
 
-// MoveWorkflow copies a workflow's delivery IDs to the stream of another queue. While the workflow
-// is closed, it calls store, which must store the workflow with that queue. If the copying takes
-// too long, MoveWorkflow fails with ErrCopyUnfinished, and a repeated call goes on where it ended.
+// MoveWorkflow copies a workflow's delivery IDs to the stream of another queue. Then it closes the
+// workflow, copies the remaining IDs, and calls store, which must store the workflow with that
+// queue. If the copying takes too long, MoveWorkflow returns ErrCopyUnfinished, and a repeated call
+// continues where this call ended.
 func (m *Mover) MoveWorkflow(
 	ctx context.Context, change *edit.CrossStreamQueueChangeError,
 	store func(context.Context) error,
@@ -666,14 +681,14 @@ func (m *Mover) MoveWorkflow(
 	return nil
 }
 
-// layoutOf returns the stream of a queue that is not moving.
+// layoutOf returns the layout of the stream that a queue uses. The queue must not be moving.
 func (m *Mover) layoutOf(queue string) stream.Layout {
 	q, _ := m.config.Directory.Queue(queue)
 	return stream.Layout{Own: q.Record.StoreTarget() == registry.StoreTargetOwn}
 }
 
-// revisionsUnlessMoving returns the revisions of two queues' records. It fails if one of the queues
-// is moving.
+// revisionsUnlessMoving returns the revisions of two queues' records. It returns edit.ErrQueueMoves
+// if one of the queues is moving.
 func (m *Mover) revisionsUnlessMoving(queues ...string) (revisions [2]uint64, err error) {
 	for i, name := range queues {
 		q, ok := m.config.Directory.Queue(name)
@@ -754,8 +769,8 @@ func (m *Mover) deleteOwnStreamsIfUnused(ctx context.Context, queue string) erro
 	return stream.DeleteOwnStreams(ctx, m.config.JetStream, queue)
 }
 
-// areOwnStreamsDrained reports whether a queue's own stream is empty and all reports about its
-// executions are recorded.
+// areOwnStreamsDrained reports whether a queue's own streams are no longer needed: the stream of
+// start messages is empty, and all reports about its executions have been recorded.
 func (m *Mover) areOwnStreamsDrained(ctx context.Context, queue string) (bool, error) {
 	for _, name := range []string{
 		stream.OwnStreamName(queue),

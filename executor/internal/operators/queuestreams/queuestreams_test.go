@@ -29,7 +29,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
 
-// fixture is an executor's Mover, along with ingresses that store start messages.
+// fixture is an executor's registry and two ingresses, which store start messages. It creates
+// Movers.
 type fixture struct {
 	*registrytest.Registry
 	t         *testing.T
@@ -77,8 +78,8 @@ func (f *fixture) put(ctx context.Context, id, queue string) error {
 	return err
 }
 
-// moveWorkflow calls MoveWorkflow again if it fails because the workflow was closed for too long,
-// as it may be on a busy machine.
+// moveWorkflow calls MoveWorkflow. On a busy machine, the call may fail because the workflow was
+// closed for too long; then moveWorkflow repeats it.
 func (f *fixture) moveWorkflow(
 	m *queuestreams.Mover, change *edit.CrossStreamQueueChangeError,
 	store func(context.Context) error,
@@ -94,7 +95,8 @@ func (f *fixture) moveWorkflow(
 
 var errClosed = errors.New("closed")
 
-// send stores a delivery as an ingress does.
+// send stores a delivery as an ingress does. It returns errClosed if the queue or workflow is
+// closed.
 func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bool, err error) {
 	view, ok := f.ingresses[ingress].Lookup(workflowID)
 	if !ok {
@@ -130,7 +132,7 @@ func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bo
 	return ack.Duplicate, nil
 }
 
-// starts returns how often each execution was started, across all streams.
+// starts returns the number of start messages for each execution, across all streams.
 func (f *fixture) starts() map[string]int {
 	f.t.Helper()
 	found := map[string]int{}
@@ -154,7 +156,7 @@ func (f *fixture) starts() map[string]int {
 	return found
 }
 
-// load sends deliveries and duplicates of earlier ones, until it is stopped.
+// load sends new deliveries and duplicates of earlier ones, until it is stopped.
 type load struct {
 	f         *fixture
 	workflows []string
@@ -218,7 +220,8 @@ func (l *load) run(n int) {
 	}
 }
 
-// end stops the load and checks that each delivery started one execution.
+// end stops the load. It checks that each delivery started exactly one execution, and that each
+// duplicate was recognized.
 func (l *load) end() {
 	t := l.f.t
 	t.Helper()
@@ -265,8 +268,8 @@ func (l *load) await(n int) {
 	}
 }
 
-// A queue repeatedly moves to its own stream and back, while two ingresses store deliveries and
-// duplicates for it.
+// A queue moves to its own stream and back several times, while two ingresses store deliveries and
+// duplicates for it. No delivery is lost, and every duplicate is recognized.
 func TestMovesUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -298,7 +301,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 }
 
-// During a move, every executor reports how long it has taken so far.
+// During a move, LongestMove of another executor reports how long the move has taken so far.
 func TestLongestMove(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -338,7 +341,7 @@ func TestLongestMove(t *testing.T) {
 	await(false)
 }
 
-// An executor crashes in each step of a move. Another executor completes the move.
+// If an executor crashes in any step of a move, another executor completes the move.
 func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	t.Parallel()
 	for _, out := range []bool{false, true} {
@@ -408,8 +411,9 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	}
 }
 
-// Run continues a move that stands before its copy. It continues the moves of other queues
-// meanwhile, and a repeated call for the queue waits no longer than its context.
+// Run continues the moves of two queues. One of them hangs before its copy. Meanwhile, the move of
+// the other queue is completed, and a repeated call for the hanging queue returns when its context
+// is done.
 func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -467,8 +471,8 @@ func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	<-ended
 }
 
-// storeLate stores a delivery of the workflow wf in the shared stream, as an ingress does that has
-// reopened the queue.
+// storeLate stores a delivery of the workflow wf in the shared stream, as if an ingress had
+// reopened the queue there.
 func (f *fixture) storeLate(ctx context.Context, queue string) {
 	f.t.Helper()
 	late, err := stream.StartMessage(execution.Start{
@@ -488,9 +492,10 @@ func (f *fixture) storeLate(ctx context.Context, queue string) {
 	}
 }
 
-// The last record of a move is stored after all, but late: an ingress has already reopened the
-// queue in the old stream. The ID of what it stored there is copied nevertheless, also if the
-// executor has lost its reader, and if the call ends. If it cannot be copied, the move fails.
+// The last record of a move is stored late. In the meantime, an ingress has reopened the queue in
+// the old stream and has stored a delivery there. The delivery's ID is copied to the new stream
+// anyway, even if the executor has lost its reader or the call has ended. If the ID cannot be
+// copied, the move fails.
 func TestAQueueThatOpensLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -558,8 +563,8 @@ func TestAQueueThatOpensLate(t *testing.T) {
 	}
 }
 
-// The last record of a move is stored late, and an ingress still stores a delivery in the old
-// stream when the executor sees the record. The ID of that delivery is copied, too.
+// The last record of a move is stored late, while an ingress is still storing a delivery in the old
+// stream. The executor waits for the ingress and copies the ID of this delivery, too.
 func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -588,7 +593,7 @@ func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 			}
 		})
 		ingress.Go(func() {
-			// A copy that begins now would miss the delivery.
+			// The delivery is not stored yet, so a copy that begins now would miss it.
 			if _, err := copies.NextMsg(200 * time.Millisecond); err == nil {
 				t.Error("the IDs are copied while an ingress still uses the old stream")
 			}
@@ -609,8 +614,9 @@ func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	}
 }
 
-// A workflow's change of its queue is stored after all, but late: an ingress has already reopened
-// the workflow in the old stream. The ID of what it stored there is copied nevertheless.
+// A workflow's change to another queue is stored, but the acknowledgment is lost. Before the
+// change, an ingress has reopened the workflow and has stored a delivery in the old stream. The
+// delivery's ID is copied to the new stream anyway.
 func TestAWorkflowThatOpensLate(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -636,7 +642,8 @@ func TestAWorkflowThatOpensLate(t *testing.T) {
 	}
 }
 
-// lossyJetStream is a JetStream that keeps when a stream was first created.
+// lossyJetStream is a JetStream that sends the time at which a stream is created to the channel
+// created.
 type lossyJetStream struct {
 	jetstream.JetStream
 
@@ -653,7 +660,8 @@ func (l lossyJetStream) CreateStream(
 	return l.JetStream.CreateStream(ctx, config)
 }
 
-// A lost own stream is not created at once, because a server may still be deleting it.
+// If an own stream is lost, it is created again. This does not happen immediately, because a server
+// may still be deleting the stream.
 func TestALostOwnStreamIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -683,7 +691,8 @@ func TestALostOwnStreamIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// A queue that was closed for a move reopens in its old stream, even if no executor is running.
+// If the executor that has closed a queue for a move crashes, the ingresses reopen the queue in its
+// old stream by themselves.
 func TestAClosedQueueReopensByItself(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -715,8 +724,8 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 	}
 }
 
-// If a workflow changes its queue, duplicates of earlier deliveries are still recognized, even if
-// both queues have their own streams.
+// When a workflow changes its queue, duplicates of earlier deliveries are still recognized, even if
+// the queues use different streams.
 func TestAWorkflowChangesItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -751,8 +760,9 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	l.end()
 }
 
-// While a workflow is closed for a move, only that move changes its queue. Another change, or one
-// that continues an abandoned move, copies the delivery IDs itself.
+// While a workflow is closed for a move, only that move can change the workflow's queue. Any other
+// change is refused, and so is the change of a move that was interrupted, because it lacks the IDs
+// of the latest deliveries. Such a change must copy the delivery IDs itself.
 func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -786,11 +796,13 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	other := t.Context() // of another change
 	change := refused(other, "p")
 	err := f.moveWorkflow(m, change, func(ctx context.Context) error {
-		// Without more time, the changes could fail before they are checked.
+		// Give the changes more time. Otherwise they could fail because of the deadline, before
+		// they are checked.
 		ctx = edit.WithStoreDeadline(ctx, time.Now().Add(time.Minute))
 		_ = refused(other, "q")
 		_ = refused(ctx, "q")
-		// Another move opens and closes the workflow. The IDs of what came in between are missing.
+		// Simulate another move that opens and closes the workflow. Deliveries may have been stored
+		// in between, and their IDs are not copied.
 		setClosed(false)
 		setClosed(true)
 		return f.put(ctx, "wf", "p")
@@ -814,8 +826,8 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	}
 }
 
-// A repeated move closes the workflow anew, if the executor that had closed it died: by then, the
-// ingresses have reopened the workflow by themselves.
+// If the executor that has closed a workflow for a move dies, the ingresses reopen the workflow by
+// themselves. A repeated move closes the workflow again.
 func TestARepeatedMoveClosesTheWorkflowAgain(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -858,7 +870,8 @@ func TestARepeatedMoveClosesTheWorkflowAgain(t *testing.T) {
 	}
 }
 
-// A copy that cannot begin, because the stream does not answer, is not reported as unfinished.
+// If a copy cannot begin because the stream does not respond, the error is not ErrCopyUnfinished: a
+// repeated call would have nothing to continue.
 func TestACopyThatCannotBeginIsNotUnfinished(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -872,7 +885,7 @@ func TestACopyThatCannotBeginIsNotUnfinished(t *testing.T) {
 	if !ok {
 		t.Fatal("the queues are in the same stream")
 	}
-	// Requests to a stream without a leader get no answer.
+	// Simulate a stream without a leader, which does not respond to requests.
 	silent, err := f.nc.SubscribeSync("silent.>")
 	if err != nil {
 		t.Fatal(err)
@@ -893,8 +906,9 @@ func TestACopyThatCannotBeginIsNotUnfinished(t *testing.T) {
 	}
 }
 
-// If not all delivery IDs of a workflow are copied within a call, the workflow stays where it is,
-// and the next call goes on with the copying.
+// If a call ends before all delivery IDs of a workflow are copied, the workflow keeps its queue.
+// The next call continues the copying instead of starting again. There are 20,000 deliveries, and
+// progress is stored after each 1,000 copies.
 func TestAWorkflowsCopyGoesOn(t *testing.T) {
 	t.Parallel()
 	const deliveries, beforeProgress = 20_000, 1000
@@ -918,7 +932,7 @@ func TestAWorkflowsCopyGoesOn(t *testing.T) {
 	}
 	<-f.JetStream.PublishAsyncComplete()
 
-	// read is the number of messages that the second call had read before it closed the workflow.
+	// read is the number of messages that the second call had read when it closed the workflow.
 	var read uint64
 	m := f.mover(stream.DefaultSettings, func(step string) {
 		if step == "close workflow" && read == 0 {
@@ -975,7 +989,8 @@ func TestAWorkflowsCopyGoesOn(t *testing.T) {
 	}
 }
 
-// A copy goes on only if the stream still has the message up to which it is copied.
+// A copy continues where an earlier one ended only if the old stream still has the last message
+// that was copied. Otherwise, it starts from the beginning.
 func TestACopyBeginsAnew(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -987,7 +1002,8 @@ func TestACopyBeginsAnew(t *testing.T) {
 	if err := m.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
 		t.Fatal(err)
 	}
-	// Before the power failed, that sequence belonged to another message.
+	// Simulate a power failure: the stored progress has the time of a lost message, whose sequence
+	// now belongs to another message.
 	msg := nats.NewMsg(stream.Layout{Own: true}.DedupMarkerSubject("q", "copied-wf"))
 	msg.Header.Set("Hookstart-Copied-Up-To", fmt.Sprintf("%s 1 %d", stream.ExecutionsName,
 		time.Now().Add(-time.Second).UnixNano()))
@@ -1013,7 +1029,7 @@ func TestACopyBeginsAnew(t *testing.T) {
 }
 
 // A workflow changes its queue within the shared stream, and then the new queue moves to its own
-// stream. Duplicates of all its deliveries are still recognized.
+// stream. Duplicates of the deliveries in the earlier queue are still recognized.
 func TestIDsOfAnEarlierQueueMoveAlong(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -1063,8 +1079,9 @@ func TestThreeServers(t *testing.T) {
 	}
 }
 
-// In a cluster, a process that was killed may seem to be cut off only from the executor, and then
-// still have a lease. Closing a queue waits for that lease, and the move succeeds nevertheless.
+// An ingress in a cluster is killed. For the executor, it could as well be alive but unreachable,
+// and still use its lease. Closing a queue therefore waits until the lease has expired, and then
+// the move succeeds.
 func TestAMoveAfterAnIngressWasKilled(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)
@@ -1130,7 +1147,7 @@ func TestSettingsAreChecked(t *testing.T) {
 			t.Errorf("the size is not %d: %v", bytes, err)
 		}
 	}
-	// A refused condition leaves the stream as it is.
+	// If the condition of a change does not hold, the stream stays unchanged.
 	changed := errors.New("somebody else has changed it")
 	ctx := edit.WithQueueCondition(t.Context(), func(q *registry.Queue) error {
 		if q.Stream == nil || q.Stream.MaxBytes != 3<<20 {
@@ -1146,7 +1163,8 @@ func TestSettingsAreChecked(t *testing.T) {
 	if err != nil || own.CachedInfo().Config.MaxBytes != 2<<20 {
 		t.Errorf("a refused change has changed the stream: %v", err)
 	}
-	// Somebody else changes the queue between the check and the change.
+	// The same applies if the condition held at first, but somebody else changes the queue before
+	// the change is stored.
 	calls := 0
 	ctx = edit.WithQueueCondition(t.Context(), func(*registry.Queue) error {
 		if calls++; calls == 1 {
@@ -1164,8 +1182,8 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// A queue can leave its own stream even if it is full. In the meantime, another queue keeps
-// working.
+// A queue can leave its own stream even if that stream is full. A full own stream does not affect
+// other queues.
 func TestAFullOwnStream(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -1201,8 +1219,8 @@ func TestAFullOwnStream(t *testing.T) {
 	}
 }
 
-// A queue does not move to a stream that still holds waiting executions with an order key, because
-// runners would receive them after newer ones.
+// A queue does not move to a stream in which executions with an order key are still waiting,
+// because runners would receive these executions after newer ones.
 func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
