@@ -96,8 +96,9 @@ type waitingSender struct {
 	inputs map[string]echoInput // expected inputs, keyed by execution ID
 }
 
-// deliver sends the nth delivery, whose handler needs the time takes, until an ingress accepts it
-// and responds. After each failure, deliver retries with the same delivery ID at the other ingress.
+// deliver sends the nth delivery until an ingress accepts it and responds. takes is how long the
+// handler of its execution takes. After each failure, deliver retries with the same delivery ID at
+// the other ingress.
 func (s *waitingSender) deliver(n int, takes time.Duration) {
 	workflow := n % len(s.waits)
 	input := echoInput{n, takes.Milliseconds()}
@@ -257,8 +258,8 @@ func takesOf(n int, longest time.Duration) time.Duration {
 // ingress.
 func TestAnswersUnderKills(t *testing.T) {
 	t.Parallel()
-	// The short version runs in parallel with other tests, which slow it down, so a response may be
-	// late by the long grace period of 10 s.
+	// The short version runs in parallel with other tests, which slow it down. Its responses may
+	// therefore be up to 10 s late.
 	requests, rate, longest, every := 60, 20, 4*time.Second, 300*time.Millisecond
 	waits, grace := []int{1, 2, 3}, 10*time.Second
 	if *answers > 0 {

@@ -52,8 +52,8 @@ type tab struct {
 }
 
 // openBrowser starts a separate browser with an empty profile. The returned tab records the errors
-// that the browser reports, for example if a script is blocked or fails. Call contented at the end
-// of the test, which fails it if there were any such errors.
+// that the browser reports, for example if a script is blocked or fails. Call contented at the end.
+// It fails the test if there were any such errors.
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),

@@ -344,7 +344,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text("main", "a retry of "+third)
 }
 
-// rotate creates a new token. The old one remains valid for a while.
+// rotate creates a new token on the page. The old token remains valid for a while.
 func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 	t.Helper()
 	b.visit("/workflows/new-orders")

@@ -23,7 +23,7 @@ import (
 //     wait for the first one.
 //   - off: it is inactive, and one of its executions waits.
 //   - forms: it has received a delivery from GitHub as a form.
-//   - demo: it has received a check of its URL.
+//   - demo: it has received a request by which a sender verifies its URL.
 //
 // nightly, ordered and off each have a queue with the workflow's name.
 type controlled struct {

@@ -32,7 +32,7 @@ type failoverRun struct {
 	accepted map[string]string // execution IDs keyed by delivery ID
 	runs     map[string]int    // number of runs by execution ID
 	failing  map[string]bool   // executions that their runner reported as failed
-	// after has the ID of an execution once for each run that began after an earlier run of the
+	// after contains the ID of an execution for each run that began after an earlier run of the
 	// same execution had ended.
 	after []string
 }

@@ -172,10 +172,10 @@ func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 	}
 }
 
-// answerOutdated answers requests for the record of orderedQueue. According to the answers, the
-// queue drains its own stream. One answer is outdated: the first after a message of a lane in the
-// own stream has been delivered says that the queue still uses its own stream. answered is then set
-// to true.
+// answerOutdated answers requests for the record of orderedQueue, in place of the registry. The
+// answers say that the queue drains its own stream. After a message of a lane in the own stream has
+// been delivered, one answer is outdated: it says that the queue still uses its own stream.
+// answered is then set to true.
 func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 	answered = &atomic.Bool{}
 	answerSettings(t, nc, stream.Layout{Own: true}, func(delivered bool) stream.QueueStreamPhase {

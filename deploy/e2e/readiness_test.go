@@ -124,7 +124,7 @@ func TestReadinessOfAllInOneProcess(t *testing.T) {
 	}}})
 }
 
-// observed holds programs whose readiness is observed.
+// observed holds the programs whose /readyz a test requests.
 type observed struct {
 	t   *testing.T
 	ops map[string]string // URLs of the ops listeners, keyed by program

@@ -391,8 +391,8 @@ func nodeRunner(program, natsURL string) *exec.Cmd {
 	return command
 }
 
-// A message that arrives at a process that is stopping counts as an attempt. If there is another
-// attempt, the process returns the message to the server; otherwise, it runs the execution.
+// A message that arrives at a Node.js runner while it is stopping counts as an attempt. If there is
+// another attempt, the runner hands the message back. Otherwise, it runs the execution.
 func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

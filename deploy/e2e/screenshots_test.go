@@ -482,7 +482,7 @@ func past(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-// awaitShown waits until everything is recorded and counted.
+// awaitShown waits until everything that fill has created is recorded and counted.
 func awaitShown(t *testing.T, client *apiclient.Client, ids map[string]string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -106,9 +106,10 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		SyncAlways: c.SyncAlways,
 		MaxPayload: maxPayload(c.MaxBodyBytes),
 		MaxStore:   c.NATSMaxStore,
-		// A runners' consumer whose state cannot be read begins after the last message. If it began
-		// at the first message, runners would repeat finished executions. Unfinished executions are
-		// not lost, because the executor redelivers them.
+		// AfterLast is called for consumers whose state the server cannot read. Those of runners
+		// begin after the last message: if they began at the first one, runners would repeat
+		// finished executions. Unfinished executions are not lost, because the executor redelivers
+		// them.
 		AfterLast: func(streamName, consumer string) (bool, error) {
 			_, own := stream.QueueOfStream(streamName)
 			if streamName != stream.ExecutionsName && !own ||

@@ -123,7 +123,7 @@ func recoverNATS(
 }
 
 // checkFreeSpace returns an error if it cannot write minFreeBytes bytes to a file in the folder. It
-// then removes the file.
+// removes the file afterwards.
 func checkFreeSpace(dir string) error {
 	path := filepath.Join(dir, "room-is-tried")
 	//nolint:gosec // the operator's own folder

@@ -196,7 +196,7 @@ func (t *target) state() []string {
 		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
 			msg, err := s.GetMsg(ctx, seq)
 			if err == nil && strings.HasPrefix(info.Config.Name, "KV_") {
-				// Earlier revisions are kept for the audit.
+				// Skip earlier revisions, which are kept for the audit.
 				if newest, err := s.GetLastMsgForSubject(ctx, msg.Subject); err == nil &&
 					newest.Sequence != seq {
 					continue
@@ -317,7 +317,7 @@ func (a *attacker) note(line string) {
 	}
 }
 
-// answers returns the server's responses to the attacker, for messages of the test.
+// answers returns the server's responses to the attacker, as text for the output of the test.
 func (a *attacker) answers() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
