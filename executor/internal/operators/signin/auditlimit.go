@@ -7,8 +7,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// maxAuditedSignIns is the maximum number of a caller's sign-ins recorded per minute. There is a
-// limit because a key can sign in often, and the audit log keeps entries for a long time.
+// maxAuditedSignIns is the maximum number of one caller's sign-ins that are recorded per minute.
+// The limit exists because a key can sign in often, and the audit log keeps entries for a long
+// time.
 const maxAuditedSignIns = 30
 
 // signInAuditLimit limits how many sign-ins of a caller are recorded per minute. It is safe for

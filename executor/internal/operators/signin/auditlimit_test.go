@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// The owner of a key who signs in repeatedly can neither fill the audit log nor hide other people's
-// sign-ins.
+// If the owner of a key signs in very often, this neither fills the audit log nor keeps other
+// people's sign-ins from being recorded.
 func TestNotedSignInsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -44,7 +44,7 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 	}
 }
 
-// someKeys accepts any text as a key with that ID.
+// someKeys accepts any text as a key whose ID is that text.
 type someKeys struct{}
 
 func (k someKeys) CallerByKey(ctx context.Context, text string) (operate.Caller, bool, error) {
@@ -55,8 +55,9 @@ func (someKeys) CallerByKeyID(_ context.Context, id string) (operate.Caller, boo
 	return operate.Caller{Kind: operate.CallerKindKey, ID: id, Role: operate.RoleViewer}, true, nil
 }
 
-// A session is accepted only from the console's own pages, even for calls that change nothing,
-// because some responses are shown only once.
+// A session is accepted only in requests from the console's own pages. This applies even to calls
+// that change nothing, because some values are shown only once and would be lost. A token is
+// accepted from any page.
 func TestSessionIsForOwnPages(t *testing.T) {
 	t.Parallel()
 	s := New(Config{AdminToken: "an-admin-token"})

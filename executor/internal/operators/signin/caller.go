@@ -32,21 +32,21 @@ func SessionEnd(ctx context.Context) time.Time {
 	return end
 }
 
-// WithSessionCheck returns a copy of ctx that carries check, which SignIn.SessionCheck returned for
-// the request.
+// WithSessionCheck returns a context with the function that SignIn.SessionCheck returned for the
+// request.
 func WithSessionCheck(ctx context.Context, check func(context.Context) error) context.Context {
 	return context.WithValue(ctx, sessionCheckKey{}, check)
 }
 
-// SessionRevoked reports whether the request's session has been signed out. It returns false if it
-// cannot find out.
+// SessionRevoked reports whether the request's session has been signed out. It also returns false
+// if there is no session, or if the check fails for another reason.
 func SessionRevoked(ctx context.Context) bool {
 	still, _ := ctx.Value(sessionCheckKey{}).(func(context.Context) error)
 	return still != nil && errors.Is(still(ctx), ErrUnauthenticated)
 }
 
 // Caller returns the request's caller. If nobody is signed in, it returns the zero Caller, which
-// every call rejects.
+// has no permissions.
 func Caller(ctx context.Context) operate.Caller {
 	caller, _ := ctx.Value(callerKey{}).(operate.Caller)
 	return caller

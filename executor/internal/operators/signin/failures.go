@@ -11,33 +11,35 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Values of the metric's label, which indicates where a sign-in failed.
+// Values of the argument at of CountAndDelay: where a sign-in failed. They are the values of a
+// metric's label.
 const (
 	FailedAtAPI     = "api"
 	FailedAtConsole = "console"
 )
 
 const (
-	// undelayedFailures is the number of failures from one source that get a response without a
-	// delay, because people mistype tokens and clients may still have old ones.
+	// undelayedFailures is the number of failures from one source whose responses are not delayed.
+	// The number is not zero because people mistype tokens, and clients may still use old ones.
 	undelayedFailures = 20
 	// minDelay is the delay of the first failure after the undelayed ones. The delay doubles with
-	// each further failure, up to maxDelay.
+	// each further failure from the same source, up to maxDelay.
 	minDelay = 100 * time.Millisecond
 	maxDelay = 3 * time.Second
-	// failureRetention is how long after its last failure a source's failures are kept.
+	// failureRetention is how long the failures of a source are kept after the last of them.
 	failureRetention = 10 * time.Minute
-	// maxSources is the maximum number of sources whose failures are kept. It bounds the memory
+	// maxSources is the maximum number of sources whose failures are kept. It limits the memory
 	// that an attacker with many addresses can occupy.
 	maxSources = 10_000
-	// maxConcurrentDelays is the maximum number of failures delayed at the same time, because each
-	// of them occupies a connection.
+	// maxConcurrentDelays is the maximum number of responses that are delayed at the same time. The
+	// limit exists because each delayed response occupies a connection.
 	maxConcurrentDelays = 1_000
 )
 
-// Failures counts failed sign-ins and delays the responses to them. The more failures come from an
-// address, the longer the delay. The correct token is accepted immediately even from such an
-// address, so an attacker cannot lock an operator out. Failures is safe for concurrent use.
+// Failures counts failed sign-ins and delays the responses to them. The more failures come from a
+// source, the longer the delay. A source is an IPv4 address or an IPv6 /64. The correct token is
+// accepted without a delay even from such a source, so an attacker cannot lock an operator out.
+// Failures is safe for concurrent use.
 type Failures struct {
 	count *prometheus.CounterVec
 	now   func() time.Time
@@ -70,9 +72,10 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 	return f
 }
 
-// CountAndDelay counts a failure and waits until the response may be sent. remote is the peer of
-// the connection, as ADDRESS:PORT. It ignores headers with an address, because an attacker can
-// forge them. All failures behind the same proxy therefore share one delay.
+// CountAndDelay counts a failure and waits until the response may be sent. at is FailedAtAPI or
+// FailedAtConsole. remote is the address of the connection's peer, as ADDRESS:PORT. CountAndDelay
+// does not use addresses in headers, because an attacker can forge them. All failures behind the
+// same proxy therefore share one delay.
 func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
 	d, wait := f.countFailure(sourcePrefix(remote))
@@ -84,7 +87,7 @@ func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 }
 
 // countFailure counts a failure and returns how long to delay the response. If wait is true, the
-// caller must call done afterwards.
+// caller must call releaseDelaySlot after the delay.
 func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) {
 	now := f.now()
 	f.mu.Lock()
@@ -114,9 +117,9 @@ func (f *Failures) releaseDelaySlot() {
 	f.waiting--
 }
 
-// evictSources keeps the number of sources below maxSources. It removes sources whose last failure
-// is older than failureRetention. If there are none, it removes an arbitrary source. The caller
-// must hold mu.
+// evictSources makes room for a source if there are maxSources already. It removes all sources
+// whose last failure is older than failureRetention, or else an arbitrary source. The caller must
+// hold mu.
 func (f *Failures) evictSources(now time.Time) {
 	if len(f.sources) < maxSources {
 		return
@@ -134,8 +137,8 @@ func (f *Failures) evictSources(now time.Time) {
 	}
 }
 
-// sourcePrefix returns an IPv4 address, or the /64 of an IPv6 address, which usually belongs to one
-// subscriber. All invalid addresses count as one source.
+// sourcePrefix returns the source of a connection: an IPv4 address, or the /64 of an IPv6 address,
+// which usually belongs to one subscriber. All invalid addresses count as one source.
 func sourcePrefix(remote string) netip.Prefix {
 	addrPort, err := netip.ParseAddrPort(remote)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// clock makes Failures record delays instead of waiting.
+// clock makes Failures use the clock now and record the delays in waited instead of waiting.
 func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
 	now, waited = new(time.Unix(1_000_000_000, 0)), new([]time.Duration)
 	f.now = func() time.Time { return *now }
@@ -60,8 +60,8 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 	}
 }
 
-// Attempts from many sources make neither the number of stored sources nor the number of delayed
-// failures grow without bound.
+// Failures from many sources cannot make the number of stored sources, or the number of responses
+// that are delayed at the same time, grow without limit.
 func TestFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	f := NewFailures(prometheus.NewRegistry())

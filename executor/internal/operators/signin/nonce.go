@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// signInLinkLifetime is how long the one-time link is valid. It is short because the link is
-// printed to the log at startup, where others may read it later.
+// signInLinkLifetime is how long the one-time sign-in link is valid. It is short because the link
+// is printed to the log at startup, where others may read the link later.
 const signInLinkLifetime = 10 * time.Minute
 
 // oneTimeNonce is a nonce that is valid once and for a limited time.
@@ -29,7 +29,7 @@ func newOneTimeNonce(nonce string) *oneTimeNonce {
 	return o
 }
 
-// consume reports whether nonce is the valid nonce, and invalidates it in that case.
+// consume reports whether nonce is the valid nonce. If it is, consume invalidates it.
 func (o *oneTimeNonce) consume(nonce string) bool {
 	given := sha256.Sum256([]byte(nonce))
 	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.ends) &&

@@ -7,14 +7,14 @@ import (
 
 const (
 	noticeCookie = "hookstart_notice"
-	// noticeLifetime is how long a browser keeps a notice for the page that shows it.
+	// noticeLifetime is how long a notice is valid: the next page must be loaded within this time.
 	noticeLifetime = time.Minute
-	// noticeSigningPurpose is the purpose of a notice's signature. The signature keeps other sites
-	// from setting a notice.
+	// noticeSigningPurpose is the purpose of a notice's signature. Notices are signed so that other
+	// sites cannot set one.
 	noticeSigningPurpose = "notice"
 )
 
-// notice is the content of a notice's cookie.
+// notice is the content of the cookie that holds a notice, which is a message for the next page.
 type notice struct {
 	Text    string `json:"text"`
 	Ends    int64  `json:"ends"`    // Unix seconds
@@ -30,8 +30,8 @@ func (s *SignIn) SetNotice(w http.ResponseWriter, r *http.Request, text string) 
 		int(noticeLifetime/time.Second), http.SameSiteStrictMode)
 }
 
-// TakeNotice removes the message that SetNotice has stored, and returns it. It returns "" if there
-// is none for this session, or if it is too old.
+// TakeNotice returns the message that SetNotice has stored for this session, and removes it. It
+// returns "" if there is no message, or if the message is too old.
 func (s *SignIn) TakeNotice(w http.ResponseWriter, r *http.Request) string {
 	sess, _ := s.sessions.fromRequest(r)
 	for _, cookie := range r.CookiesNamed(cookieName(r, noticeCookie)) {

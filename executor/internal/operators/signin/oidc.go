@@ -60,7 +60,7 @@ type OIDC struct {
 }
 
 // providerRetryInterval is the minimum interval between attempts to fetch the provider's
-// configuration. Anyone can trigger an attempt, and without a minimum, attempts would accumulate
+// configuration. Anyone can trigger an attempt, so without a minimum, attempts would accumulate
 // while the provider does not respond.
 const providerRetryInterval = 5 * time.Second
 
@@ -73,7 +73,7 @@ func NewOIDC(c OIDCConfig) *OIDC {
 }
 
 // pendingSignIn is the content of the cookie that the browser keeps while the user is at the
-// provider. A callback without the cookie comes from another browser.
+// provider. A callback without this cookie is rejected, because it comes from another browser.
 type pendingSignIn struct {
 	Ends     int64  `json:"ends"` // Unix seconds
 	State    string `json:"state"`
@@ -117,23 +117,23 @@ func (s *SignIn) BeginOIDC(
 		nil
 }
 
-// RefusedError describes why a sign-in at the provider failed. The detail is for the person who
-// tried to sign in; the cause is for the log.
+// RefusedError describes why a sign-in at the provider failed. Its Detail is for the person who
+// tried to sign in, and its cause is for the log.
 type RefusedError struct {
 	// Detail describes the problem and what to do about it.
 	Detail string
 	cause  error
 }
 
-// Error returns the detail and the cause, for the log.
+// Error implements error. The text is for the log: it consists of the detail and the cause.
 func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cause) }
 
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// FinishOIDC handles the redirect back from the provider and begins a session. next is the argument
-// of BeginOIDC. A *RefusedError means that the sign-in was refused; the response is then delayed
-// like that for a wrong token.
+// FinishOIDC handles the redirect back from the provider and begins a session. next is the page
+// that was passed to BeginOIDC. A *RefusedError means that the sign-in was refused. In this case,
+// the response is delayed like the response to a wrong token.
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a pendingSignIn
 	cookie, err := r.Cookie(cookieName(r, oidcCookie))
@@ -165,8 +165,9 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 	return a.Next, nil
 }
 
-// clientAndProvider returns the provider's client. The redirect URL has the host that the browser
-// used. The provider rejects the redirect URL if it is not registered there.
+// clientAndProvider returns the OAuth client for a request, and the provider. The client's redirect
+// URL has the host that the browser used. The provider rejects a redirect URL that is not
+// registered there, so the host need not be checked.
 func (o *OIDC) clientAndProvider(
 	ctx context.Context, r *http.Request,
 ) (client oauth2.Config, provider *oidc.Provider, err error) {
@@ -251,8 +252,9 @@ func (o *OIDC) exchangeCode(
 	}, nil
 }
 
-// exchangeError returns the error for a code that could not be exchanged. The error says whether
-// the provider rejected the code or did not respond. It never contains the code.
+// exchangeError returns the error for a code that could not be exchanged. It distinguishes a
+// provider that rejected the code, with a *RefusedError, from one that did not respond. The error
+// never contains the code.
 func exchangeError(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &RefusedError{
@@ -294,8 +296,8 @@ func (o *OIDC) verifiedClaims(
 	return claims, nil
 }
 
-// addUserInfo adds missing claims from the provider's user info: some providers omit groups from
-// the ID token.
+// addUserInfo adds the claims that the ID token lacks from the provider's user info. It is needed
+// because some providers omit groups from the ID token.
 func addUserInfo(
 	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, claims map[string]any,
 ) error {
@@ -317,8 +319,8 @@ func addUserInfo(
 	return nil
 }
 
-// addClaims adds missing claims from more. It accepts email_verified only together with the address
-// from the same source.
+// addClaims adds to the claims in to those that only more has. It never combines an email address
+// with an email_verified from the other source, unless both sources have the same address.
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
 	_, hasVerified := to["email_verified"]
@@ -350,7 +352,8 @@ func (o *OIDC) caller(u user) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnauthenticated
 }
 
-// setOIDCCookie sets a cookie with SameSite=Lax, because the browser returns from another site.
+// setOIDCCookie sets the cookie of a pending sign-in. The cookie has SameSite=Lax, because the
+// browser must send it when it returns from the provider's site.
 func setOIDCCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
 	setCookie(w, r, oidcCookie, value, maxAge, http.SameSiteLaxMode)
 }

@@ -23,16 +23,17 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// provider is an identity provider whose responses a test can tamper with.
+// provider is an identity provider whose responses a test can change.
 type provider struct {
 	t      *testing.T
 	server *httptest.Server
 	key    *ecdsa.PrivateKey
-	// issue returns the ID token of the next response; nil means a valid one.
+	// issue returns the ID token of the next response. A nil function means that the token is
+	// valid.
 	issue func(claims map[string]any) string
 	// asked holds the parameters of the last redirect to the provider.
 	asked url.Values
-	// exchanges is the number of exchanged codes.
+	// exchanges is the number of codes that have been exchanged.
 	exchanges int
 	userInfo  map[string]any // nil: the endpoint does not work
 }
@@ -172,8 +173,8 @@ func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 	return w.Result().Cookies()[0], p.asked.Get("state")
 }
 
-// answered calls the callback with the provider's response. It returns the caller who is then
-// signed in, or the error.
+// answered calls the callback with the provider's response in query. It returns the caller who is
+// then signed in, the cookies that were set, and the error.
 func answered(
 	s *SignIn, query string, cookies ...*http.Cookie,
 ) (caller operate.Caller, set []*http.Cookie, err error) {
@@ -226,8 +227,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}); err != nil || caller != want {
 		t.Errorf("%+v, %v", caller, err)
 	}
-	// Replaying the callback fails: the browser no longer has the cookie, and even with a copy of
-	// the cookie, the code has already been used.
+	// A replayed callback fails. The browser no longer has the cookie, and with a copy of the
+	// cookie, the code has already been used.
 	for _, cookies := range [][]*http.Cookie{set, {cookie}} {
 		if caller, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
 			t.Errorf("a replayed answer signs %+v in", caller)
@@ -242,7 +243,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	if len(noted) > 3+maxAuditedRefusals {
 		t.Errorf("%d sign-ins are noted", len(noted))
 	}
-	// The rule has been removed.
+	// A session ends when the rule that admitted the user, or the provider, is no longer
+	// configured.
 	session := set[len(set)-1]
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(session)
@@ -259,8 +261,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}
 }
 
-// A sign-in lasts an hour. After that, the browser is redirected to the provider again, and the
-// user's current claims apply.
+// A sign-in lasts an hour. Then the browser is redirected to the provider again, and the user's
+// current groups apply.
 func TestWhoLeavesAGroup(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -332,8 +334,7 @@ func TestWhoLeavesAGroup(t *testing.T) {
 
 var adminSession = session{Kind: operate.CallerKindAdminToken}
 
-// A malicious provider or a man in the middle may send these responses. They must not sign anyone
-// in.
+// These are responses of a malicious provider or a man in the middle. None of them signs anyone in.
 func TestHostileProvider(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -456,7 +457,7 @@ func TestForeignAnswers(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// A value signed for the redirect to the provider is not accepted as a session, either.
+	// The signed cookie of a pending sign-in is not accepted as a session.
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value})
 	if caller, err := s.SessionCaller(visit); !errors.Is(err, ErrUnauthenticated) {
@@ -470,7 +471,8 @@ func TestForeignAnswers(t *testing.T) {
 	}
 }
 
-// Some providers return groups only in the user info. User info about another user is ignored.
+// Some providers return groups only in the user info. If the user info is about another user, it is
+// not used.
 func TestGroupsOfUserInfo(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -488,8 +490,9 @@ func TestGroupsOfUserInfo(t *testing.T) {
 	}
 }
 
-// The first rule that matches decides, also if only the user info has its claim. A rule does not
-// decide while it is unknown whether an earlier one matches.
+// The first matching rule decides, even if its claim is only in the user info. If the user info
+// cannot be read, so that an earlier rule might match, a later rule does not decide, and the
+// sign-in fails.
 func TestFirstRuleOfUserInfo(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -526,7 +529,8 @@ func TestFirstRuleOfUserInfo(t *testing.T) {
 	}
 }
 
-// An email address and an email_verified from different sources are not combined.
+// An email address is not combined with an email_verified from another source, unless both sources
+// have the same address.
 func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -578,7 +582,8 @@ func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 	}
 }
 
-// A user's name is shown next to other text, and must not change how that text is displayed.
+// A user's name is shown next to other text, so it must not contain characters that change how that
+// text is displayed.
 func TestNamesAreVisible(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
@@ -594,7 +599,8 @@ func TestNamesAreVisible(t *testing.T) {
 	}
 }
 
-// If the provider does not respond, or another server responds, a sign-in cannot begin.
+// A sign-in cannot begin if the provider does not respond, or if the server that responds is not
+// the provider.
 func TestProviderIsAway(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)

@@ -20,7 +20,7 @@ type RoleRule struct {
 }
 
 // ParseRoleRule parses a rule such as groups=team-a:editor@acme or email=eve@example.com:admin. The
-// role follows the last colon.
+// role, with an optional account, follows the last colon.
 func ParseRoleRule(text string) (r RoleRule, err error) {
 	claim, rest, ok := strings.Cut(text, "=")
 	at := strings.LastIndexByte(rest, ':')
@@ -64,15 +64,15 @@ func firstMatchingRule(rules []RoleRule, claims map[string]any) (RoleRule, bool)
 }
 
 func (r RoleRule) matches(claims map[string]any) bool {
-	// At some providers, users can claim any address.
+	// Some providers let users claim any address, so only a verified address counts.
 	if r.Claim == "email" && claims["email_verified"] != true {
 		return false
 	}
 	return claimContains(lookupClaim(claims, r.Claim), r.Value)
 }
 
-// needsUserInfo reports whether claims that the ID token lacks can change which rule is the first
-// that matches.
+// needsUserInfo reports whether the user info could change which rule is the first to match,
+// because the ID token lacks a claim.
 func needsUserInfo(rules []RoleRule, claims map[string]any) bool {
 	for _, r := range rules {
 		if r.matches(claims) {
@@ -123,12 +123,12 @@ func claimText(claim any) string {
 	return value
 }
 
-// maxUserNameLength is the maximum length, in characters, of a user's name from a provider. There
-// is a limit because a cookie holds the name.
+// maxUserNameLength is the maximum length, in characters, of a user's name from a provider. The
+// limit exists because the name is stored in a cookie.
 const maxUserNameLength = 100
 
-// userNameFromClaims returns a user's name. It replaces control characters, and characters that
-// change the direction of the text around them.
+// userNameFromClaims returns a user's name, shortened to maxUserNameLength. It replaces control
+// characters, and characters that change the direction of the text around them.
 func userNameFromClaims(claims map[string]any) string {
 	name := []rune(
 		replaceInvisible(cmp.Or(claimText(claims["name"]), claimText(claims["preferred_username"]),

@@ -23,15 +23,15 @@ const (
 	sessionLifetime = 12 * time.Hour
 )
 
-// usesHTTPS reports whether the browser uses https to reach this listener or the proxy in front of
-// it. If a client lies about this, it only loses its own session.
+// usesHTTPS reports whether the browser uses https to reach this listener, or the proxy in front of
+// it. The proxy's header is trusted, because a client that forges it only loses its own session.
 func usesHTTPS(r *http.Request) bool {
 	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
-// cookieName returns the full name of a cookie. With the prefix __Host-, browsers send the cookie
-// only over https, and do not accept it from other hosts.
+// cookieName returns the full name of a cookie. Over https, the name has the prefix __Host-.
+// Browsers then send the cookie only over https, and do not let other hosts set it.
 func cookieName(r *http.Request, name string) string {
 	if usesHTTPS(r) {
 		return "__Host-" + name
@@ -50,9 +50,10 @@ func setCookie(
 		})
 }
 
-// sessionSigner issues and verifies sessions. Only the browser stores a session, in a signed cookie
-// with the caller and the expiry time. Executors share only the admin token and the list of
-// sessions that were signed out: see Config.Ended.
+// sessionSigner issues and verifies sessions. A session is stored only in the browser, in a signed
+// cookie with the caller and the expiry time. The executors share only two things: the admin token,
+// from which the signing key is derived, and the list of sessions that were signed out (see
+// Config.Ended).
 type sessionSigner struct {
 	key func() []byte // slow on the first call, which derives the key
 	now func() time.Time
@@ -66,7 +67,7 @@ type session struct {
 	// KeyID is the ID of the key that began the session. "" means that it did not begin with a key.
 	KeyID string `json:"keyId,omitempty"`
 	// User is the user who signed in at an identity provider. nil means that the session did not
-	// begin there.
+	// begin at a provider.
 	User *user `json:"user,omitempty"`
 }
 
@@ -83,8 +84,8 @@ func newSessionSigner(adminToken string) sessionSigner {
 	}), now: time.Now}
 }
 
-// pbkdf2Iterations is the number of PBKDF2 iterations. It slows down guessing the admin token,
-// because anyone with a session cookie, even a viewer, can check guesses offline.
+// pbkdf2Iterations is the number of PBKDF2 iterations. The number is high to slow down guessing the
+// admin token: anyone with a session cookie, even a viewer, can check guesses offline.
 const pbkdf2Iterations = 600_000
 
 // signingKeys caches the derived keys by admin token, because deriving a key is slow.
@@ -103,14 +104,15 @@ func signingKey(adminToken string) []byte {
 	return key
 }
 
-// newCookieValue returns the cookie value of a new session: its HMAC-SHA256 and its JSON, encoded.
+// newCookieValue sets the expiry time and the nonce of a new session, and returns its cookie value:
+// its HMAC-SHA256 and its JSON, encoded.
 func (s sessionSigner) newCookieValue(sess session, lifetime time.Duration) string {
 	sess.Ends, sess.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
 	return s.signValue(sessionSigningPurpose, sess)
 }
 
 // parseCookieValue decodes a session. valid reports whether an executor with the same admin token
-// issued it, and it has not expired.
+// issued the session and the session has not expired.
 func (s sessionSigner) parseCookieValue(value string) (sess session, valid bool) {
 	valid = s.verifyValue(sessionSigningPurpose, value, &sess) && s.now().Unix() < sess.Ends
 	return sess, valid
@@ -129,8 +131,8 @@ func (s sessionSigner) signValue(purpose string, value any) string {
 	return base64.RawURLEncoding.EncodeToString(append(s.sign(purpose, text), text...))
 }
 
-// verifyValue decodes the result of signValue for the same purpose, and reports whether the
-// signature is valid.
+// verifyValue decodes the result of signValue into value, and reports whether the signature is
+// valid for the purpose.
 func (s sessionSigner) verifyValue(purpose, sealed string, value any) bool {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(text) < sha256.Size ||
@@ -158,8 +160,8 @@ func (s sessionSigner) fromRequest(r *http.Request) (sess session, valid bool) {
 	return session{}, false
 }
 
-// expiredFromRequest returns the session in the request's cookies. known reports whether it has
-// expired, but no longer than sessionLifetime ago.
+// expiredFromRequest returns the session in the request's cookies. known reports whether the
+// session has expired within the last sessionLifetime.
 func (s sessionSigner) expiredFromRequest(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if s.verifyValue(sessionSigningPurpose, cookie.Value, &sess) {

@@ -100,8 +100,8 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			ended.Secure != c.secure || ended.MaxAge >= 0 {
 			t.Errorf("%s: signing out sets %s", c.what, ended)
 		}
-		// Without the prefix, another host of the same site could set the cookie, so it is not
-		// accepted.
+		// A cookie without the prefix __Host- is not accepted over https, because another host of
+		// the same site could set it.
 		other := &http.Cookie{Name: sessionCookie, Value: cookie.Value}
 		if _, ok := s.fromRequest(request(other)); ok && c.secure {
 			t.Errorf("%s: a session of a name that others can set is accepted", c.what)
@@ -109,7 +109,8 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 	}
 }
 
-// The sign-in link printed at startup expires. A copy of it in a log is then useless.
+// The sign-in link that is printed at startup expires, so that a copy of it in a log is useless
+// later.
 func TestSignInOnceEnds(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]bool{
@@ -129,7 +130,7 @@ func (s sessionSigner) accepts(value string) bool {
 	return valid && session.Kind == operate.CallerKindAdminToken
 }
 
-// A notice is shown once, within a short time, and only in the session in which it was set.
+// A notice is shown only once, only for a short time, and only in the session in which it was set.
 func TestNotice(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

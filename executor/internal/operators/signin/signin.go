@@ -1,6 +1,6 @@
 // Package signin authenticates requests by the admin token, a key, or a console session. A session
-// begins with the admin token or a key, or at an identity provider. The package also counts
-// failures, and delays the responses to repeated ones.
+// begins with the admin token or a key, or with a sign-in at an identity provider. The package also
+// counts failed sign-ins, and delays the responses if there are many.
 package signin
 
 import (
@@ -19,17 +19,17 @@ import (
 
 // Config configures a SignIn.
 type Config struct {
-	// AdminToken signs in as the administrator. The key that signs sessions is derived from it:
-	// executors with the same token accept each other's sessions, and a new token ends all
-	// sessions. "" means that there is no such token.
+	// AdminToken signs in as the administrator. The key that signs sessions is derived from this
+	// token. Executors with the same token therefore accept each other's sessions, and a new token
+	// ends all sessions. "" means that there is no admin token.
 	AdminToken string
 	// Keys looks up API keys. nil means that there are none.
 	Keys APIKeys
-	// OneTimeNonce signs in as the administrator once, within ten minutes of the call to New. ""
+	// OneTimeNonce signs in as the administrator once, within ten minutes after the call of New. ""
 	// means that there is no such nonce.
 	OneTimeNonce string
-	// Ended stores the sessions that were signed out. nil means that signing out deletes only the
-	// cookie.
+	// Ended stores the sessions that were signed out, so that copies of their cookies are refused.
+	// nil means that signing out only deletes the browser's cookie.
 	Ended RevokedSessions
 	// OIDC is the identity provider. nil means that there is none.
 	OIDC *OIDC
@@ -46,15 +46,16 @@ type APIKeys interface {
 	// CallerByKey returns the caller of the key with the given secret text. known is false if there
 	// is no such key, or it has expired.
 	CallerByKey(ctx context.Context, text string) (caller operate.Caller, known bool, err error)
-	// CallerByKeyID is like CallerByKey for the key with the given ID, which a session holds.
+	// CallerByKeyID is like CallerByKey, for the key with the given ID. Sessions store this ID
+	// instead of the secret text.
 	CallerByKeyID(ctx context.Context, id string) (caller operate.Caller, known bool, err error)
 }
 
 // RevokedSessions stores, for all executors, the sessions that were signed out before they expired.
 // Its methods return an error if the store is unavailable.
 type RevokedSessions interface {
-	// End records that a session was signed out. After until, the session has expired anyway, and
-	// the entry may be removed.
+	// End records that a session was signed out. until is the time at which the session would have
+	// expired anyway; afterwards, the entry may be removed.
 	End(ctx context.Context, id string, until time.Time) error
 	// Ended reports whether a session has been signed out.
 	Ended(ctx context.Context, id string) (bool, error)
@@ -74,7 +75,8 @@ type SignIn struct {
 	notes    *signInAuditLimit
 }
 
-// maxAuditedRefusals is the maximum number of refused sign-ins that are recorded per minute.
+// maxAuditedRefusals is the maximum number of refused sign-ins that are recorded per minute, from
+// all callers together.
 const maxAuditedRefusals = 30
 
 // New returns a SignIn.
@@ -91,9 +93,9 @@ func New(c Config) *SignIn {
 }
 
 // APICaller returns the caller of an API request. It accepts the admin token, a key or a session,
-// but no session in a request from a page of another origin. It returns ErrUnauthenticated if none
-// of them is valid, or another error if it cannot look up keys or sessions. It delays the response
-// to a wrong token.
+// but ignores the session if the request comes from a page of another origin. If none of them is
+// valid, it returns ErrUnauthenticated, and delays the response if the token was wrong. It returns
+// another error if it cannot look up keys or sessions.
 func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -113,17 +115,16 @@ func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnauthenticated
 }
 
-// isCrossOrigin reports whether a page of another origin makes the request. That includes pages of
-// other hosts of the same site, because browsers send the session's cookie with their requests.
-// Such a page cannot read the response, but a value that the response shows only once would be
-// lost.
+// isCrossOrigin reports whether the request comes from a page of another origin, including other
+// hosts of the same site, whose requests contain the session's cookie. Such a page cannot read the
+// response. But if the response contains a value that is shown only once, that value would be lost.
 func isCrossOrigin(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"
 }
 
-// SessionCaller returns the caller who requests a page, authenticated by the session. Its errors
-// are those of APICaller.
+// SessionCaller returns the caller of a request for a page, authenticated by the session. It
+// returns the same errors as APICaller.
 func (s *SignIn) SessionCaller(r *http.Request) (operate.Caller, error) {
 	sess, valid := s.sessions.fromRequest(r)
 	if !valid {
@@ -160,8 +161,8 @@ func (s *SignIn) checkSession(ctx context.Context, sess session) error {
 	return err
 }
 
-// SessionCheck returns a function that fails once the request's session has been signed out. It
-// returns nil if the request is not authenticated by a session.
+// SessionCheck returns a function that returns ErrUnauthenticated once the request's session has
+// been signed out. SessionCheck returns nil if the request is not authenticated by a session.
 func (s *SignIn) SessionCheck(r *http.Request) func(context.Context) error {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -170,8 +171,8 @@ func (s *SignIn) SessionCheck(r *http.Request) func(context.Context) error {
 	return func(ctx context.Context) error { return s.checkSession(ctx, sess) }
 }
 
-// SessionExpiresAt returns when the session that authenticates the request expires, or the zero
-// time if it is not authenticated by a session.
+// SessionExpiresAt returns the time at which the session that authenticates the request expires. It
+// returns the zero time if the request is not authenticated by a session.
 func (s *SignIn) SessionExpiresAt(r *http.Request) time.Time {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -192,8 +193,8 @@ func (s *SignIn) RequireSameOrigin(next, denied http.Handler) http.Handler {
 	})
 }
 
-// SignInByToken begins a session if token is the admin token or a key. Its errors are those of
-// APICaller; the response to a wrong token is delayed.
+// SignInByToken begins a session if token is the admin token or a key. It returns the same errors
+// as APICaller, and delays the response to a wrong token.
 func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token string) error {
 	caller, sess, err := s.callerOfToken(r.Context(), strings.TrimSpace(token))
 	switch {
@@ -206,7 +207,7 @@ func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token str
 }
 
 // callerOfToken authenticates the admin token or a key. It returns the caller, and the content of
-// the session that the caller would begin.
+// the session that this caller can begin.
 func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Caller, session, error) {
 	if s.isAdminToken(token) {
 		return operate.AdminCaller(), session{Kind: operate.CallerKindAdminToken}, nil
@@ -221,9 +222,9 @@ func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Calle
 	return caller, session{Kind: operate.CallerKindKey, KeyID: caller.ID}, err
 }
 
-// SignInByLink begins a session if nonce is that of the one-time link, and reports whether it did.
-// A HEAD request does not use up the link. If the request already has a session, a wrong nonce does
-// not count as a failure.
+// SignInByLink begins a session if nonce is the nonce of the one-time link, and reports whether it
+// did. A HEAD request does not use up the link. A wrong nonce counts as a failure, unless the
+// request already has a session.
 func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
 		s.beginSession(w, r, session{Kind: operate.CallerKindAdminToken}, operate.AdminCaller())
