@@ -221,9 +221,9 @@ func TestAServerThatGoesSilentUnderLoad(t *testing.T) {
 	nc.Close()
 }
 
-// A server error that nats.go does not recognize closes a connection permanently. This is reported
-// once, with the reason, and readiness reports it, too. When the program itself calls Close,
-// nothing is reported.
+// If the server reports an error that nats.go does not recognize, the connection is closed for
+// good. Options.Closed is called once, with the reason, and the readiness check fails. If the
+// program itself calls Close, Options.Closed is not called.
 func TestClosedForGood(t *testing.T) {
 	server := natstest.Start(t)
 	closed := make(chan error, 2)

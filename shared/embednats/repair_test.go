@@ -93,9 +93,9 @@ func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 	}
 }
 
-// nats-server promises nothing about the file with a consumer's state, nor about its warning that
-// it cannot read one. After an upgrade of nats-server, this test fails until a developer has
-// compared both again.
+// nats-server does not guarantee the format of the file with a consumer's state, nor the warning
+// that it cannot read such a file. After an upgrade of nats-server, this test therefore fails until
+// a developer has compared both again.
 func TestComparedWithNATSServer(t *testing.T) {
 	t.Parallel()
 	const compared = "2.15.2"

@@ -11,9 +11,9 @@ import (
 // Status is the state of an execution.
 type Status string
 
-// The states. An execution goes from queued through running to succeeded or failed. It may become
-// canceled on the way, or it is rejected from the beginning. Succeeded, Failed, Rejected and
-// Canceled are final.
+// The states. An execution goes from queued through running to succeeded or failed. As long as it
+// has not ended, it may be canceled. A rejected execution has no other state. Succeeded, Failed,
+// Rejected and Canceled are final.
 const (
 	Queued    Status = "queued"
 	Running   Status = "running"

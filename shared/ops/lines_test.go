@@ -24,8 +24,8 @@ func (p *pipe) Write(lines []byte) (int, error) {
 	return p.text.Write(lines)
 }
 
-// While the log cannot be written, nobody who logs is blocked, and memory is bounded. Afterwards, a
-// line reports how many lines were dropped.
+// While the log cannot be written, logging does not block, and the memory that it uses is bounded.
+// Afterwards, a line reports how many lines were dropped.
 func TestALogThatNobodyReadsBlocksNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -161,7 +161,7 @@ func rootCause(err error) error {
 const logLevelNames = "error, warn, info or debug"
 
 // NewLogger returns a log that writes to stderr: JSON lines, or human-readable lines on a terminal.
-// A goroutine of its own writes the JSON lines, so call FlushLog before the process exits.
+// A separate goroutine writes the JSON lines, so call FlushLog before the process exits.
 func NewLogger(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Executions with an order key are in the lanes of their queue. The group has one consumer for each
-// lane, and the server delivers one message of a lane at a time, no matter which member requests
-// it. So the members need no coordination among themselves. Two things are left to the runner:
+// Executions with an order key are in the lanes of their queue: a hash of the workflow and the key
+// selects the lane. The group has one consumer for each lane, and the server delivers one message
+// of a lane at a time, no matter which member requests it. So the members need no coordination
+// among themselves. Two things are left to the runner:
 //
 // A runner must not begin or continue an execution that another member may have by now, because the
 // runner was frozen or cut off for longer than AckWait, or because the consumer has a new leader:
@@ -566,8 +567,8 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	}
 }
 
-// readLastReport asks for the last report on an execution once. A response may be lost with the
-// connection.
+// readLastReport makes one request for the last report on an execution. It fails if the response is
+// lost with the connection.
 func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportReadTimeout)
 	defer cancel()
@@ -586,7 +587,8 @@ func (r *runner) renewReport(m *message, refusals int) (*nats.Msg, error) {
 		return r.progressMessage(m, m.final)
 	}
 	ctx := context.Background()
-	// A replica that lags behind may respond, so do not ask too often.
+	// A replica that lags behind may have responded with an older report. Wait before asking again,
+	// and longer each time.
 	sleep(ctx, time.Duration(refusals-1)*10*time.Millisecond)
 	last, err := r.readLastReport(ctx, m)
 	if err != nil {

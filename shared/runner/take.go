@@ -12,10 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// pullExpiry is how long a request for messages stays open at the server. It is short because a
-// server of a cluster does not notice that a runner in a separate NATS account is gone. A message
-// that the server sends in response to that runner's request is redelivered only after AckWait, and
-// counts as an attempt.
+// pullExpiry is how long a request for messages stays open at the server. It is short because, in a
+// cluster, a server does not notice that a runner in a separate NATS account is gone. If the server
+// responds to that runner's request with a message, the message is redelivered only after AckWait,
+// and the lost delivery counts as an attempt.
 const pullExpiry = 5 * time.Second
 
 // pullSource is a consumer of the group that delivers executions without an order key: the one in
@@ -86,8 +86,8 @@ func isTemporary(err error) bool {
 var errPull = errors.New("the request for messages has failed")
 
 // usesLongPoll reports whether requests to a source wait until there are messages. If the queue has
-// its own stream, only requests to the source of the last execution wait, because a waiting request
-// reserves concurrency slots. The other source is polled at intervals.
+// its own stream, only requests to the source that delivered the last execution wait, because a
+// waiting request reserves concurrency slots. The other source is polled at intervals.
 func (r *runner) usesLongPoll(s *pullSource) bool {
 	return r.own.Load() == nil || r.ownActive.Load() == s.Own
 }
@@ -192,7 +192,8 @@ func (r *runner) isLastAttempt(msg jetstream.Msg) bool {
 	return err == nil && int(min(meta.NumDelivered, 1<<30)) >= r.Attempts
 }
 
-// ignoreNoMessage returns nil for an error that only means that there is no message at the moment.
+// ignoreNoMessage returns nil if err only means that there is no message at the moment, and
+// otherwise err.
 func ignoreNoMessage(err error) error {
 	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
 		return nil

@@ -63,7 +63,7 @@ func TestHandshakes(t *testing.T) {
 		{"discord", "application/json", `{"type":0}`, 204, "", ""},
 		{"notion", "application/json", `{"verification_token":"secret_x"}`, 200, "", ""},
 		{"intercom", "application/json", `{"topic":"ping"}`, 200, "", ""},
-		// These requests start executions.
+		// These requests are not handshakes: they start executions.
 		{"slack", "application/json", `{"type":"event_callback","challenge":"x"}`, 0, "", ""},
 		{"slack", "application/json", `{"type":"url_verification"}`, 0, "", ""},
 		{

@@ -201,7 +201,7 @@ type signatureCandidate struct {
 }
 
 // maxPublicKeySignatures is the maximum number of signatures in a request that are verified with a
-// public key. Such verification is slow.
+// public key. The limit exists because such verification is slow.
 const maxPublicKeySignatures = 16
 
 // ambiguousTime replaces the time of a value that contains two different times, because it is

@@ -43,7 +43,7 @@ type ConfigError struct {
 	Detail string // what is wrong and what to do
 }
 
-// Error returns the field and what is wrong with it.
+// Error returns the field and the detail.
 func (e *ConfigError) Error() string { return e.Field + ": " + e.Detail }
 
 // Verdict is the result of verifying a request.

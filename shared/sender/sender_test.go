@@ -367,8 +367,8 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
-// The error for an invalid secret describes what the preset expects, and says so if the preset
-// expects a public key. It never names a prefix that only another kind of the preset's secrets has.
+// The error for an invalid secret describes the secret that the preset expects, such as a public
+// key. It does not mention the prefix of another kind of secret that the preset has.
 func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ preset, secret, want string }{
 		{"discord", "no key", "the public key must be hex"},

@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// Only the executor and tests sign requests, but signing is in this package nevertheless: it is the
-// inverse of verifying, with the same unexported parts, which are the keys, methods and sources
-// that Compile makes of a preset. A package of its own would need all of them exported. An ingress,
-// which only verifies, links a little code that it does not call. The same applies to
-// SetDeliveryID.
+// Only the executor and tests sign requests. Signing is in this package because it is the inverse
+// of verifying, and uses the same unexported keys, methods and sources that Compile makes from a
+// preset. A separate package would need all of them exported. An ingress, which only verifies,
+// therefore links a little code that it does not call. The same applies to SetDeliveryID.
 
 // Errors that Sign returns. Operators who test a trigger see their texts.
 var (
@@ -77,7 +76,7 @@ func (s *Sender) Sign(r Request, now time.Time) (SignedRequest, error) {
 	return SignedRequest{Header: r.Header, Query: r.Query, Body: r.Body}, why
 }
 
-// mutableCopy returns a copy of a request with an empty cache, whose headers can be modified.
+// mutableCopy returns a copy of a request. Its headers can be modified, and its cache is empty.
 func (r *Request) mutableCopy() Request {
 	c := Request{
 		Method: r.Method,

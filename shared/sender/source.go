@@ -18,8 +18,8 @@ type valueSource struct {
 	// part of the signature.
 	name    string
 	pointer []string // the tokens of a JSON pointer
-	// builtIn reports whether a JSON pointer is from the built-in table. A "*" token in such a
-	// pointer means every element of an array, and a boolean is a value.
+	// builtIn reports whether a JSON pointer is from the built-in table. In such a pointer, the
+	// token "*" means every element of an array, and booleans count as values.
 	builtIn bool
 }
 

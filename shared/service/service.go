@@ -67,8 +67,8 @@ type Service struct {
 }
 
 // Run starts a service and calls run, which must connect it and serve until its context ends. All
-// parts have stopped when Run returns. If ctx has ended, Run returns nil, because it is not a
-// failure if the caller stops the service while it is starting.
+// parts have stopped when Run returns. If ctx has ended, Run returns nil, because stopping a
+// service while it is starting is not a failure.
 func Run(ctx context.Context, c Config, run func(context.Context, *Service) error) error {
 	s := &Service{config: c}
 	defer s.Stop()

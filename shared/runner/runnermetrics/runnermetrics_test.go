@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// New's function counts every attempt once, by its result.
+// The function that New returns counts every attempt once, labeled with its result.
 func TestAttemptsAreCounted(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)

@@ -167,8 +167,8 @@ func TestCancellationsAfterTheBucketWasMissing(t *testing.T) {
 	}
 }
 
-// A runner forgets cancellations whose keys have expired, once it knows 1000 of them
-// (minCancelForget). An execution whose cancellation was forgotten runs.
+// Once a runner knows 1000 cancellations (minCancelForget), it forgets those whose keys have
+// expired. An execution whose cancellation was forgotten runs.
 func TestExpiredCancellationsAreForgotten(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -299,7 +299,7 @@ func loseAcknowledgments(t *testing.T, nc *nats.Conn, group string) {
 	}
 }
 
-// If the response that says whether an ordered execution has ended is lost, the runner asks again.
+// A runner asks whether an ordered execution has ended. If the response is lost, it asks again.
 func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -312,7 +312,7 @@ func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server must not respond, because the test does.
+	// Keep the server from responding, because the test responds instead.
 	config := reports.CachedInfo().Config
 	config.AllowDirect = false
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {

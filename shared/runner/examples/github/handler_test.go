@@ -38,7 +38,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A runner with the handler consumes executions from a real stream.
+// A runner with the handler accepts a webhook with a valid signature. It fails an execution whose
+// signature is missing or belongs to another body.
 func TestHandler(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
