@@ -14,7 +14,7 @@ import (
 // refusalList is the template data of the refusals page.
 type refusalList struct {
 	listPage
-	Within string // ID of the time span, which is one of spans
+	Within string // ID of the time span, which is one of filterTimeSpans
 	Rows   []refusalRow
 }
 

@@ -19,7 +19,7 @@ type deadLetterList struct {
 	Of        string      // the dead letter whose form was refused
 	Said      formMessage // what the page says about the refusal
 	Bulk      formView
-	Question  *bulkQuestion // set if the page asks about the bulk form
+	Question  *bulkQuestion // set if the page asks to confirm a bulk change
 }
 
 // deadLetterFilter is the filter of the page. Empty fields do not filter.

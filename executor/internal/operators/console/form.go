@@ -77,16 +77,16 @@ type postedForm struct {
 	// started is the ID of the execution that the form has started, or "". If there is one, next is
 	// the path of its page.
 	started string
-	values  map[string]string // what the page shows again, if it is not what the server has now
+	values  map[string]string // posted values that the page shows again
 	status  int               // status of the response after a failure
-	fields  map[string]string // fields of the form that are different now, for a script that stays
-	again   map[string]string // fields with which a script posts the form again; nil means not
-	stored  bool              // what was typed is stored, although the form has failed
+	fields  map[string]string // new values of fields, for a page that stays open
+	again   map[string]string // values with which a script posts again; nil: it does not
+	stored  bool              // the typed values are stored, although the form has failed
 
 	Code     string // code of the failure; "" means that there was none
 	Message  string // what the form says about the failure
 	problems map[string]string
-	theirs   map[string]string // the current values, if somebody else has changed one
+	theirs   map[string]string // all current values, if somebody else has changed one
 	made     any               // what the change created, such as a token that is shown only once
 	question any               // data of the dialog in which the page asks for confirmation
 }
@@ -462,7 +462,7 @@ func (p *postedForm) recordFailure(err error) bool {
 		p.status = http.StatusConflict
 	}
 	if refused.Code != api.CodeChangedSince {
-		p.theirs = nil // it is from an attempt whose conflict the page does not show
+		p.theirs = nil // from an earlier conflict, which the page does not show now
 	}
 	p.Code, p.Message = refused.Code, p.form.replaceAPITerms(refused.Text())
 	p.setProblems(refused.Fields)

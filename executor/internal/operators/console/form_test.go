@@ -119,7 +119,7 @@ func (r *rig) buttonIn(page, part string) (action string, values url.Values) {
 	}
 	of := attributesOf(tag)
 	form := of["form"]
-	if form == "" { // then it is within its form
+	if form == "" { // the button is inside its form
 		before := page[:strings.Index(page, tag)]
 		form = attributesOf(before[strings.LastIndex(before, "<form "):])["id"]
 	}
@@ -610,7 +610,7 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 
 	// Test the form of the account's operator events.
 	page = r.get("/accounts", session)
-	_, _, err := r.PutAccount(t.Context(), "on-pro", "Renamed", "ultra") // is no conflict
+	_, _, err := r.PutAccount(t.Context(), "on-pro", "Renamed", "ultra") // a new name is no conflict
 	r.check(err)
 	a = r.postAgain(page, "on-pro:events", map[string]string{
 		"workflow": "none", "silent": "60", "kind": "execution.failed",

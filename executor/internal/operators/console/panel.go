@@ -34,7 +34,7 @@ type executionList struct {
 	Older      template.URL // query of the next page; "" means that this is the last one
 	Limit      int
 	Bulk       formView
-	Question   *bulkQuestion // set if the page asks about the bulk form
+	Question   *bulkQuestion // set if the page asks to confirm a bulk change
 
 	Workflows, Accounts []linkChoice // suggestions for the filters
 }

@@ -213,7 +213,7 @@ func (k *Keyring) storeLastUses(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if err := k.tokens.AddTokenUses(ctx, uses); err != nil {
-		k.mu.Lock() // retried later
+		k.mu.Lock() // keep the uses, to store them later
 		defer k.mu.Unlock()
 		maps.Copy(used, k.used)
 		k.used = used

@@ -166,7 +166,7 @@ func (s *Service) PutWorkflow(
 ) (PutResult[api.Workflow], error) {
 	spec := registryWorkflowSpec(put)
 	spec.ID, spec.IfNew = id, mustBeNew
-	spec.Within = caller.AccountID // another caller may create it in the meantime
+	spec.Within = caller.AccountID // it may be created in another account meanwhile
 	return change(ctx, s, caller, newRule("PutWorkflow", accessToNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
