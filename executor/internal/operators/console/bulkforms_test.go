@@ -223,8 +223,8 @@ func TestMoreDeadLettersThanOneCallDismisses(t *testing.T) {
 	}
 }
 
-// Without JavaScript, an operator can run all rejected executions again that match the filters of a
-// list. Each of them is run again only once.
+// Without JavaScript, an operator can replay all rejected executions that match the filters of a
+// list. Each of them is replayed only once.
 func TestRunManyAgainWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -150,14 +150,16 @@ func (v formView) Has(field, value string, current bool) bool {
 	return slices.Contains(v.all[field], value)
 }
 
-// Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes, so the
-// posted hidden field shows whether the checkbox was posted as unchecked.
+// Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes. If the
+// hidden field of the checkbox was posted, a missing value therefore means that the checkbox was
+// unchecked.
 func (v formView) Checked(field string) bool {
 	_, edited := v.values[shownFieldPrefix+field]
 	return edited && v.values[field] != "" || !edited && v.current[field] != ""
 }
 
-// Stored reports whether the values in the form were stored, although the form has failed later.
+// Stored reports whether the values in the form were stored, although a later step of the form has
+// failed.
 func (v formView) Stored() bool { return v.stored }
 
 // Problem returns a description of the problem with a field, or "" if there is none.

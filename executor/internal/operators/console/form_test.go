@@ -610,7 +610,7 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 
 	// Test the form of the account's operator events.
 	page = r.get("/accounts", session)
-	_, _, err := r.PutAccount(t.Context(), "on-pro", "Renamed", "ultra") // a new name is no conflict
+	_, _, err := r.PutAccount(t.Context(), "on-pro", "Renamed", "ultra") // no conflict
 	r.check(err)
 	a = r.postAgain(page, "on-pro:events", map[string]string{
 		"workflow": "none", "silent": "60", "kind": "execution.failed",
@@ -954,8 +954,8 @@ func TestUneditedFormOfAStalePage(t *testing.T) {
 	}
 }
 
-// An executor that has just started has not heard from any runner yet. Until it could have, the
-// page says that the runners are unknown, and not that there are none.
+// An executor that has just started has not had time to hear from the runners. The page then says
+// that it does not know the runners yet, and not that there are none.
 func TestQueuesBeforeRunnersCanBeHeard(t *testing.T) {
 	t.Parallel()
 	r := start(t)

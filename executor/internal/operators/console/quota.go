@@ -81,7 +81,8 @@ func stateOf(w api.Workflow) workflowState {
 	}
 }
 
-// HasKind reports whether the account's operator event settings name the given kind.
+// HasKind reports whether the account's operator event settings name the given kind. It returns
+// false if they name no kind, which means all kinds.
 func (q quota) HasKind(kind string) bool {
 	return q.Events != nil && slices.Contains(q.Events.Kinds, kind)
 }

@@ -45,7 +45,8 @@ type presetInput struct {
 	Form  formView
 }
 
-// Value returns the content of the field. A setting with a fixed list of values has a default.
+// Value returns the content of the field. If the setting has a fixed list of values, an empty field
+// shows the setting's default.
 func (i presetInput) Value() string {
 	if i.Values == nil {
 		return i.Form.Value(i.Field)

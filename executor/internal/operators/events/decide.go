@@ -118,8 +118,8 @@ func (e *Events) decideEvents(
 }
 
 // groupCauses divides causes into groups, one for each event. recentEvents is the number of events
-// in the last window. delayElapsed reports whether the last of them was decided at least
-// eventGroupDelay ago. groupCauses returns nil if the causes must wait.
+// that were decided within the last eventBurstWindow. delayElapsed reports whether the last of them
+// was decided at least eventGroupDelay ago. groupCauses returns nil if the causes must wait.
 func groupCauses(
 	causes []store.EventCause,
 	recentEvents int,

@@ -3,9 +3,9 @@
 //
 // An occurrence is stored as a cause, in the same transaction as its record. One executor at a time
 // replaces causes with events, in one transaction that determines which execution reports which
-// causes. It publishes an event's start message until NATS has stored it. The ID of the execution
-// is a hash of the event's ID, and is also the message ID. Therefore, each cause is in exactly one
-// event, and each event starts exactly one execution, even if processes crash.
+// causes. It publishes an event's start message again until NATS has stored the message. The ID of
+// the execution is a hash of the event's ID, and is also the message ID. Therefore, each cause is
+// in exactly one event, and each event starts exactly one execution, even if processes crash.
 package events
 
 import (

@@ -60,7 +60,7 @@ func (s *Service) newBulkRestart(
 }
 
 // limitReached reports whether the call has restarted its maximum number of executions, or has no
-// time left for another batch. It sets more to the result.
+// time left for another batch. It also stores the result in more.
 func (b *bulkRestart) limitReached() bool {
 	b.more = b.started >= b.s.config.MaxBulkItems || time.Now().After(b.deadline)
 	return b.more

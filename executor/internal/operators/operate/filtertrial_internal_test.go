@@ -8,7 +8,7 @@ import (
 )
 
 // Fields with a very long JSON pointer are not listed. Otherwise, an object with a long name and
-// many members would take memory for the product of both.
+// many members would take memory proportional to the product of both.
 func TestLongPlacesAreNotListed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", maxPointerBytes)

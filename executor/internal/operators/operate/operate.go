@@ -13,9 +13,9 @@
 // package consistency). If that takes too long, the error has the code api.CodeNotConfirmed: the
 // change may be in force, and repeating it is safe.
 //
-// Inside of this package, functions return the errors of the registry, the database and NATS as
-// they are. read and change pass them to toError, which makes an *Error of each: a code of package
-// api, and a text that operators may see.
+// Within this package, functions return the errors of the registry, the database and NATS
+// unchanged. read and change pass each of them to toError, which converts it to an *Error with a
+// code of package api and a text that operators may see.
 //
 // The files by topic:
 //   - executions: executions, counts, watch, streams; rerun, replay, requeue, cancel, bulk

@@ -103,7 +103,7 @@ type outcome struct {
 }
 
 // outcomeOf makes a call in which every argument except the caller and the page is zero. There are
-// no dependencies, so a call that the caller may make dereferences nil.
+// no dependencies, so a call that is allowed panics when it dereferences nil.
 func outcomeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (o outcome) {
 	defer func() {
 		p := recover()
@@ -149,8 +149,8 @@ func isChecking() bool {
 	}
 }
 
-// The API's types name the roles in struct tags. The tags cannot be derived from the list of roles,
-// so the test compares them.
+// The API's types list the same roles in their struct tags as this package. The tags cannot be
+// derived from the list of roles, so the test compares them.
 func TestRolesOfTheAPI(t *testing.T) {
 	var names []string
 	for _, role := range operate.Roles() {

@@ -229,8 +229,8 @@ func (s *Service) ResumeQueue(ctx context.Context, caller Caller, name string) (
 		})
 }
 
-// SetQueueGroup sets how many executions the members of a group may have in flight together. nil
-// means no limit. The group need not exist yet.
+// SetQueueGroup sets how many executions the members of a group may have in flight together. A nil
+// maxInFlight means no limit. The group need not exist yet.
 func (s *Service) SetQueueGroup(
 	ctx context.Context, caller Caller, name, group string, maxInFlight *int64,
 ) (none api.QueueGroup, err error) {

@@ -148,8 +148,8 @@ type triggerFinder func(ctx context.Context, caller Caller,
 	workflowID, nodeID string) (*edit.TriggerInfo, error)
 
 // bulkTimeout is the maximum duration of a bulk call. If the call cannot finish in this time, a
-// repeated call does the rest. No batch begins in the last lastBatchTimeReserve of the time, so
-// that the last batch can finish.
+// repeated call does the rest. No batch begins within the last lastBatchTimeReserve of this time,
+// so that the last batch can finish.
 const (
 	bulkTimeout          = 45 * time.Second
 	lastBatchTimeReserve = 15 * time.Second

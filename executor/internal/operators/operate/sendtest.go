@@ -20,10 +20,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// SendTest sends a test request to the node's webhook URL, in the form of the node's sender and
-// signed with the sender's newest secret. It returns the endpoint's response, even a refusal. It
-// runs in the executor so that the secret does not leave the executor. If the executor cannot sign
-// the request, it sends nothing.
+// SendTest sends a test request to the node's webhook URL. The request has the form that the node's
+// sender uses, and is signed with the sender's newest secret. SendTest returns the endpoint's
+// response, even a refusal. It runs in the executor so that the secret does not leave the executor.
+// If the executor cannot sign the request, it sends nothing.
 func (s *Service) SendTest(
 	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {

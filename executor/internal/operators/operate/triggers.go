@@ -124,7 +124,7 @@ func setTriggerSettings(node *edit.TriggerSpec, settings api.TriggerSettings) {
 // MaxSamplePayloadBytes is the maximum size of a sample payload.
 const MaxSamplePayloadBytes = edit.MaxSamplePayloadBytes
 
-// WithSampleCondition returns a context for a conditional SetSamplePayload, as
+// WithSampleCondition returns a context for a conditional SetSamplePayload: see
 // edit.WithSampleCondition.
 func WithSampleCondition(ctx context.Context, check func(sample []byte) error) context.Context {
 	return edit.WithSampleCondition(ctx, check)
@@ -146,7 +146,7 @@ func (s *Service) SetSamplePayload(
 }
 
 // RotateToken gives a node a new token. The old token stays valid for keepOld. Each call creates
-// another token, so its errors say whether to repeat the call.
+// another token, so the field Final of an error says whether the call may simply be repeated.
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
@@ -269,8 +269,8 @@ func registryAnswer(a *api.Answer) *registry.SyncResponse {
 	return &registry.SyncResponse{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// apiFiltered converts the number of a node's filtered requests, and the last one, to the API's
-// form. It returns nil if the node has no filter and has filtered nothing.
+// apiFiltered converts the number of a node's filtered requests, and the last ones of them, to the
+// API's form. It returns nil if the node has no filter and has filtered nothing.
 func apiFiltered(info *edit.TriggerInfo, f store.FilteredRequests) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil
