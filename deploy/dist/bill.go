@@ -142,7 +142,8 @@ func (r *Release) programPackages(
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		// The modules of this repository have the version of the release.
+		// Go does not know the versions of this repository's modules. They have the version of the
+		// release.
 		if isRepositoryPath(module.Path) {
 			module.Version = r.Version
 		}

@@ -9,7 +9,8 @@ import (
 var chartVersionPattern = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
 // packChart packages the Helm chart with the version of the release. It does the same as helm
-// package, but sets all modification times to the time of the commit.
+// package, but sets all modification times to the time of the commit, so that the archive is
+// reproducible.
 func (r *Release) packChart(shipped *tree) error {
 	files := shipped.filesUnder("deploy/dist/chart/hookstart")
 	if len(files) == 0 {
@@ -21,8 +22,8 @@ func (r *Release) packChart(shipped *tree) error {
 				[]byte("$1: "+r.VersionNumber()))
 		}
 	}
-	// The chart's templates modify the objects of the kustomization, so the chart includes the
-	// kustomization's files. It also includes those of the NATS objects.
+	// The chart's templates read and modify the manifests of the kustomization, so the chart
+	// includes these files. It also includes the manifests of the NATS servers.
 	for _, name := range chartManifests() {
 		content, err := shipped.fileContent("deploy/" + name)
 		if err != nil {

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// tool returns the path of a program, which an environment variable contains. It skips the test if
-// the variable is not set.
+// tool returns the path of a program from the given environment variable. It skips the test if the
+// variable is not set.
 func tool(t *testing.T, variable string) string {
 	t.Helper()
 	program := os.Getenv(variable)
@@ -72,9 +72,9 @@ func parse(t *testing.T, text string) map[string]object {
 	return all
 }
 
-// With its default values, the chart produces the same objects as the kustomization. Three things
-// may differ: the namespace, the secrets, which the kustomization generates from files, and the
-// labels that name the tool that manages an object.
+// With its default values, the chart produces the same objects as the kustomization. Two things may
+// differ: only the kustomization has the namespace and the secrets, which it generates from files,
+// and only the chart has the labels and annotations that Helm needs.
 func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 	kustomize := tool(t, "HOOKSTART_KUSTOMIZE")
 	folder := t.TempDir()
@@ -98,7 +98,8 @@ func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 			}
 		}
 	}
-	// The names of objects that are generated from files end in a hash of those files.
+	// Remove the hash at the end of the names of generated objects, because the chart's names have
+	// none.
 	built := regexp.MustCompile(`(?m)^(.*ame: \S+)-[0-9a-z]{10}$`).ReplaceAllString(command(t,
 		folder, kustomize, "build", "kubernetes"), "$1")
 	want := parse(t, built)
@@ -153,15 +154,16 @@ func pods(o object, change func(container object)) object {
 	return template
 }
 
-// valuesCase describes the objects that the chart produces with given values.
+// valuesCase holds values for the chart, and describes the objects that the chart must produce with
+// these values.
 type valuesCase struct {
 	set  string
 	with []string // text that each object, named KIND/NAME, must contain
 	less []string // names of objects that must not exist
 }
 
-// places returns a case that sets where the pods of a part run, their priority, annotations and
-// memory limit.
+// places returns a case that sets all values for the pods of a part: the nodes on which they may
+// run, their priority, their annotations and their memory limit.
 func places(part string) valuesCase {
 	set := []string{
 		"nodeSelector.disk=ssd", "tolerations[0].key=dedicated", "tolerations[0].operator=Exists",
@@ -184,8 +186,8 @@ func places(part string) valuesCase {
 	return c
 }
 
-// decode decodes an object as strictly as the API server does: unknown fields are an error. It
-// knows the kinds of Kubernetes itself.
+// decode decodes an object as strictly as the Kubernetes API server does: unknown fields are an
+// error. It skips the kinds that are not part of Kubernetes itself.
 func decode(t *testing.T, name string, o object) {
 	t.Helper()
 	into := map[string]any{
@@ -212,7 +214,8 @@ func decode(t *testing.T, name string, o object) {
 	}
 }
 
-// settings returns the names of all values in values.yaml, such as nats.storage.
+// settings returns the full names of all values in values.yaml, such as nats.storage. prefix is
+// prepended to each name.
 func settings(prefix string, values object) (names []string) {
 	for name, value := range values {
 		if inner, ok := value.(object); ok && len(inner) > 0 {
@@ -413,7 +416,8 @@ func TestChartValues(t *testing.T) {
 	}
 }
 
-// After the installation, Helm prints notes that name the secrets to create and the next command.
+// After an installation, Helm prints notes. They name the secrets that the user must create, and
+// the next command.
 func TestChartNotes(t *testing.T) {
 	folder := t.TempDir()
 	command(t, folder, "tar", "-xzf", chart(t))

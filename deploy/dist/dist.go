@@ -47,7 +47,7 @@ func Platforms() []Platform {
 // below Out.
 type Release struct {
 	// Root is the folder of the checkout. Tracked files are shipped with the contents that they
-	// have in this folder, even if those are not committed.
+	// have in this folder, including changes that are not committed.
 	Root string
 	// Out is the folder for the files of the release.
 	Out string
@@ -100,7 +100,8 @@ func (r *Release) VersionNumber() string { return strings.TrimPrefix(r.Version, 
 
 func (r *Release) logf(format string, args ...any) { fmt.Fprintf(r.Log, format+"\n", args...) }
 
-// git runs git in the checkout, even if the checkout belongs to another user.
+// git runs git in the checkout and returns its stdout. It works even if the checkout belongs to
+// another user, which git refuses by default.
 func (r *Release) git(ctx context.Context, args ...string) (string, error) {
 	root, err := filepath.Abs(r.Root)
 	if err != nil {
@@ -141,8 +142,9 @@ func programs() map[string]string {
 // on a machine without Go.
 const nkeysToolPackage = "github.com/nats-io/nkeys/nk"
 
-// Compile compiles all programs for a platform. The resulting bytes also depend on the Go version,
-// which every program prints for --version.
+// Compile compiles all programs for a platform. Their bytes depend only on the version, the commit
+// and the Go version. Every program prints all three for --version, so that anyone can repeat the
+// build.
 func (r *Release) Compile(ctx context.Context, p Platform) error {
 	folder, err := filepath.Abs(filepath.Join(r.binDir(), p.String()))
 	if err != nil {
@@ -306,7 +308,7 @@ func sha256Hex(content []byte) string {
 func (r *Release) Sign(ctx context.Context, key string) error {
 	sums := filepath.Join(r.Out, "SHA256SUMS")
 	if err := os.Remove(sums + ".sig"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		// Otherwise ssh-keygen would ask before it overwrites the file.
+		// An existing signature must be removed: ssh-keygen would ask before overwriting it.
 		return err
 	}
 	_, err := run(ctx, "", os.Environ(), "ssh-keygen", "-Y", "sign", "-f", key, "-n",

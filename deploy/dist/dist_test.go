@@ -36,8 +36,9 @@ func command(t *testing.T, folder, name string, args ...string) string {
 	return string(out)
 }
 
-// clone copies the checkout, including uncommitted changes, and commits everything. It returns the
-// folder of the copy. The commit's hash is the same in each copy.
+// clone clones the repository of the checkout, copies the uncommitted changes of tracked files, and
+// returns the folder of the copy. It commits nothing, so every copy has the same commit, and the
+// releases built from two copies can be identical.
 func clone(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "a folder")
@@ -169,7 +170,7 @@ func files(t *testing.T, folder string) map[string][]byte {
 	return found
 }
 
-// same checks that two releases have identical files.
+// same checks that two folders, each with a release, have the same files with identical contents.
 func same(t *testing.T, first, second string) {
 	t.Helper()
 	a, b := files(t, first), files(t, second)
@@ -259,8 +260,9 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// The archive has no sources, so its compose file and its kustomization use the images of the
-// release. The release has all of these images.
+// The compose file and the kustomization in the archive use the images of the release instead of
+// building them, because the archive has no sources. The release contains each image that they
+// name.
 func TestArchiveNamesTheImagesOfTheRelease(t *testing.T) {
 	r := packed(t)
 	const name = "hookstart_1.2.3-rc.1_linux_arm64"
@@ -372,8 +374,8 @@ func TestChecksumsAndBills(t *testing.T) {
 	}
 }
 
-// Signing and verifying need no network. A signature with another key than the releaser's is
-// rejected.
+// A release can be signed and verified without a network. A signature that was made with another
+// key than the releaser's is rejected.
 func TestSignature(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("no ssh-keygen")

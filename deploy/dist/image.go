@@ -13,7 +13,7 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// ImageUID is the ID of the user that every image runs as. It has no name, because the images have
+// ImageUID is the user ID that every image runs as. The user has no name, because the images have
 // no /etc/passwd.
 const ImageUID = 65532
 
@@ -94,8 +94,8 @@ type (
 	}
 )
 
-// caCertificates returns the CA certificates that Mozilla trusts without a date limit, in PEM.
-// Unlike the certificates of the system, they are the same on every machine.
+// caCertificates returns, in PEM, the CA certificates that Mozilla trusts without a date limit.
+// They come from a Go module and not from the system, so they are the same on every machine.
 func caCertificates() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
@@ -117,8 +117,8 @@ func (r *Release) buildImages(p Platform) error {
 		if err != nil {
 			return fmt.Errorf("the image of %s: %w", name, err)
 		}
-		// The name ends in .oci.tar because a .tar.gz could be mistaken for the archive of all
-		// programs: hookstart_0.1.0_linux_amd64.tar.gz.
+		// The name ends in .oci.tar. With .tar.gz, the image of the command line could be mistaken
+		// for the archive of all programs, such as hookstart_0.1.0_linux_amd64.tar.gz.
 		archive := fmt.Sprintf("%s_%s_%s.oci.tar", name, r.VersionNumber(), p)
 		if err := r.write(archive, content); err != nil {
 			return err

@@ -223,14 +223,15 @@ func stageScripts(
 			"@PATTERNS@", strings.Join(unitPatterns(about.Units), " "),
 			"@STATE@", strings.Join(about.State, " ")).Replace(string(text))
 		scripts[when] = s.stageFile(when, []byte(filled))
-		// An empty entry keeps the names of the staged files distinct.
+		// stageFile numbers the files by the number of entries. Add an empty entry, so that the
+		// next file gets another number.
 		s.contents = append(s.contents, nfpmContent{})
 	}
 	return scripts, nil
 }
 
-// unitPatterns returns a systemctl pattern for each unit, quoted for a shell. systemctl matches a
-// pattern against the loaded units. For a template, these are all its instances.
+// unitPatterns returns a pattern for systemctl for each unit, quoted for a shell. The pattern of a
+// template unit, such as name@.service, matches all its loaded instances.
 func unitPatterns(units []string) (quoted []string) {
 	for _, unit := range units {
 		quoted = append(quoted, "'"+strings.Replace(unit, "@", "@*", 1)+"'")
@@ -321,8 +322,8 @@ func (r *Release) stageFiles(
 	return binaries, s.err
 }
 
-// debianChangelog returns a changelog in the format that Debian requires. It has one entry, which
-// refers to CHANGELOG.md.
+// debianChangelog returns a changelog in the format that Debian requires. Its only entry refers to
+// CHANGELOG.md.
 func (r *Release) debianChangelog(name string) string {
 	return fmt.Sprintf("%[1]s (%[2]s) unstable; urgency=medium\n\n  * Changes: "+
 		"/usr/share/doc/%[1]s/CHANGELOG.md.\n\n -- %[3]s  %[4]s\n",

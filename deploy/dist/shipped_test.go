@@ -26,8 +26,9 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 	return folder, makeAll(root, folder, "v0.1.0")
 })
 
-// makeAll builds a whole release in a folder, as make dist does. If wrapper is not empty, it is a
-// command that runs the last step: the step's command is appended to its arguments.
+// makeAll builds a whole release in a folder, as make dist does. wrapper is a command that runs
+// another command, which is appended to its arguments, such as env. If it is not empty, makeAll
+// uses it to run the last step.
 func makeAll(checkout, folder, version string, wrapper ...string) error {
 	program := folder + ".make" // the folder itself is emptied
 	defer os.Remove(program)
@@ -45,11 +46,12 @@ func makeAll(checkout, folder, version string, wrapper ...string) error {
 	return nil
 }
 
-// anotherUser returns a prefix for a command, which runs it as the user nobody with a different
-// umask, time zone and home folder. nobody keeps root's capabilities to read and write every file,
-// because it uses the current user's Go caches. The securebit no_setuid_fixup makes access(2), with
-// which git looks for files, respect these capabilities. Without the program setpriv, or if the
-// current user is not root, the prefix changes only the umask and the time zone.
+// anotherUser returns the beginning of a command line, to which a command can be appended. It runs
+// the command as the user nobody, with a different umask, time zone and home folder. nobody keeps
+// root's capabilities to read and write every file, because the command uses the current user's Go
+// caches. git looks for files with access(2), which respects these capabilities only with the
+// securebit no_setuid_fixup. Without the program setpriv, or if the current user is not root, only
+// the umask and the time zone are different.
 func anotherUser(t *testing.T) []string {
 	t.Helper()
 	shell := []string{"sh", "-c", `umask 077 && exec env TZ=Pacific/Auckland "$@"`, "sh"}
@@ -67,8 +69,9 @@ func anotherUser(t *testing.T) []string {
 	return append(args, shell...)
 }
 
-// withoutNetwork returns a prefix for a command, which runs it without a network. If the current
-// user is not root, or the system has no namespaces, the prefix only keeps Go from downloading.
+// withoutNetwork returns the beginning of a command line, to which a command can be appended. It
+// runs the command without a network. If the current user is not root, or the system has no network
+// namespaces, it only keeps Go from downloading modules.
 func withoutNetwork(t *testing.T) []string {
 	t.Helper()
 	off := []string{"env", "GOPROXY=off"}
@@ -120,10 +123,10 @@ func check(t *testing.T, name string, env ...string) {
 	}
 }
 
-// prometheus returns the path of Prometheus 3, which Debian 12 does not have. That is the value of
-// the variable PROMETHEUS, or else a program that it builds from the module whose parser TestAlerts
-// uses. It returns "" if the build fails, for instance without a network on a machine that has not
-// built it before.
+// prometheus returns the path of a Prometheus 3, which Debian 12 does not have. If the environment
+// variable PROMETHEUS is set, prometheus returns its value. Otherwise, prometheus builds the
+// program from the Go module whose parser TestAlerts uses. It returns "" if the build fails, for
+// instance because a dependency cannot be downloaded.
 func prometheus(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("PROMETHEUS"); path != "" {
@@ -175,8 +178,8 @@ func servers(t *testing.T) string {
 	return folder
 }
 
-// Two builds of the whole release are identical. The second is made in another folder by another
-// user, with another umask, at another time, without a network.
+// A second build of the whole release is identical to the first, although it is made in another
+// folder by another user, with another umask and time zone, at another time, and without a network.
 func TestShippedTwice(t *testing.T) {
 	first := release(t)
 	second := filepath.Join(t.TempDir(), "dist")
@@ -223,7 +226,7 @@ func TestShippedRelease(t *testing.T) {
 	command(t, checkout, args[0], args[1:]...)
 
 	made := filepath.Join(checkout, "dist")
-	// As installing.md says.
+	// Verify the release with the commands in installing.md.
 	command(t, made, "sh", "-c", `echo "releaser $(cat "$0")" > "$1" &&
 		ssh-keygen -Y verify -f "$1" -I releaser -n hookstart-release \
 			-s SHA256SUMS.sig < SHA256SUMS &&
@@ -246,8 +249,9 @@ func TestShippedPackages(t *testing.T)     { check(t, "packages") }
 func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
 func TestShippedImages(t *testing.T)       { check(t, "images") }
 
-// The simulated next release has one more migration. The programs of this release do not know it,
-// and refuse its database.
+// The systemd units of the packages work, and can be upgraded to a simulated next release. That
+// release has one more database migration, so that the programs of this release must refuse a
+// database that it has migrated.
 func TestShippedUnits(t *testing.T) {
 	release(t)
 	checkout, next := clone(t), filepath.Join(t.TempDir(), "next")

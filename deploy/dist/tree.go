@@ -92,11 +92,11 @@ func (r *Release) readShippedFiles(ctx context.Context) (*tree, error) {
 // repositoryURL is the address of the project's repository.
 const repositoryURL = "https://github.com/hookstart/hookstart"
 
-// linkTargetPattern matches the target of a Markdown link without its fragment, together with the
-// "](" before it.
+// linkTargetPattern matches the "](" in a Markdown link and the target after it, without a
+// fragment.
 var linkTargetPattern = regexp.MustCompile(`\]\([^)\s#]+`)
 
-// rewriteLinks changes a document's links to files that are not shipped: they then lead to the
+// rewriteLinks returns a document in which the links to files that are not shipped lead to the
 // project's repository, at the release's commit. name is the document's path in the checkout, and
 // shipped holds the paths of the shipped files and folders.
 func (r *Release) rewriteLinks(name string, content []byte, shipped map[string]bool) []byte {
@@ -125,9 +125,9 @@ var (
 	newTagPattern     = regexp.MustCompile(`(newTag: )\S+(})`)
 )
 
-// setImageTags replaces the images that a file builds from the sources with the images of the
-// release, because the archive has no sources. The compose file does not pull them: their names
-// lead to no registry of ours.
+// setImageTags makes the compose file and the kustomization use the images of the release instead
+// of images that are built from the sources, because the archive has no sources. The user must load
+// these images, so the compose file does not pull them: the project has no image registry.
 func (r *Release) setImageTags(name string, content []byte) []byte {
 	switch name {
 	case "deploy/compose/compose.yaml":
@@ -140,7 +140,7 @@ func (r *Release) setImageTags(name string, content []byte) []byte {
 	}
 }
 
-// pathSet returns the paths of the files and of the folders that contain them.
+// pathSet returns the set of the paths of the files and of all folders above them.
 func pathSet(files []file) map[string]bool {
 	all := map[string]bool{}
 	for _, f := range files {
@@ -152,8 +152,8 @@ func pathSet(files []file) map[string]bool {
 }
 
 // writeArchive writes the .tar.gz with all files for a platform, and its SBOM. The paths are the
-// same as in the checkout, so links between shipped documents work. Other links lead to the
-// repository.
+// same as in the checkout, so links between shipped documents work. Links to other files lead to
+// the repository.
 func (r *Release) writeArchive(p Platform, shipped, generated *tree) error {
 	all := &tree{files: slices.Clone(generated.files)}
 	for _, f := range shipped.files {

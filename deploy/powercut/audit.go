@@ -19,8 +19,8 @@ import (
 )
 
 // readStarts reads the streams of the targets, and returns the number of start messages for each
-// execution ID. It retries for up to readTimeout, because a stream's leader may change, and a busy
-// machine may answer late.
+// execution ID. It retries for up to readTimeout, because reading fails while a stream has no
+// leader or a busy machine responds late.
 func readStarts(
 	ctx context.Context, natsURL string, targets []target,
 ) (counts map[string]int, err error) {
@@ -102,8 +102,9 @@ func readRecords(
 	return records, nil
 }
 
-// awaitRecords reads the records repeatedly until ok accepts them or the timeout has passed. It
-// returns the records that it read last.
+// awaitRecords reads the records repeatedly until ok returns true for them or the timeout has
+// passed. In both cases it returns the records that it read last, so the caller must check them
+// again.
 func awaitRecords(
 	ctx context.Context, client *apiclient.Client, targets []target, timeout time.Duration,
 	ok func(map[string]record) bool,

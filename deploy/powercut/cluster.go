@@ -120,8 +120,8 @@ func (c *cluster) addMachine(
 	return err
 }
 
-// serverStarter returns a function that starts a NATS server as in deploy/nats, but without TLS and
-// accounts, which do not affect its files.
+// serverStarter returns a function that starts a NATS server with the settings of deploy/nats, but
+// without TLS and accounts, which do not affect how the server writes its files.
 func (c *cluster) serverStarter(
 	n int, client, route *freeport.Port, routes []string, syncAlways bool,
 ) startProgram {
@@ -207,7 +207,8 @@ func (c *cluster) boot(ctx context.Context) error {
 	return nil
 }
 
-// awaitReady waits until the URL answers 200. It fails at once if a process exits.
+// awaitReady waits until a request to the URL is answered with 200. It returns an error as soon as
+// one of the processes exits.
 func (c *cluster) awaitReady(ctx context.Context, url string) (err error) {
 	retry.Until(ctx, 50*time.Millisecond, func() bool {
 		for _, m := range c.machines {
@@ -241,7 +242,7 @@ func runRunner(natsURL string, queues []string) error {
 	var all sync.WaitGroup
 	for _, queue := range queues {
 		all.Go(func() {
-			// The stream may not be there yet.
+			// Retry, because the stream may not exist yet.
 			retry.Until(ctx, time.Second, func() bool {
 				err := runner.Run(ctx, nc, runner.Options{
 					Queue: queue, Group: "main", AckWait: 5 * time.Second,

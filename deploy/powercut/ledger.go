@@ -37,8 +37,8 @@ func newLedger(prefix string) *ledger {
 	}
 }
 
-// nextDelivery returns the ID of the next delivery to send: one whose outcome is unknown, or a new
-// one.
+// nextDelivery returns the ID of the next delivery to send. If the outcome of earlier deliveries is
+// unknown, it is the ID of one of them, which is then sent again. Otherwise it is a new ID.
 func (l *ledger) nextDelivery() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,8 @@ func (l *ledger) recordUnexpected(format string, args ...any) {
 	l.strange = append(l.strange, fmt.Sprintf(format, args...))
 }
 
-// confirm records the state of a workflow that the API has confirmed.
+// confirm records the state of a workflow after a change that the API has confirmed, and counts the
+// change.
 func (l *ledger) confirm(id string, c confirmedState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +90,8 @@ func (l *ledger) confirm(id string, c confirmedState) {
 	l.changes++
 }
 
-// forgetWorkflow removes a workflow from the ledger because a change is in flight, so both its old
-// and its new state are correct.
+// forgetWorkflow removes a workflow from the ledger, so that its state is not checked. Call it
+// before a change: until the change is confirmed, both the old and the new state are correct.
 func (l *ledger) forgetWorkflow(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

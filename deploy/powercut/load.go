@@ -28,14 +28,16 @@ const (
 // unavailableRetryPause is how long a sender waits after a 503.
 const unavailableRetryPause = 20 * time.Millisecond
 
-// target is a workflow that receives deliveries, and where its executions are stored.
+// target is a workflow that receives deliveries, with its queue and the layout of the queue's
+// messages.
 type target struct {
 	workflowID, queue string
 	layout            stream.Layout
 }
 
 // targetOf returns the index of the target that a delivery is sent to. targets is the number of
-// targets. Repeats of a delivery go to the same target.
+// targets. The index depends only on the delivery ID, so that a delivery that is sent again goes to
+// the same target.
 func targetOf(deliveryID string, targets int) int {
 	return int(deliveryID[len(deliveryID)-1]) % targets
 }
@@ -44,8 +46,8 @@ func targetOf(deliveryID string, targets int) int {
 const apiRetryTimeout = 2 * time.Minute
 
 // retryServerErrors retries a call of the operators' API while the response is a 5xx, as operators
-// do. A program reports that it is ready before all processes confirm changes, so the first calls
-// can fail. retryServerErrors returns the last error.
+// do, and returns the last error. The first calls after a start can fail: a program reports that it
+// is ready before all processes can confirm changes.
 func retryServerErrors(ctx context.Context, call func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiRetryTimeout)
 	defer cancel()
@@ -117,7 +119,8 @@ func changeWorkflows(ctx context.Context, l *ledger, client *apiclient.Client, p
 			},
 		}
 		for _, step := range steps {
-			// Until the change is confirmed, both the old and the new state are correct.
+			// Do not check the workflow until the change is confirmed: both the old and the new
+			// state are correct until then.
 			l.forgetWorkflow(id)
 			c, err := step()
 			if err != nil {
@@ -178,8 +181,8 @@ func prepareTarget(
 	}
 	trigger, err := client.Trigger(ctx, t.workflowID, nodeID)
 	if err == nil && trigger.Token == "" {
-		// Tokens are in a separate bucket. With the default sync interval, a power cut may lose the
-		// token but keep the workflow.
+		// The token is missing. Tokens are stored in another bucket than workflows, so with the
+		// default sync interval, a power cut may lose the token but keep the workflow.
 		trigger, err = client.RotateToken(ctx, t.workflowID, nodeID, 0)
 	}
 	return trigger.URL, err
@@ -199,8 +202,8 @@ func createOwnStreams(ctx context.Context, client *apiclient.Client, targets []t
 	return nil
 }
 
-// lostWorkflows returns the IDs of the workflows that are missing or whose state differs from the
-// confirmed one.
+// lostWorkflows returns the IDs of the workflows in the ledger that are missing, or whose state
+// differs from the confirmed state.
 func lostWorkflows(
 	ctx context.Context, l *ledger, client *apiclient.Client,
 ) (lost []string, err error) {
@@ -224,6 +227,6 @@ func lostWorkflows(
 	return lost, nil
 }
 
-// newConnectionClient uses a new connection for each request, because the ingress is killed between
-// requests.
+// newConnectionClient uses a new connection for each request. The ingress is killed between
+// requests, so a kept connection would be broken.
 var newConnectionClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -22,7 +22,8 @@ type machine struct {
 	running []*child.Process // nil while the machine is off
 }
 
-// startProgram starts a program whose data is in the folder mounted.
+// startProgram starts a program of a machine. mounted is the folder on which the machine's disk is
+// mounted, and in which the program stores its data.
 type startProgram func(mounted string) (*child.Process, error)
 
 func newMachine(
@@ -53,8 +54,8 @@ func (m *machine) start() (err error) {
 	return nil
 }
 
-// cut cuts the power. The disk keeps everything that was synced, and a random part of the rest. If
-// the machine is off, cut does nothing.
+// cut cuts the power: it kills the programs and unmounts the disk. The disk keeps everything that
+// was synced, and a random part of the rest. If the machine is off, cut does nothing.
 func (m *machine) cut() error { return cutAll([]*machine{m}) }
 
 // cutAll cuts the power of several machines at the same moment. Machines that are off stay off.
@@ -74,7 +75,8 @@ func cutAll(machines []*machine) error {
 	})
 	var errs []error
 	for _, m := range on {
-		// A killed process exits only once its pending call into the file system returns.
+		// Wait for the processes. A killed process exits only once its pending call into the file
+		// system has returned, and the disk cannot be unmounted before.
 		for _, p := range m.running {
 			<-p.Exited()
 		}
@@ -88,7 +90,8 @@ func cutAll(machines []*machine) error {
 	return errors.Join(errs...)
 }
 
-// cutTogether calls killAll while no program can change any of the disks.
+// cutTogether cuts the power of all disks at the same moment: it holds the locks of all disks while
+// it calls killAll, so that no program can change any disk after another one has lost power.
 func cutTogether(machines []*machine, killAll func()) {
 	if len(machines) == 0 {
 		killAll()

@@ -1,20 +1,21 @@
 //go:build linux
 
-// Package powercut simulates power cuts of an installation under load: of hookstart-local, or of
-// three NATS servers with an ingress, an executor and a runner. Each machine has a FUSE file system
-// that forgets everything that was not synced ([disk.Disk]). The programs are killed at the same
-// moment and restarted on the files that real disks would have kept. Afterwards the package
-// compares the acknowledgements to senders and operators with the stored data.
+// Package powercut simulates power cuts of an installation under load. The installation is either
+// hookstart-local, or three NATS servers with an ingress, an executor and a runner. Each machine
+// has a FUSE file system that can forget everything that was not synced ([disk.Disk]). In a power
+// cut, all programs are killed at the same moment. They are then restarted with the files that real
+// disks would have kept, and the package compares the stored data with the acknowledgements to
+// senders and operators.
 //
-// If every message is synced, nothing may be missing. The run with the default sync interval is the
-// control, in which something must be missing, to show that the file system does forget. Even in
-// the control, deliveries that are accepted after a cut must be recorded, and every execution must
-// end.
+// There are two modes. If NATS syncs every message, nothing may be missing. The other mode is the
+// control: NATS syncs only at its default interval, and something must be missing, to show that the
+// file system really forgets. Even in the control, deliveries that are accepted after a cut must be
+// recorded, and every execution must end.
 //
-// By default the file system behaves like ext4 and XFS ([disk.Ordered]). On one that guarantees no
-// more than POSIX ([disk.Strict]), nats-server 2.15 loses data that it has synced, because it syncs
-// neither the folder of a new stream nor the folder of a new message file. The files that
-// hookstart-local creates itself survive there, too.
+// By default the file system behaves like ext4 and XFS ([disk.ModelOrdered]). On a file system that
+// guarantees no more than POSIX ([disk.ModelStrict]), nats-server 2.15 loses data that it has
+// synced, because it syncs neither the folder of a new stream nor the folder of a new message file.
+// The files that hookstart-local creates itself survive even on such a file system.
 package powercut
 
 import (
@@ -49,11 +50,11 @@ type Config struct {
 	// NoEnds skips waiting for the end of every execution, which takes more than a minute in the
 	// control.
 	NoEnds bool `kong:"-"`
-	// CutsPerDisk is the number of cuts after which the test continues with a new, empty disk. 0
-	// means 10.
+	// CutsPerDisk is the number of cuts after which the test continues with a new installation on
+	// empty disks. 0 means 10.
 	CutsPerDisk int `kong:"-"`
-	// worst makes each cut drop everything that was not synced. The control sets it, because it
-	// must lose data within a few cuts.
+	// worst makes each cut drop everything that was not synced, instead of a random part. It is set
+	// for a control with few cuts, which must lose data nevertheless.
 	worst bool
 }
 
@@ -71,10 +72,12 @@ type Result struct {
 	// Cuts is the number of power cuts, Accepted the number of deliveries that were answered with
 	// 200.
 	Cuts, Accepted int
-	// Lost is the number of accepted deliveries without a start in the stream. Unrecorded is the
-	// number of those that have a start in the stream but no record in the database.
+	// Lost is the number of accepted deliveries without a start message in the stream. Unrecorded
+	// is the number of accepted deliveries with a start message in the stream, but without a record
+	// in the database.
 	Lost, Unrecorded int
-	// Doubled counts how often a delivery was found with more than one start or record.
+	// Doubled counts the accepted deliveries with more than one start message or record. A delivery
+	// is counted again after each cut.
 	Doubled int
 	// Stuck counts executions that did not end although a runner was running.
 	Stuck int
@@ -130,12 +133,13 @@ func Run(ctx context.Context, c Config) (err error) {
 	return errors.Join(always.check(false), control.check(true))
 }
 
-// maxClusterControlCuts is the maximum number of power cuts in the control with several servers.
+// maxClusterControlCuts is the maximum number of power cuts in the control if there are several
+// NATS servers.
 const maxClusterControlCuts = 3
 
-// controlConfig returns the configuration of the control. With several servers, there are few cuts,
-// each on new disks, and each drops everything that was not synced. Otherwise, the result would
-// depend on the data that the disks keep by chance.
+// controlConfig returns the configuration of the control. With several NATS servers, the control
+// has only a few cuts, each on new disks, and each cut drops everything that was not synced.
+// Without these changes, it would depend on chance whether all servers lose the same message.
 func (c Config) controlConfig() Config {
 	if c.Servers > 1 {
 		c.Cuts, c.CutsPerDisk, c.worst = min(c.Cuts, maxClusterControlCuts), 1, true
@@ -143,9 +147,9 @@ func (c Config) controlConfig() Config {
 	return c
 }
 
-// check returns an error that lists the faults in r. If mustLose is true, lost deliveries and
-// changes are not faults. Instead it is a fault if no delivery was lost, because the control must
-// show that the test notices losses.
+// check returns an error that lists the faults in r, or nil if there are none. mustLose is true for
+// the control. Lost deliveries and changes are then not faults. Instead it is a fault if no
+// delivery was lost, because the control must show that the test notices losses.
 func (r Result) check(mustLose bool) error {
 	var wrong []error
 	complain := func(n int, what string) {
@@ -268,7 +272,8 @@ func (l *diskRun) run(ctx context.Context, cuts int) error {
 			return err
 		}
 		l.result.Cuts++
-		// Sometimes the power comes back only briefly and is cut again while the programs start.
+		// One time in five, let the power come back only briefly, and cut it again while the
+		// programs start.
 		if l.luck.IntN(5) == 0 {
 			if err := l.start(); err != nil {
 				return err
@@ -311,7 +316,8 @@ func (l *diskRun) countTargets() {
 	}
 }
 
-// powerOn turns the installation on. If again is true, it also checks the data that the cut has
+// powerOn turns the installation on and prepares it for the load. again is false for the first
+// start of an empty installation. If it is true, powerOn also checks the data that the cut has
 // left.
 func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.boot(ctx); err != nil {
@@ -345,7 +351,8 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	})
 }
 
-// loadAndCut sends deliveries and changes workflows, and cuts the power while it does.
+// loadAndCut sends deliveries and changes workflows at the same time, and cuts the power meanwhile.
+// n numbers the cuts, so that each has its own workflows.
 func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
@@ -463,8 +470,8 @@ func (l *diskRun) repeat(ctx context.Context, deliveryID string) (a deliver.Answ
 	return a, err
 }
 
-// awaitExecutions waits for the end of every execution. It counts executions that do not end as
-// stuck.
+// awaitExecutions waits until every execution has ended. It counts the executions that have not
+// ended before the timeout as stuck.
 func (l *diskRun) awaitExecutions(ctx context.Context) error {
 	open := func(records map[string]record) (n int) {
 		for _, r := range records {

@@ -27,8 +27,8 @@ func requireFUSE(t *testing.T) {
 	}
 }
 
-// TestPowerCuts is a short version of make powercut. The control must lose deliveries; otherwise
-// the file system does not forget.
+// TestPowerCuts is a short version of make powercut: nothing is lost if every message is synced,
+// and the control loses deliveries, which shows that the file system forgets.
 func TestPowerCuts(t *testing.T) { testPowerCuts(t, 1, 2) }
 
 // TestPowerCutsOfThreeServers is TestPowerCuts with three NATS servers, all of which lose power at
@@ -56,7 +56,7 @@ func testPowerCuts(t *testing.T, servers, cuts int) {
 }
 
 // TestNewFoldersAreDurable checks that the folders and files that hookstart-local creates survive a
-// power cut, even on a file system where only an fsync of the folder makes names durable.
+// power cut, even on a file system where a new name is durable only after an fsync of its folder.
 func TestNewFoldersAreDurable(t *testing.T) {
 	requireFUSE(t)
 	m, err := newSingleMachine(t.TempDir(), disk.ModelStrict, true, disk.LoseAllUnsynced)

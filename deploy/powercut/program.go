@@ -25,8 +25,9 @@ const roleLocal = "powercut-hookstart-local"
 // startTimeout is how long an installation may take to become ready.
 const startTimeout = 60 * time.Second
 
-// RunAsRole runs one of the programs if this process was started in that role. It reports
-// whether it did. main must call it before Run.
+// RunAsRole makes this process act as one of the programs if it was started under the name of that
+// role. It returns true when the program has ended, and false if the name is not that of a role.
+// main must call it before Run.
 func RunAsRole() bool {
 	switch os.Args[0] {
 	case roleLocal:
@@ -86,7 +87,7 @@ func (o *singleMachine) targets() []target {
 	}}
 }
 
-// close does nothing: after a power cut, no part of the installation is left.
+// close does nothing: once the power is cut, the installation holds no resources.
 func (o *singleMachine) close() {}
 
 // boot turns the machine on and waits until hookstart-local is ready. If the process exits instead,

@@ -123,7 +123,8 @@ func (n *Network) reserveSubnet() error {
 		if taken[netip.PrefixFrom(n.subnetAddr(0), prefixBits)] {
 			continue
 		}
-		// The name is in the abstract namespace, so no socket file stays behind.
+		// Listening on a name in the abstract namespace reserves the number. It leaves no socket
+		// file behind, even if this process is killed.
 		//nolint:noctx // it does not block
 		n.held, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number))
 		if err == nil {
@@ -313,7 +314,8 @@ func (n *Network) Close() error {
 
 func removeNamespace(name string) error {
 	err := errors.Join(ip("netns", "delete", name), os.RemoveAll(netnsFolder(name)))
-	// This fails while the folder still holds files of other namespaces.
+	// Remove the folder for all namespaces, too. This fails if it still holds files of other
+	// namespaces.
 	_ = os.Remove(filepath.Dir(netnsFolder(name)))
 	return err
 }

@@ -69,7 +69,7 @@ func count(to string) error {
 	go func() {
 		buffer := make([]byte, 100)
 		for {
-			// The read fails while nothing listens on the other host.
+			// Ignore errors: a read fails while nothing listens on the other host.
 			if size, err := conn.Read(buffer); err == nil {
 				fmt.Printf("back %s.\n", buffer[:size])
 			}
@@ -98,7 +98,8 @@ func measure(to string) error {
 		if err := conn.SetReadDeadline(began.Add(time.Second)); err != nil {
 			return err
 		}
-		// A datagram that arrives after its deadline answers an earlier datagram.
+		// Ignore a response to an earlier datagram, which arrives after the deadline of that
+		// datagram.
 		if size, err := conn.Read(buffer); err == nil && string(buffer[:size]) == text {
 			fmt.Printf("took %d.\n", time.Since(began).Nanoseconds())
 		}
@@ -180,8 +181,8 @@ func last(p *childtest.Process, word string) int {
 	return newest
 }
 
-// during applies a condition while count datagrams are sent. It returns the range of their numbers:
-// from begin up to, but not including, end.
+// during applies a condition to the packets between two hosts while count datagrams are sent. It
+// returns the range of their numbers: from begin up to, but not including, end.
 func (p *pair) during(from, to *network.Host, c network.Condition, count int) (begin, end int) {
 	p.network.Set(from, to, c)
 	begin = last(p.sender, "sent") + 2 // one datagram may be in flight
@@ -242,7 +243,7 @@ func TestDelayedOnesComeLaterInOrder(t *testing.T) {
 	const sent = 20
 	p.network.Set(p.near, p.far, network.Condition{Delay: 200 * time.Millisecond})
 	begin := last(p.sender, "sent") + 2
-	// The first of these datagrams comes back only after many more were sent.
+	// Because of the delay, the first of these datagrams comes back only after many more were sent.
 	p.sender.Await(fmt.Sprintf(`(?s)(sent %d\..*back %d\.)`, begin+sent, begin))
 	p.network.Heal()
 	p.sender.Await(fmt.Sprintf(`back (%s)\.`, fromOn(begin+2*sent)))
@@ -256,7 +257,7 @@ func TestDelayedOnesComeLaterInOrder(t *testing.T) {
 	}
 }
 
-// A round trip takes at least the sum of both delays.
+// A round trip takes at least the sum of the delays in both directions.
 func TestARoundTripTakesBothDelays(t *testing.T) {
 	n := newNetwork(t, "near", "far")
 	near, far := n.Hosts()[0], n.Hosts()[1]
@@ -296,7 +297,8 @@ func TestAnIsolatedHost(t *testing.T) {
 		sender   *childtest.Process
 		begin    int
 	}
-	// Each echo process receives from one sender only.
+	// Each echo process receives from only one sender, so that its output shows which of the
+	// sender's datagrams have arrived.
 	ways := []*way{{from: a, to: c}, {from: c, to: a}, {from: a, to: b, arrives: true}}
 	for _, w := range ways {
 		w.echo = launch(w.to, roleEcho)
@@ -310,7 +312,8 @@ func TestAnIsolatedHost(t *testing.T) {
 		w.begin = last(w.sender, "sent") + 2 // one datagram may be in flight
 	}
 	for _, w := range ways {
-		// So many datagrams are sent that even a delayed one would have arrived by now.
+		// Wait until many more datagrams are sent, so that even a delayed datagram would have
+		// arrived.
 		w.sender.Await(fmt.Sprintf(`(sent %d\.)`, w.begin+10*sent))
 		got := arrived(seen(w.echo, "got"), w.begin, w.begin+sent)
 		if want := map[bool]int{true: sent}[w.arrives]; got != want {

@@ -118,8 +118,8 @@ func (w *oneWayLink) cut(cut bool) {
 	w.condition.Cut = cut
 }
 
-// forward delivers a packet immediately, delays it or drops it. The caller may reuse the bytes
-// after forward has returned.
+// forward delivers a packet immediately, delays it or drops it, according to the link's condition.
+// The caller may reuse the bytes after forward has returned.
 func (w *oneWayLink) forward(bytes []byte) {
 	now := time.Now()
 	w.mu.Lock()
@@ -146,7 +146,7 @@ func (w *oneWayLink) forward(bytes []byte) {
 	}
 }
 
-// forwardDelayed writes each delayed packet when it is due.
+// forwardDelayed writes each delayed packet when it is due, unless the link is cut then.
 func (w *oneWayLink) forwardDelayed() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -30,7 +30,8 @@ func NewProgressLine(out io.Writer) *ProgressLine {
 	return &ProgressLine{out: out, rewrite: IsTerminal(out)}
 }
 
-// Rewrites reports whether a new text replaces the previous one and may therefore be shown often.
+// Rewrites reports whether a new text replaces the previous one on the same line. If it does, the
+// text may be updated often.
 func (l *ProgressLine) Rewrites() bool { return l.rewrite }
 
 // Show shows a new text.
@@ -43,7 +44,7 @@ func (l *ProgressLine) Show(format string, args ...any) {
 	l.open = l.rewrite
 }
 
-// Done keeps the current text. Whatever is written next begins on a new line.
+// Done ends the current line, so that its text stays and later output begins on a new line.
 func (l *ProgressLine) Done() {
 	if l.open {
 		_, _ = fmt.Fprintln(l.out)

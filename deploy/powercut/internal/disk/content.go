@@ -7,12 +7,13 @@ import (
 	"slices"
 )
 
-// pageSize is the number of bytes that are written back to the disk as a unit. sectorSize is the
-// number of bytes that a disk writes either as a whole or not at all.
+// pageSize is the number of bytes that the page cache writes back to the disk as a unit. sectorSize
+// is the number of bytes that the disk writes either as a whole or not at all. A power cut can
+// therefore leave only the first sectors of a page.
 const pageSize, sectorSize = 4096, 512
 
-// content is the data of a file, in its current and its durable version. The two versions share
-// pages that are equal.
+// content is the data of a file in two versions: the current one (size, pages), and the durable one
+// (storedSize, stored). The two versions share pages that are equal.
 type content struct {
 	size, storedSize int64
 	pages, stored    [][]byte // a nil page is a hole, or beyond the end
@@ -20,8 +21,8 @@ type content struct {
 	dirty map[int64]bool
 }
 
-// writablePage returns page n for writing. If the durable version shares the page, it copies the
-// page first.
+// writablePage returns page n of the current version for writing. If the durable version shares the
+// page, writablePage first replaces it with a copy, so that the durable version does not change.
 func (c *content) writablePage(n int64) []byte {
 	c.pages = ensurePage(c.pages, n)
 	if !c.dirty[n] {
@@ -100,8 +101,9 @@ func (c *content) storePage(n int64, page []byte) {
 	c.stored[n] = page
 }
 
-// restore replaces the current version with what is left after a power cut: the durable version
-// with none, all or some of the dirty pages. luck decides which.
+// restore simulates the effect of a power cut. Both versions become the durable version plus none,
+// all or some of the dirty pages, because a disk may have written these without an fsync. luck
+// decides which.
 func (c *content) restore(luck Randomness) {
 	switch luck.IntN(3) {
 	case 0:
@@ -125,9 +127,9 @@ func (c *content) restore(luck Randomness) {
 	c.stored = slices.Clone(c.pages)
 }
 
-// storeSomeDirty makes some of the dirty pages durable, each as a whole or only its first sectors.
-// A file that has grown then ends with the last page that became durable. Earlier pages that did
-// not become durable read as zeros.
+// storeSomeDirty makes some of the dirty pages durable, some of them only with their first sectors.
+// A file that has grown then ends with the last page that became durable. Before this page, new
+// pages that did not become durable read as zeros.
 func (c *content) storeSomeDirty(luck Randomness) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {
 		c.storedSize = c.size

@@ -4,8 +4,9 @@
 //
 // Every change that a program makes (writes, creations, renames, removals) is immediately visible
 // to readers, as with a page cache, but durable only after an fsync. A power cut ([Disk.CutPower])
-// keeps everything durable and a random part of the rest, because a disk may have written that
-// without an fsync: the pages of a file in any order, the last one perhaps only in part.
+// keeps everything that is durable, and a random part of the rest, because an operating system also
+// writes changes to the disk without an fsync. It may have written the pages of a file in any
+// order, and a page only in part.
 package disk
 
 import (
@@ -14,13 +15,14 @@ import (
 	"time"
 )
 
-// Model defines what an fsync makes durable in addition to the data and the size of a file.
+// Model defines which names an fsync makes durable, in addition to the data and the size of the
+// synced file.
 type Model string
 
 const (
 	// ModelOrdered behaves like ext4 and XFS: one journal holds all changes of names, and an fsync
-	// of any file or folder writes it. A new file that was synced therefore keeps its name. Data is
-	// durable only in the files that were synced.
+	// of any file or folder makes all of them durable. A new file that was synced therefore keeps
+	// its name. The data of a file is durable only if that file was synced.
 	ModelOrdered Model = "ordered"
 	// ModelStrict guarantees no more than POSIX: only an fsync of a folder makes the names in it
 	// durable. A new file that was synced is lost if its folder was not synced.
@@ -40,7 +42,7 @@ type Disk struct {
 	journal *journal
 }
 
-// inode is a file or a folder, without its names.
+// inode is a file or a folder. Its names are not part of it, but are entries in folders.
 type inode struct {
 	number   uint64
 	mode     uint32 // file type and permissions
@@ -49,7 +51,8 @@ type inode struct {
 
 	content content // used only for files
 
-	// entries holds the current names in a folder, stored the durable ones.
+	// entries holds the current names in a folder, and stored holds the durable names. Both are nil
+	// for a file.
 	entries, stored map[string]*inode
 	journal         *journal
 }
@@ -109,8 +112,8 @@ func (d *Disk) newInode(mode uint32) *inode {
 	return i
 }
 
-// applyChanges applies changes of names in memory. They become durable when their journal is
-// synced.
+// applyChanges applies changes of names to the current entries of folders. The changes become
+// durable when their journal is committed.
 func (d *Disk) applyChanges(changes ...entryChange) {
 	for _, c := range changes {
 		if old := c.folder.entries[c.name]; old != nil {
@@ -124,8 +127,9 @@ func (d *Disk) applyChanges(changes ...entryChange) {
 		}
 		c.folder.modified = time.Now()
 	}
-	// A shared journal gets all changes as one transaction, so a rename is atomic. In the model
-	// ModelStrict, each folder's journal gets only the changes in that folder.
+	// A shared journal gets all changes as one transaction, so a rename from one folder to another
+	// is atomic. With ModelStrict, each folder's journal gets only the changes in that folder, so a
+	// power cut may keep one half of such a rename.
 	for len(changes) > 0 {
 		j := changes[0].folder.journal
 		var t transaction
@@ -164,21 +168,22 @@ func (d *Disk) CutPower(killAll func()) {
 	d.off = true
 }
 
-// Randomness decides which of the data that was not synced survives. A *rand.Rand implements it.
+// Randomness decides which of the data that was not synced survives a power cut. A *rand.Rand
+// implements it.
 type Randomness interface {
 	// IntN returns a number from 0 to n-1.
 	IntN(n int) int
 }
 
-// LoseAllUnsynced is the Randomness with which nothing survives except what was synced.
+// LoseAllUnsynced is a Randomness with which only synced data survives.
 var LoseAllUnsynced Randomness = loseUnsynced{}
 
 type loseUnsynced struct{}
 
 func (loseUnsynced) IntN(int) int { return 0 }
 
-// PowerOn turns the power on again. The disk then holds the durable data, and the part of the other
-// data that survives according to luck.
+// PowerOn turns the power on again after CutPower. The disk then holds the durable data, and a part
+// of the rest, which luck chooses.
 func (d *Disk) PowerOn(luck Randomness) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,8 +18,9 @@ import (
 // Mount is a mounted disk, which programs can use.
 type Mount struct{ server *fuse.Server }
 
-// CheckMountable returns nil, or an error that says why this user cannot mount a disk on this
-// machine. It mounts and unmounts an empty disk on folder, which must be unused.
+// CheckMountable returns an error with the reason if this user cannot mount a disk on this machine.
+// To find out, it mounts an empty disk on folder and unmounts it again. Nothing may use the folder
+// meanwhile.
 func CheckMountable(folder string) error {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return fmt.Errorf("this machine has no FUSE: %w", err)
@@ -68,7 +69,8 @@ type node struct {
 	inode *inode
 }
 
-// openFile is an open file. sync reports whether every write must be synced.
+// openFile is an open file. sync is true if the file was opened so that every write is synced
+// (O_SYNC).
 type openFile struct{ sync bool }
 
 var (
@@ -314,7 +316,7 @@ func (n *node) Rename(
 	})
 }
 
-// Statfs reports plenty of free space, because NATS checks for it before it stores anything.
+// Statfs reports plenty of free space, because NATS stores nothing on a disk that seems to be full.
 func (n *node) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
 	const blocks = 64 << 30 / pageSize
 	*out = fuse.StatfsOut{
