@@ -204,7 +204,8 @@ func (ExecutionState) EnumDescriptor() ([]byte, []int) {
 	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{2}
 }
 
-// QueueStreamPhase says where an ingress stores the queue's starts while the queue moves.
+// QueueStreamPhase determines where an ingress stores the queue's starts, also while the queue
+// moves.
 type QueueStreamPhase int32
 
 const (
@@ -560,7 +561,7 @@ func (x *ExecutionStart) GetOrderKey() string {
 // the body if the body was read.
 type ExecutionRejected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rejected execution's ID: a UUID, which no run has.
+	// The rejected execution's ID: a UUID that no other execution has.
 	ExecutionId string `protobuf:"bytes,1,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
 	// The ID of the workflow that was not active.
 	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
@@ -816,7 +817,7 @@ type ExecutionProgress struct {
 	State ExecutionState `protobuf:"varint,2,opt,name=state,proto3,enum=hookstart.v1.ExecutionState" json:"state,omitempty"`
 	// The time of the change, by the runner's clock.
 	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	// The reason of the failure, or with EXECUTION_STATE_CANCELED what the handler ended with.
+	// The reason for the failure. With EXECUTION_STATE_CANCELED, the error of the canceled attempt.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// The output of the run: one JSON text, or empty. Only set with EXECUTION_STATE_SUCCEEDED.
 	Output []byte `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"`
@@ -824,13 +825,14 @@ type ExecutionProgress struct {
 	// because a quick execution has no other report. Absent if the beginning was reported before, or
 	// if nothing was run.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// The number of the attempt, from 1. 0 if the runner does not say it.
+	// The number of the attempt, from 1. 0 if it is unknown.
 	Attempt uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// The name of the runner's group. Empty if the runner does not say it. Each group of a queue runs
-	// every execution, so a final report without a name counts as that of every group.
+	// The name of the runner's group. Empty if it is unknown. Each group of a queue runs every
+	// execution, so a final report without a name counts as that of every group.
 	Group string `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"`
-	// The other groups whose final reports on the execution came before this report. Only set if the
-	// execution has an order key. A group that is not given it again needs only the last report then.
+	// The other groups that have already sent a final report on the execution. Only set if the
+	// execution has an order key. So the last report alone shows a group whether it has ended the
+	// execution before.
 	EndedGroups   []string `protobuf:"bytes,9,rep,name=ended_groups,json=endedGroups,proto3" json:"ended_groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1026,7 +1028,7 @@ func (x *QueueSettings) GetStream() *QueueStream {
 // QueueStream is the own stream of a queue, QUEUE_{queue}.
 type QueueStream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the queue is in the stream, or on which way to it or from it.
+	// Where the queue is: in this stream, in the shared stream, or on its way between them.
 	Phase QueueStreamPhase `protobuf:"varint,1,opt,name=phase,proto3,enum=hookstart.v1.QueueStreamPhase" json:"phase,omitempty"`
 	// Maximum size in bytes, after which it refuses new messages. 0: no limit.
 	MaxBytes int64 `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`

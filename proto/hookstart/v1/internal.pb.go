@@ -43,12 +43,13 @@ type Presence struct {
 	Echo uint64 `protobuf:"varint,7,opt,name=echo,proto3" json:"echo,omitempty"`
 	// The version of the program. Empty in versions that did not send it.
 	Version string `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
-	// The IDs of the keys in the process's --secrets-key-file. Without a version they say nothing.
+	// The IDs of the keys in the process's --secrets-key-file. They have no meaning if version is
+	// empty.
 	KeyIds []string `protobuf:"bytes,21,rep,name=key_ids,json=keyIds,proto3" json:"key_ids,omitempty"`
 	// The version of the database schema that an executor works with. 0 for an ingress, and for an
 	// executor of a version that did not send it.
 	Schema int64 `protobuf:"varint,22,opt,name=schema,proto3" json:"schema,omitempty"`
-	// The settings of the registry that an ingress can enforce and that earlier versions could not.
+	// The settings of the registry that this ingress can enforce but earlier versions could not.
 	Capabilities  []string `protobuf:"bytes,23,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -991,8 +992,8 @@ type ExecutionsChanged struct {
 	ExecutionIds []string `protobuf:"bytes,1,rep,name=execution_ids,json=executionIds,proto3" json:"execution_ids,omitempty"`
 	// The publisher: a random text. Empty if the announcement is not numbered.
 	Publisher string `protobuf:"bytes,2,opt,name=publisher,proto3" json:"publisher,omitempty"`
-	// The number of announcements of the publisher, including this one. A receiver that has not
-	// received one of them finds that out by the next, or by a heartbeat.
+	// The number of announcements of the publisher, including this one. It shows a receiver of the
+	// next announcement, or of a heartbeat, that it has missed one.
 	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1181,9 +1182,9 @@ func (x *AccountUsage) GetStored() int64 {
 	return 0
 }
 
-// StreamStorage holds how much each account holds in a stream. An executor sends it to the
-// ingresses, on hookstart.storage, every second while the stream is nearly full. One that gets lost
-// is not sent again.
+// StreamStorage reports how much each account holds in a stream. An executor sends it to the
+// ingresses, on hookstart.storage, every second while the stream is nearly full. A lost message is
+// not sent again.
 type StreamStorage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the stream.
@@ -1298,11 +1299,12 @@ type WorkflowUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ID of the workflow.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// The time in nanoseconds after which the rate limit is as it was before what was admitted: the
-	// number of requests times window / requests.
+	// The time in nanoseconds after which the rate limit has recovered from the admitted requests:
+	// their number times the cost of one request, as in each.
 	Cost int64 `protobuf:"varint,2,opt,name=cost,proto3" json:"cost,omitempty"`
-	// The part of the cost of one request in nanoseconds: window / requests. If another limit is in
-	// force by now, the usage does not count. 0 from an ingress that does not send it.
+	// The cost of one request in nanoseconds: the window of the rate limit divided by its number of
+	// requests. If another limit is in force by now, the usage does not count. 0 from an ingress that
+	// does not send it.
 	Each          int64 `protobuf:"varint,3,opt,name=each,proto3" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

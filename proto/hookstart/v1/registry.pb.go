@@ -312,8 +312,8 @@ type OperatorEvents struct {
 	// The number of seconds without a request after which a trigger node counts as silent. 0 means
 	// twice the longest pause of its last days.
 	SilentAfterSeconds int64 `protobuf:"varint,3,opt,name=silent_after_seconds,json=silentAfterSeconds,proto3" json:"silent_after_seconds,omitempty"`
-	// The time at which the account was given a workflow for its events. What happened before makes
-	// no event.
+	// The time at which the account was given a workflow for its events. Nothing that happened before
+	// it becomes an event.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -552,8 +552,8 @@ type Workflow struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The time at which any part of the record last changed.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Nothing of it is accepted, for seconds at most, while an executor copies its last delivery IDs to
-	// the stream of another queue.
+	// True while ingresses accept none of its requests. That takes a few seconds at most: an executor
+	// copies its last delivery IDs to the stream of another queue.
 	Closed bool `protobuf:"varint,12,opt,name=closed,proto3" json:"closed,omitempty"`
 	// The time at which it last moved to another account. Absent if it never did, or before this
 	// field existed.
@@ -1015,7 +1015,7 @@ func (x *SenderSecret) GetUnseen() bool {
 	return false
 }
 
-// TokenHash is what an ingress knows of a token.
+// TokenHash is all that an ingress knows about a token.
 type TokenHash struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The SHA-256 of the text of the token.
@@ -1179,8 +1179,8 @@ type TriggerSecrets struct {
 	Tokens []*Token `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	// The sample payload: one JSON text. Absent if none is configured.
 	SamplePayload []byte `protobuf:"bytes,2,opt,name=sample_payload,json=samplePayload,proto3,oneof" json:"sample_payload,omitempty"`
-	// The fields above as a TriggerSecrets, sealed, instead of the fields above. Empty if they are in
-	// clear because there was no key.
+	// A sealed TriggerSecrets with the fields above, which are then empty here. Empty if the fields
+	// are in clear, because there was no key.
 	Sealed        []byte `protobuf:"bytes,3,opt,name=sealed,proto3" json:"sealed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

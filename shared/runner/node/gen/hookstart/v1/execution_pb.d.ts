@@ -213,7 +213,7 @@ export declare const ExecutionStartSchema: GenMessage<ExecutionStart>;
  */
 export declare type ExecutionRejected = Message<"hookstart.v1.ExecutionRejected"> & {
   /**
-   * The rejected execution's ID: a UUID, which no run has.
+   * The rejected execution's ID: a UUID that no other execution has.
    *
    * @generated from field: string execution_id = 1;
    */
@@ -398,7 +398,7 @@ export declare type ExecutionProgress = Message<"hookstart.v1.ExecutionProgress"
   at?: Timestamp;
 
   /**
-   * The reason of the failure, or with EXECUTION_STATE_CANCELED what the handler ended with.
+   * The reason for the failure. With EXECUTION_STATE_CANCELED, the error of the canceled attempt.
    *
    * @generated from field: string error = 4;
    */
@@ -421,23 +421,24 @@ export declare type ExecutionProgress = Message<"hookstart.v1.ExecutionProgress"
   startedAt?: Timestamp;
 
   /**
-   * The number of the attempt, from 1. 0 if the runner does not say it.
+   * The number of the attempt, from 1. 0 if it is unknown.
    *
    * @generated from field: uint32 attempt = 7;
    */
   attempt: number;
 
   /**
-   * The name of the runner's group. Empty if the runner does not say it. Each group of a queue runs
-   * every execution, so a final report without a name counts as that of every group.
+   * The name of the runner's group. Empty if it is unknown. Each group of a queue runs every
+   * execution, so a final report without a name counts as that of every group.
    *
    * @generated from field: string group = 8;
    */
   group: string;
 
   /**
-   * The other groups whose final reports on the execution came before this report. Only set if the
-   * execution has an order key. A group that is not given it again needs only the last report then.
+   * The other groups that have already sent a final report on the execution. Only set if the
+   * execution has an order key. So the last report alone shows a group whether it has ended the
+   * execution before.
    *
    * @generated from field: repeated string ended_groups = 9;
    */
@@ -515,7 +516,7 @@ export declare const QueueSettingsSchema: GenMessage<QueueSettings>;
  */
 export declare type QueueStream = Message<"hookstart.v1.QueueStream"> & {
   /**
-   * Whether the queue is in the stream, or on which way to it or from it.
+   * Where the queue is: in this stream, in the shared stream, or on its way between them.
    *
    * @generated from field: hookstart.v1.QueueStreamPhase phase = 1;
    */
@@ -715,7 +716,8 @@ export enum ExecutionState {
 export declare const ExecutionStateSchema: GenEnum<ExecutionState>;
 
 /**
- * QueueStreamPhase says where an ingress stores the queue's starts while the queue moves.
+ * QueueStreamPhase determines where an ingress stores the queue's starts, also while the queue
+ * moves.
  *
  * @generated from enum hookstart.v1.QueueStreamPhase
  */
