@@ -308,8 +308,8 @@ func (s *session) runRounds(
 // burstResult is the generator's measurement of one burst.
 type burstResult struct {
 	count     int
-	limited   int // answers that were 429
-	refused   int // answers that were 503
+	limited   int // number of 429 responses
+	refused   int // number of 503 responses
 	took      time.Duration
 	latencies []time.Duration // sorted
 }

@@ -238,7 +238,7 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 		err = leader.EnsurePlacement(try, n.js, func(s *jetstream.StreamInfo) string {
 			number := requiredLeader(s.Config.Name)
 			if s.Config.Replicas == 1 && number == calmServer {
-				return "" // it was placed by a tag, or may be anywhere, and cannot move
+				return "" // a stream with one replica has no other server to move to
 			}
 			return serverName(number)
 		})
@@ -350,8 +350,8 @@ func (n *isolationRun) measure(
 	return t, err
 }
 
-// countUnrecordedStarts returns the number of start messages in the own streams of queues that are
-// not recorded yet. It waits until the leaders of the streams reply.
+// countUnrecordedStarts returns the number of start messages in the own streams of the queues that
+// are not recorded yet. If a stream has no leader, it waits until there is one.
 func (n *isolationRun) countUnrecordedStarts(
 	ctx context.Context, queues ...string,
 ) (waiting int, err error) {

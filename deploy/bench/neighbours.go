@@ -68,7 +68,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	var beside []floodedRoundResult
 	for round := range c.Rounds {
 		for half := range 2 {
-			flood := (round+half)%2 == 1 // both orders come equally often
+			flood := (round+half)%2 == 1 // the flooded turn is the first in every other round
 			at.line.Show("round %d/%d", round+1, c.Rounds)
 			t, err := n.measureCalmWorkflows(ctx, flood)
 			if err != nil {

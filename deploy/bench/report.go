@@ -52,7 +52,7 @@ func pairedRatios(turns, yardstick []roundResult, number func(roundResult) float
 	return quartilesOf(ratios)
 }
 
-// latencyQuantile returns a function that computes the q quantile of a turn's latencies in
+// latencyQuantile returns a function that returns the q quantile of a turn's latencies, in
 // milliseconds.
 func latencyQuantile(q float64) func(roundResult) float64 {
 	return func(t roundResult) float64 { return durationQuantileMS(t.latencies, q) }

@@ -103,7 +103,7 @@ func announceReady(ctx context.Context, role, addr string) error {
 // runnerGroup is the group of the benchmark's runner.
 const runnerGroup = "bench"
 
-// runRunner runs a runner whose handler only returns an output.
+// runRunner runs a runner until ctx ends. Its handler does no work and returns an output.
 func runRunner(ctx context.Context, natsURL string) error {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
@@ -120,8 +120,8 @@ func runRunner(ctx context.Context, natsURL string) error {
 	return errors.Join(err, ready)
 }
 
-// runNATS runs a NATS server. options is a JSON document of embednats.Options. On SIGUSR1 the
-// server returns unused memory to the system.
+// runNATS runs a NATS server until ctx ends. options holds embednats.Options as JSON. On SIGUSR1
+// the server returns unused memory to the system.
 func runNATS(ctx context.Context, options string) error {
 	var o embednats.Options
 	if err := json.Unmarshal([]byte(options), &o); err != nil {

@@ -135,7 +135,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	}
 	for round := range c.Rounds {
 		for i := range layouts {
-			l := layouts[(round+i)%len(layouts)] // each layout comes first equally often
+			l := layouts[(round+i)%len(layouts)] // the layouts take turns at being first
 			at.line.Show("round %d/%d", round+1, c.Rounds)
 			t, err := c.measureVariant(ctx, l)
 			if err != nil {

@@ -22,9 +22,9 @@ const stripeSecret = "whsec_of-the-bench" //nolint:gosec // it opens nothing
 // the body.
 type stripeSigner struct {
 	mac  hash.Hash
-	body []byte // the body, a part of the request's text
-	time []byte // the parts of the request's text that hold the time and the signature
-	hex  []byte
+	body []byte // part of the request's text with the body
+	time []byte // part with the time, which is signed together with the body
+	hex  []byte // part with the signature in hexadecimal digits
 }
 
 func (s *stripeSigner) sign() {

@@ -134,7 +134,8 @@ func (i installer) with(node nodeSettings) installer {
 // otherBuildSuffix ends the name of a variant that runs the other build.
 const otherBuildSuffix = "-other"
 
-// findVariant returns the variant with the given name. Its install is nil if there is none.
+// findVariant returns the variant with the given name, or a variant whose install is nil if there
+// is none.
 func findVariant(name string) variant {
 	name, isOther := strings.CutSuffix(name, otherBuildSuffix)
 	v := variants[name]

@@ -227,7 +227,7 @@ type stageBreakdown struct {
 	total    time.Duration
 	stages   activityTimes
 	ack      activityTimes // the activity of the processes during stageAckWait
-	occupied activityTimes // what the processes ran while a request waited to run
+	occupied activityTimes // what the process ran while the goroutine of a request waited to run
 }
 
 func (b *stageBreakdown) add(
@@ -314,7 +314,7 @@ func writeTail(
 		group := &groups[1]
 		if n < slow {
 			group = &groups[0]
-		} else if n%20 != 0 { // of the requests that are not slow, measure only one in 20
+		} else if n%20 != 0 { // of the other requests, measure only one in 20
 			continue
 		}
 		group.add(o, serving[o.connection], front, all)

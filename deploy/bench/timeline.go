@@ -34,7 +34,7 @@ type span struct {
 type goroutine struct {
 	name    string // function that the goroutine started with, not counting wrappers
 	spans   []span
-	assists []span // when it helped the garbage collector
+	assists []span // when it had to help the garbage collector
 }
 
 // spansWithin returns the spans that overlap the interval.

@@ -202,7 +202,7 @@ func decode(t *testing.T, name string, o object) {
 	}
 	kind, _, _ := strings.Cut(name, "/")
 	switch kind {
-	case "HTTPRoute", "ServiceMonitor", "PrometheusRule": // of the Gateway API, and of an operator
+	case "HTTPRoute", "ServiceMonitor", "PrometheusRule": // not of Kubernetes itself
 		return
 	}
 	text, err := yaml.Marshal(o)

@@ -177,7 +177,7 @@ func (r *Release) buildPackage(
 	}
 	for _, packager := range []string{"deb", "rpm"} {
 		if packager == "rpm" {
-			config["license"] = "NONE" // Debian packages have no such field, but a copyright file
+			config["license"] = "NONE" // Debian packages have a copyright file instead
 		}
 		inJSON, err := json.Marshal(config) // JSON is YAML, too
 		if err != nil {

@@ -30,7 +30,7 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 // another command, which is appended to its arguments, such as env. If it is not empty, makeAll
 // uses it to run the last step.
 func makeAll(checkout, folder, version string, wrapper ...string) error {
-	program := folder + ".make" // the folder itself is emptied
+	program := folder + ".make" // not in the folder, because the program empties it
 	defer os.Remove(program)
 	for _, args := range [][]string{
 		{"go", "build", "-buildvcs=false", "-o", program, "./deploy/dist/cmd/dist"},

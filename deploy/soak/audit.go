@@ -18,7 +18,8 @@ type ledgerAuditResult struct {
 	lost       []string
 	unrecorded []string
 	doubled    []string
-	// wrong lists the executions whose recorded status differs from the one that a runner reported.
+	// wrong lists the executions whose recorded status differs from the final status that a runner
+	// reported.
 	wrong []string
 	// refused lists the deliveries that were refused permanently although their workflow was always
 	// active.
@@ -28,8 +29,8 @@ type ledgerAuditResult struct {
 	// although no earlier request could have been stored.
 	misjudged    int
 	ghosts       map[string]int
-	ghostsWithID int // stored although every response was a refusal and the sender gave up
-	unheard      int // stored although the sender got no response and did not retry
+	ghostsWithID int // ghosts with a delivery ID, which the sender gave up retrying
+	unheard      int // executions stored although the sender got no response and did not retry
 
 	ownStreams []string       // names of the streams that queues have of their own
 	inStreams  map[string]int // number of stored executions by the stream of their starts
@@ -125,7 +126,8 @@ func (a *ledgerAuditResult) examineAcknowledged(
 	return acknowledged
 }
 
-// examineStored compares the stored executions with the deliveries that were sent.
+// examineStored checks each stored execution against the delivery that it belongs to. acknowledged
+// holds the IDs of the acknowledged executions.
 func (a *ledgerAuditResult) examineStored(
 	b *ledger, starts map[string]storedStart, records map[string]record, incidents []incident,
 	acknowledged map[string]bool,
@@ -226,7 +228,8 @@ func lastFaultKind(d *delivery, incidents []incident) string {
 	return kind
 }
 
-// describeTime describes when a delivery was sent and answered, and the faults around that time.
+// describeTime describes when a delivery was first sent and last answered, and the kinds of faults
+// around that time.
 func describeTime(d *delivery, incidents []incident) string {
 	var kinds []string
 	for _, i := range incidents {

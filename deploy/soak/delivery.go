@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/deploy/lab/deliver"
 )
 
-// delivery records all responses that a sender got for one delivery.
+// delivery counts and summarizes all responses that a sender got for one delivery.
 type delivery struct {
 	// marker is a unique text in the request's body, which identifies the delivery in the stream.
 	// If hasID is true, it is also the delivery ID.
@@ -21,10 +21,10 @@ type delivery struct {
 	originals    int      // accepted responses that were not marked as deduplicated
 	repeats      int      // accepted responses that were marked as deduplicated
 	refused      int      // responses that refused the request
-	unheard      int      // requests without a response that may have arrived
+	unheard      int      // requests that may have arrived but got no response
 	always       bool     // whether the delivery's workflow is active all the time
-	clear        bool     // no request sent so far can have been stored
-	early        bool     // the first response was deduplicated although clear was true
+	clear        bool     // whether no request sent so far can have been stored
+	early        bool     // whether a response was marked as deduplicated although clear was true
 
 	// refusedForGood is the status and code of a permanent refusal, after which a sender does not
 	// retry. It is set only if always is true, because only then is such a refusal a fault. ""
@@ -39,13 +39,13 @@ type ledger struct {
 	totals     requestTotals
 }
 
-// requestTotals holds the request counts.
+// requestTotals counts the requests of all senders, by outcome.
 type requestTotals struct {
 	sent         int
 	acknowledged int
 	deduplicated int
-	refused      map[string]int // refused requests by status and code
-	errors       map[string]int // requests without a response by kind of error
+	refused      map[string]int // number of refused requests, by status and code
+	errors       map[string]int // number of requests without a response, by kind of error
 }
 
 func newLedger() *ledger {
@@ -70,7 +70,8 @@ func (b *ledger) countSent() {
 	b.totals.sent++
 }
 
-// recordAccepted records a response with status 200.
+// recordAccepted records a response with status 200. If it is marked as deduplicated although no
+// earlier request can have been stored, recordAccepted sets d.early.
 func (b *ledger) recordAccepted(d *delivery, a deliver.Answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,8 +92,8 @@ func (b *ledger) recordAccepted(d *delivery, a deliver.Answer) {
 	}
 }
 
-// recordRefusal records a response that refuses a request. final means that the sender does not
-// retry.
+// recordRefusal records a response that refuses a request. code is its status and error code. final
+// is true if the sender does not retry after it.
 func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,8 +106,8 @@ func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	d.clear = false // a message may have been stored before the request was refused
 }
 
-// recordFailure records a request that got no response. If neverConnected is true, no connection
-// was established, so nothing was sent.
+// recordFailure records a request that got no response. what describes the error. If neverConnected
+// is true, no connection was established, so nothing was sent.
 func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

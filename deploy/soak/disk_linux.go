@@ -14,7 +14,7 @@ const diskSize = 16 << 30
 // disk is a separate file system that can be filled up.
 type disk struct{ folder string }
 
-// newDisk mounts a disk. It needs root.
+// newDisk mounts a new, empty disk. It needs root privileges.
 func newDisk() (*disk, error) {
 	folder, err := os.MkdirTemp("", "hookstart-disk-")
 	if err != nil {
@@ -31,7 +31,8 @@ func newDisk() (*disk, error) {
 	return &disk{folder}, nil
 }
 
-// fill shrinks the disk to leave room bytes free, as if an unrelated file took up the rest.
+// fill shrinks the disk so that only room bytes are free, as if an unrelated file had taken up the
+// rest.
 func (d *disk) fill(room uint64) (err error) {
 	for range 100 {
 		var s syscall.Statfs_t
@@ -39,7 +40,8 @@ func (d *disk) fill(room uint64) (err error) {
 			return err
 		}
 		used := (s.Blocks - s.Bfree) * uint64(s.Bsize) //nolint:gosec // not negative
-		// EINVAL means that the new size is smaller than the data stored meanwhile.
+		// Retry after EINVAL: a program has stored more data meanwhile, which does not fit into the
+		// new size.
 		if err = d.resize(max(used+room, 1)); !errors.Is(err, syscall.EINVAL) {
 			return err
 		}

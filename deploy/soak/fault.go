@@ -31,7 +31,7 @@ const (
 // shorter.
 const maxQueuedFaults = 200
 
-// fault is one kind of fault in one target.
+// fault is a fault of one kind that is to be injected into one target, such as a process.
 type fault struct {
 	kind   string
 	slots  []string // names of the targets that must not have another fault meanwhile
@@ -64,10 +64,10 @@ type faultInjector struct {
 	freed     chan struct{} // closed and replaced whenever slots become free
 	incidents []incident
 	problems  []string
-	// unreportedAcks holds the executions that were acknowledged without a readable report. It maps
-	// their IDs to the times of the acknowledgements.
+	// unreportedAcks maps the IDs of the executions that were acknowledged without a readable
+	// report to the times of the acknowledgements.
 	unreportedAcks map[string]time.Time
-	standing       []string // times at which recording stalled without a known reason
+	standing       []string // descriptions of the times at which recording stalled
 }
 
 func newFaultInjector(
@@ -159,7 +159,8 @@ func (f *faultInjector) shuffledFaults() []fault {
 	return all
 }
 
-// addFaultFunc adds a fault that lasts between shortest and longest.
+// addFaultFunc adds a fault whose duration is chosen at random between shortest and longest. slots
+// are the names of the targets that must not have another fault meanwhile.
 type addFaultFunc func(kind string, slots []string, shortest, longest time.Duration,
 	inject injection)
 
@@ -180,8 +181,8 @@ func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 	}
 }
 
-// addDatabaseFaults adds faults of the database, and faults that hit executors inside and outside
-// of transactions.
+// addDatabaseFaults adds faults of the database, and freezes of executors inside and outside of
+// transactions.
 func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 	slot := []string{"database"}
 	add("kill database", slot, 0, longestDowntime, f.killDatabase)
@@ -235,8 +236,8 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		})
 }
 
-// run starts faults until the context starting ends. It then waits until the current faults are
-// over.
+// run injects faults until the context starting ends. It then waits until the current faults are
+// over and their targets have recovered.
 func (f *faultInjector) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -327,14 +328,15 @@ func (f *faultInjector) inject(ctx context.Context, next fault) {
 	f.freed = make(chan struct{})
 }
 
-// recordStalled records that recording made no progress.
+// recordStalled records that the executors recorded nothing although they should have. text
+// describes the situation.
 func (f *faultInjector) recordStalled(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.standing = append(f.standing, text)
 }
 
-// hasFaultAt reports whether a target has a fault at the moment.
+// hasFaultAt reports whether a target currently has a fault or is recovering from one.
 func (f *faultInjector) hasFaultAt(slot string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -348,8 +350,8 @@ func (f *faultInjector) pastIncidents() []incident {
 	return append([]incident{}, f.incidents...)
 }
 
-// stopAndRestart returns an injection that ends a process with the function end, waits, and
-// restarts the process.
+// stopAndRestart returns an injection that calls end to end a process, waits, and restarts the
+// process.
 func stopAndRestart(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()

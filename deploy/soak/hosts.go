@@ -26,7 +26,7 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// programHost is a host with a folder that holds this binary under the names of all roles.
+// programHost is a host with a folder that contains a link to this binary for each role.
 type programHost struct {
 	*network.Host
 	programs string // the folder with a link to the binary for each role
@@ -44,7 +44,8 @@ const (
 	portLeaf        = "7422" // leaf node connections from the servers of a second site
 )
 
-// secrets holds keys and certificates like those that deploy/nats/make-secrets.sh generates.
+// secrets is a folder with keys and certificates like those that deploy/nats/make-secrets.sh
+// generates.
 type secrets struct {
 	folder string
 	public []string // environment variables with the public keys, for the NATS servers
@@ -200,7 +201,7 @@ func (i *installation) prepareSite(hosts []*network.Host, s sharedHostConfig) er
 	return nil
 }
 
-// clientURL returns the URL of a host's NATS server for programs on the hosts.
+// clientURL returns the URL at which programs on any host can reach the NATS server of the host h.
 func clientURL(h *network.Host) string {
 	return "tls://" + net.JoinHostPort(h.Name, portClients)
 }

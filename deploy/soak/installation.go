@@ -66,8 +66,8 @@ type node struct {
 	disk      *disk // nil means that the node shares a disk with the other processes
 }
 
-// service is an ingress, an executor or a runner. It has a separate link to each node and to the
-// database.
+// service is an ingress, an executor or a runner. It connects to each node and to the database
+// through separate links, so that each connection can be broken.
 type service struct {
 	*process
 	url, opsURL string // "" for a runner
@@ -142,7 +142,7 @@ func (i *installation) startAll(ctx context.Context) error {
 	return i.createOwnStreams(ctx)
 }
 
-// addServices prepares the ingresses, executors and runners.
+// addServices prepares the ingresses, executors and runners without starting them.
 func (i *installation) addServices(s processCounts) error {
 	for n := range s.executors {
 		name := "executor-" + strconv.Itoa(n)
@@ -201,7 +201,8 @@ func (i *installation) newLinks() (links []*link.Link, natsURL string, err error
 	return links, strings.Join(urls, ","), nil
 }
 
-// addNodes prepares the NATS nodes. Each node connects to each other node through a separate link.
+// addNodes prepares the NATS nodes without starting them. Each node connects to each other node
+// through a separate link. first is the disk of the first node, or nil.
 func (i *installation) addNodes(count int, first *disk) error {
 	clients, routes, monitors := make([]*freeport.Port, count), make([]*freeport.Port, count),
 		make([]*freeport.Port, count)
@@ -353,8 +354,9 @@ func (i *installation) connect() (err error) {
 	return err
 }
 
-// minWorkflows is the minimum number of workflows that senders call; there is at least one for each
-// queue. toggledWorkflowID is the ID of the workflow that is activated and deactivated repeatedly.
+// minWorkflows is the minimum number of workflows that senders call. There are more if there are
+// more queues, because each queue has at least one workflow. toggledWorkflowID is the ID of the
+// workflow that is activated and deactivated repeatedly.
 const (
 	minWorkflows      = 3
 	toggledWorkflowID = "switched"
@@ -438,7 +440,7 @@ func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration)
 func checkReplicas(s *jetstream.StreamInfo) error {
 	c := s.Cluster
 	if c == nil {
-		return nil // one node, no replicas
+		return nil // a single node has no replicas
 	}
 	if c.Leader == "" {
 		return fmt.Errorf("%s has no leader", s.Config.Name)
@@ -462,7 +464,7 @@ func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	// A node without a leader does not respond.
+	// Limit the request, because a node that knows no leader does not respond to it.
 	ctx, cancel := context.WithTimeout(ctx, time.Second/4)
 	defer cancel()
 	_, err = js.AccountInfo(ctx)
@@ -506,7 +508,7 @@ func (i *installation) close() {
 	}
 }
 
-// problems returns what went wrong in all processes, such as unexpected exits.
+// problems describes everything that went wrong in the processes, such as unexpected exits.
 func (i *installation) problems() (all []string) {
 	for _, p := range i.processes() {
 		all = append(all, p.complaints()...)

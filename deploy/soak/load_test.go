@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// set starts an installation for one test.
+// set starts an installation for one test. When the test ends, it stops the installation, and makes
+// the test fail if a process had a problem.
 func set(t *testing.T, s processCounts) *installation {
 	t.Helper()
 	i, err := install(t.Context(), t.TempDir(), s)
@@ -44,11 +45,11 @@ func set(t *testing.T, s processCounts) *installation {
 	return i
 }
 
-// posted is one request and its result.
+// posted is one request that a test sent, and its result.
 type posted struct {
 	marker string
 	hasID  bool
-	again  bool // whether this is the retry of a refused request
+	again  bool // whether this is a retry
 	began  time.Time
 	took   time.Duration
 	answer deliver.Answer
@@ -105,8 +106,8 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 	return p
 }
 
-// request sends one request as a load balancer would: if an ingress refuses the connection, the
-// next one gets the request.
+// request sends one request as a load balancer would: if an ingress refuses the connection, it
+// sends the request to the next ingress. turn determines the first ingress and the workflow.
 func (p *posting) request(ctx context.Context, sent posted, turn int) posted {
 	sent.began = time.Now()
 	path := p.senders.paths[turn%len(p.senders.paths)]

@@ -205,7 +205,7 @@ func (i *installation) deleteStoresAndCheck(
 			for _, path := range s.queuePaths {
 				a, err := s.sendRequest(ctx, &delivery{marker: "lost"}, e.url+path)
 				switch {
-				case err != nil: // no connection
+				case err != nil: // no response, which is not a refusal
 				case a.Status == http.StatusOK:
 					continue
 				case a.Status < http.StatusInternalServerError:

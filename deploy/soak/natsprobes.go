@@ -22,7 +22,9 @@ type natsProbes struct {
 
 const (
 	natsProbeStream = "PROBES" // the name of the stream, and the subject of its messages
-	// natsProbeTimeout equals the time that an ingress waits for the acknowledgement of a start.
+	// natsProbeTimeout is how long a probe waits for its acknowledgement. It equals the time that
+	// an ingress waits for the acknowledgement of a start message, so that the results can be
+	// compared.
 	natsProbeTimeout = 5 * time.Second
 )
 

@@ -371,8 +371,8 @@ func (o *operator) checkServices(ctx context.Context, strict bool) {
 	all.Wait()
 }
 
-// wantResponse returns the response that an ingress must give for the newest token: an error code
-// or "200".
+// wantResponse returns the response that an ingress must give to a request with the newest token:
+// an error code or "200".
 func (o *operator) wantResponse() string {
 	switch {
 	case !o.exists:
@@ -398,8 +398,8 @@ func (o *operator) checkIngress(ctx context.Context, e *service, number int, str
 	o.checkWebhook(ctx, e, "revoked", o.revokedToken, want, number, strict)
 }
 
-// checkWebhook calls the webhook with a token, and compares the response with want. name describes
-// the token in messages.
+// checkWebhook calls the webhook at one ingress with a token, and compares the response with want.
+// name describes the token in messages, and number makes the call's marker unique.
 func (o *operator) checkWebhook(
 	ctx context.Context, e *service, name, token, want string, number int, strict bool,
 ) {

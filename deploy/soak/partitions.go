@@ -184,7 +184,7 @@ const (
 // partition is one way to partition the hosts.
 type partition struct {
 	kind  string
-	hosts []int // hosts that the partition affects
+	hosts []int // indexes of the hosts that the partition affects
 	// cut holds the indexes of the hosts that are cut off: they cannot send to the other hosts, or
 	// cannot receive from them, or both. Their ingresses must refuse requests.
 	cut   []int

@@ -16,7 +16,7 @@ import (
 // probeInterval is the default interval of the probes of each ingress.
 const probeInterval = 100 * time.Millisecond
 
-// probe is one request at one host. It is not retried.
+// probe is the result of one request at one host, which was not retried.
 type probe struct {
 	began, ended time.Time
 	accepted     bool
@@ -49,7 +49,7 @@ func newProbes(s *senders, i *installation) *probes {
 	}
 }
 
-// run probes until measuring ends. It returns when all responses have arrived.
+// run sends probes until measuring ends. It returns when all responses have arrived.
 func (p *probes) run(ctx, measuring context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()

@@ -20,12 +20,12 @@ type report struct {
 	audit          *ledgerAuditResult
 	incidents      []incident
 	ended          []string // problems with processes, such as an unexpected exit
-	stood          []string // times when recording stalled
+	stood          []string // descriptions of the times at which recording stalled
 	contradictions []string // responses about the registry that contradicted a change
 	aside          []string // starts that were put aside
 	restored       []string // checks that failed after the store was restored
 	emptied        []string // checks that failed after the store was deleted
-	again          []string // executions that were delivered to a handler after their end
+	again          []string // executions that a runner received again after their end
 }
 
 func (r *report) write(out io.Writer) {

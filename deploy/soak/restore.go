@@ -99,7 +99,7 @@ func (i *installation) restoreStoresAndCheck(
 	return broken, nil
 }
 
-// copyStores stops all nodes, copies their stores, and restarts the nodes.
+// copyStores stops all nodes, copies their stores for restoreStores, and restarts the nodes.
 func (i *installation) copyStores(ctx context.Context) error {
 	for _, n := range i.nodes {
 		n.terminate()

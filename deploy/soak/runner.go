@@ -113,7 +113,7 @@ func runnerOptions(group string) runner.Options {
 // expectedStatus.
 func handle(ctx context.Context, e runner.Execution) (any, error) {
 	if strings.HasSuffix(e.ID, "00") {
-		retry.Sleep(ctx, 3*time.Second/2) // long enough to send a report that it is running
+		retry.Sleep(ctx, 3*time.Second/2) // long enough for a report that the execution is running
 	}
 	if expectedStatus(e.ID) == execution.Failed {
 		return nil, runner.Permanent(errors.New("as it must"))

@@ -91,7 +91,7 @@ func runInTempDir(
 	return err
 }
 
-// runIn soaks an installation with its data and logs in folder.
+// runIn runs the soak with an installation whose data and logs are in folder.
 func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	ownStreams := ""
 	if c.OwnStreams > 0 {

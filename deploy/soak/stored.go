@@ -29,7 +29,7 @@ type streamContents struct {
 // storedStart is an execution with at least one start message in a stream.
 type storedStart struct {
 	marker   string
-	messages int    // not counting the copies that executors or a takeover add for runners
+	messages int    // start messages, without the copies that executors or a takeover add
 	queue    string // the queue of the execution
 	stream   string // the stream that holds the last of these messages
 }

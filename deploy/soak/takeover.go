@@ -84,7 +84,7 @@ type takeoverRun struct {
 	ready         time.Time // when the take-over command finished
 	back          time.Time // when the second site accepted its first request
 	unrecognised  []string  // repeats of copied deliveries that were mistaken for new ones
-	repeated      int       // number of repeats
+	repeated      int       // number of copied deliveries that were repeated
 }
 
 func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {

@@ -12,11 +12,11 @@ import (
 type takeoverCost struct {
 	acknowledged int      // executions acknowledged before the first site was lost
 	lost         []string // acknowledged executions that are missing at the second site
-	older        []string // lost executions that were acknowledged before the last copied message
+	older        []string // lost although they were acknowledged before the last copied message
 	doubled      []string // executions with two messages or records, deliveries with two executions
 	unrecorded   []string // executions that are stored but not recorded
 	wrong        []string // executions whose recorded status is not the one that a runner reported
-	anew         int      // lost executions that the second site accepted when they were sent again
+	anew         int      // lost executions whose delivery the second site accepted as new
 	twice        []string // executions that ran at both sites
 	// forbidden holds the executions that ran at both sites although the copy contains the report
 	// of their end, so the second site should not have run them.

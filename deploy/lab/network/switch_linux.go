@@ -32,8 +32,8 @@ type oneWayLink struct {
 	mu        sync.Mutex
 	condition Condition
 	random    *rand.Rand
-	last      time.Time // when the previous delayed packet arrives
-	waiting   int       // number of delayed packets that have not arrived yet
+	last      time.Time // when the packet that was delayed last is due
+	waiting   int       // number of delayed packets that are not forwarded yet
 }
 
 type packet struct {

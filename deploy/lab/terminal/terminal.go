@@ -22,7 +22,7 @@ func IsTerminal(out io.Writer) bool {
 type ProgressLine struct {
 	out     io.Writer
 	rewrite bool
-	open    bool // whether a line is shown; the next one will replace it
+	open    bool // whether the current line has no line break yet
 }
 
 // NewProgressLine returns a ProgressLine that writes to out.

@@ -16,7 +16,7 @@ const pageSize, sectorSize = 4096, 512
 // (storedSize, stored). The two versions share pages that are equal.
 type content struct {
 	size, storedSize int64
-	pages, stored    [][]byte // a nil page is a hole, or beyond the end
+	pages, stored    [][]byte // a nil page reads as zeros
 	// dirty holds the numbers of the pages that differ between the two versions.
 	dirty map[int64]bool
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// TestWhatIsLeft runs typical file operations of a program, and checks which files remain after a
-// power cut that keeps only synced data.
+// TestWhatIsLeft performs the typical file operations of programs that store data, and checks for
+// each model which files remain after a power cut that keeps only synced data.
 func TestWhatIsLeft(t *testing.T) {
 	tests := []struct {
 		name            string
