@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// EventSubscription makes an account's events start one of its workflows.
+// EventSubscription makes the operator events of an account start one of the account's workflows.
 type EventSubscription struct {
 	WorkflowID string `audit:"workflowId"` // a workflow of the account
 	// Kinds holds the kinds of events that start the workflow, sorted. Empty means all kinds.

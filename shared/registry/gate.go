@@ -10,7 +10,7 @@ import (
 // StoreTarget identifies where the start messages of a queue are stored at the moment.
 type StoreTarget uint32
 
-// The targets, each with the stream that stores the start messages.
+// The targets. Each comment names the stream in which start messages are stored.
 const (
 	StoreTargetShared StoreTarget = iota // the stream that all queues share
 	StoreTargetOwn                       // the queue's own stream
@@ -78,7 +78,8 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 	return true
 }
 
-// currentTarget returns the current target.
+// currentTarget returns the target that is in effect now. If the queue has been closed for too
+// long, that is the target before it was closed.
 func (q *queueGate) currentTarget() StoreTarget {
 	target := StoreTarget(q.target.Load())
 	if target == StoreTargetClosed && hasReopened(q.closed.Load()) {

@@ -7,7 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// following returns a snapshot with a workflow that uses the queue q.
+// following returns a loaded snapshot in which the workflow wf uses the queue q, and a function
+// that looks up the workflow.
 func following(t *testing.T) (*registry.Snapshot, func() *registry.Webhook) {
 	t.Helper()
 	s := registry.NewSnapshot(nil)

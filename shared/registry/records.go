@@ -29,7 +29,7 @@ type Plan struct {
 	BytesPerDay     int64     // maximum size of all bodies of an account per day, or Unlimited
 }
 
-// Unlimited is the value of Plan.MaxActive and Plan.BytesPerDay that means that there is no limit.
+// Unlimited as the value of Plan.MaxActive or Plan.BytesPerDay means that there is no limit.
 const Unlimited = -1
 
 // Plans is the plan catalog, in the order of the catalog file. It is the record under PlansKey.
@@ -109,7 +109,7 @@ type Workflow struct {
 	unknown unknownFields `audit:"-"`
 }
 
-// InAccountSince returns since when the workflow has been in its account.
+// InAccountSince returns when the workflow was created in its account or last moved there.
 func (w *Workflow) InAccountSince() time.Time {
 	if w.MovedAt.After(w.CreatedAt) {
 		return w.MovedAt
@@ -208,7 +208,8 @@ func (w *Workflow) SealedValues() (boxes [][]byte) {
 // SenderSecret is a secret or a public key with which a sender's requests are verified.
 type SenderSecret struct {
 	ID string // identifies the secret where its text must not appear
-	// the text, encrypted for SecretSealPurpose; empty means that it is a public key
+	// Sealed is the text, encrypted for SecretSealPurpose. Empty means that PublicKey is set
+	// instead.
 	Sealed    []byte
 	PublicKey string // the text of a public key; "" means that Sealed holds a secret
 	Last4     string // the last characters of the text, for display; "" if the text is short
@@ -275,10 +276,11 @@ type Queue struct {
 type QueueStream struct {
 	Phase    StreamPhase `audit:"-"`        // where start messages are stored now
 	MaxBytes int64       `audit:"maxBytes"` // maximum size; 0 means no limit
-	// in whole seconds; 0 means the same as in the shared stream
+	// MaxAge is in whole seconds. 0 means the maximum age of the shared stream.
 	MaxAge   time.Duration `audit:"maxAgeSeconds"`
 	Replicas int64         `audit:"replicas"` // 0 means as many as the shared stream
-	// tags of the servers that may hold the stream; empty means any server
+	// PlacementTags are the tags that a server must have to hold the stream. Empty means any
+	// server.
 	PlacementTags []string `audit:"placementTags"`
 
 	unknown unknownFields `audit:"-"`
@@ -391,7 +393,7 @@ type TriggerSecrets struct {
 	unknown unknownFields
 }
 
-// Token is an unencrypted token.
+// Token is a token of a trigger node in plain text.
 type Token struct {
 	Text      string // the token as it appears in a webhook's URL
 	CreatedAt time.Time
@@ -403,7 +405,7 @@ type Token struct {
 // version changes the record, it preserves them.
 type unknownFields []byte
 
-// Clone returns a copy that shares nothing that may be modified.
+// Clone returns a copy that may be modified without affecting w.
 func (w *Workflow) Clone() *Workflow {
 	own := *w
 	own.Triggers = slices.Clone(w.Triggers)
@@ -428,7 +430,7 @@ func (w *Workflow) Trigger(nodeID string) *Trigger {
 	return nil
 }
 
-// Clone returns a copy that shares nothing that may be modified. It returns nil if s is nil.
+// Clone returns a copy that may be modified without affecting s. It returns nil if s is nil.
 func (s *Sender) Clone() *Sender {
 	if s == nil {
 		return nil

@@ -36,7 +36,8 @@ func StreamOf(bucket string) string { return keyvalue.StreamPrefix + bucket }
 // BucketOf returns the name of the bucket that a stream stores.
 func BucketOf(stream string) string { return strings.TrimPrefix(stream, keyvalue.StreamPrefix) }
 
-// AuditConsumer is the name of the durable consumer with which all executors read Streams.
+// AuditConsumer is the name of the durable consumer of each of Streams that all executors share.
+// They use it to copy audit entries to the database.
 const AuditConsumer = "audit"
 
 // MirrorStreams returns the names of the streams that store the mirror of the registry for

@@ -63,7 +63,8 @@ func (s *shardedMap[V]) get(key string) (v V, found bool) {
 	return s.latest(key)
 }
 
-// latest returns the latest value that the writer has set, whether or not the table is published.
+// latest returns the value that the writer last set for key, and whether there is one. Unlike get,
+// it does not depend on whether the table is published.
 func (s *shardedMap[V]) latest(key string) (V, bool) {
 	hash := maphash.String(s.seed, key)
 	at := s.shardOf(hash).Load().find(hash, key)

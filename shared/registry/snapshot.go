@@ -171,7 +171,7 @@ func (s *Snapshot) Lookup(workflowID string) (WorkflowView, bool) {
 	return s.current.Load().lookup(workflowID)
 }
 
-// PlanOf returns the plan of an account, or nil if it is not known.
+// PlanOf returns the plan of an account, or nil if the account or its plan is unknown.
 func (s *Snapshot) PlanOf(accountID string) *Plan {
 	if a, ok := s.current.Load().accounts.get(accountID); ok {
 		return a.plan
@@ -330,7 +330,7 @@ func (t *tables) apply(c Change) (moved []*queueGate) {
 	return nil
 }
 
-// publish publishes the tables for Lookup.
+// publish makes the loaded tables visible to Lookup.
 func (t *tables) publish() {
 	t.loading = false
 	t.recomputeAllAccounts()

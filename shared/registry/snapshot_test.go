@@ -211,7 +211,7 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	}
 }
 
-// BenchmarkLookup measures what each request does: it looks up one workflow among a million.
+// BenchmarkLookup measures the lookup of one workflow among a million, which every request needs.
 func BenchmarkLookup(b *testing.B) {
 	s := registry.NewSnapshot(nil)
 	s.Apply(registry.Change{

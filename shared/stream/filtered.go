@@ -26,7 +26,7 @@ type FilteredCount struct {
 	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
-// FilteredRequest is the part of a filtered request that is kept.
+// FilteredRequest is the part that is kept of a request that did not match its node's filter.
 type FilteredRequest struct {
 	At         time.Time // when the request arrived
 	DeliveryID string    // at most execution.MaxDeliveryIDBytes bytes; "" if it has none

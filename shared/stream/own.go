@@ -251,8 +251,7 @@ func ParseStartSubject(subject string) (s StartSubjectParts, ok bool) {
 	return s, true
 }
 
-// IsDedupMarkerSubject reports whether a subject belongs to a message that carries only a
-// Nats-Msg-Id.
+// IsDedupMarkerSubject reports whether a subject belongs to a marker: see DedupMarkerSubject.
 func IsDedupMarkerSubject(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "remembered.")

@@ -133,7 +133,7 @@ func AreLanesDrained(
 	return taken, nil
 }
 
-// QueueWithOwnStreams is a queue that has its own streams.
+// QueueWithOwnStreams is a queue that has its own streams, and the limits of these streams.
 type QueueWithOwnStreams struct {
 	Queue  string
 	Limits QueueStreamLimits // according to the queue's record; zero if there is none

@@ -61,7 +61,7 @@ type QueueSettings struct {
 	// Lanes is the number of lanes. 0 means that the queue has none, because none of its workflows
 	// has ever had an order key.
 	Lanes int
-	// Stream is the queue's own stream.
+	// Stream describes the queue's own stream. The zero value means that there is none.
 	Stream QueueStream
 }
 

@@ -45,7 +45,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// RecorderConsumer is the name of the durable consumer with which all executors read each stream.
+// RecorderConsumer is the name of the durable consumer of each stream that all executors share.
+// They use it to record the stream's messages in the database.
 const RecorderConsumer = "executor"
 
 // ExecutionsName is the name of the shared stream of start messages and rejections.

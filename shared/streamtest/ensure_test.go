@@ -47,7 +47,7 @@ func TestEnsure(t *testing.T) {
 	if err != nil || s.CachedInfo().Config.MaxAge != stream.DefaultSettings.MaxAge {
 		t.Errorf("the stream was edited: %v", err)
 	}
-	// The subjects of a workflow with unusual but valid names belong to the stream.
+	// The streams' subjects also match unusual but valid names.
 	for _, subject := range []string{
 		stream.StartSubject("-", "_", strings.Repeat("x", 64)),
 		stream.ProgressSubject("q", "w", id),
@@ -113,7 +113,8 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		t.Errorf("%v, %+v", err, s.CachedInfo())
 	}
 
-	// A later version uses subjects that this version does not know.
+	// A later version may have added subjects that this version does not know. Ensure accepts them
+	// only if they begin with "executions.".
 	change := func(subjects ...string) error {
 		config := s.CachedInfo().Config
 		config.Subjects = subjects

@@ -62,7 +62,8 @@ func TestEnsureOwn(t *testing.T) {
 			t.Errorf("%s: %+v, %v", subject, ack, err)
 		}
 	}
-	// The queue's own stream recognizes a repeat of a delivery by its copied ID.
+	// Once a delivery's ID has been copied to the queue's own stream, the stream recognizes a
+	// repeat of that delivery.
 	if ack, err := js.PublishMsg(ctx, own.DedupMarkerMessage("q", "w", "id-1")); err != nil ||
 		ack.Duplicate {
 		t.Errorf("%+v, %v", ack, err)

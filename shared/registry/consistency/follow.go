@@ -577,7 +577,9 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 // CatchUpWithoutIdentity is like CatchUp, but accepts a registry without an identity. It is for an
 // executor that is about to write the identity.
 func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
-	// Read this before the request: more may be stored and applied before the response arrives.
+	// Read the revision before the request. A revision that is applied only after the server has
+	// responded may be higher than the last sequence in the response, as if the bucket had gone
+	// back.
 	revision := f.Revision()
 	s, err := f.js.Stream(ctx, registry.Stream)
 	if err != nil {

@@ -62,7 +62,7 @@ func (l *Lease) IsValid(now time.Time) bool {
 // IsValidSince reports, without waiting, whether the lease is valid at now and has not expired
 // since start.
 func (l *Lease) IsValidSince(start, now time.Time) bool {
-	// IsValid reads until. since must be read after that, because renew writes since before until.
+	// IsValid reads l.until. l.since must be read after that, because renew writes l.since first.
 	return l.IsValid(now) && l.since.Load() <= int64(start.Sub(l.origin))
 }
 

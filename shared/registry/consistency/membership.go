@@ -164,7 +164,8 @@ func (r *Membership) laggingProcesses(
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
 	}
-	// The cluster's name is also "" while nc is disconnected, so one non-empty name is enough.
+	// The cluster's name is also "" while nc is disconnected. So remember whether nc has ever been
+	// connected to a cluster.
 	r.clustered = r.clustered || r.nc.ConnectedClusterName() != ""
 	next = livenessTimeout
 	if deaf := livenessTimeout - now.Sub(r.since); deaf > 0 {
@@ -200,7 +201,7 @@ func (r *Membership) IngressSettings() []*IngressSettings {
 	return list
 }
 
-// Process is a process that follows the registry.
+// Process describes a process that follows the registry.
 type Process struct {
 	Instance string // a random UUID
 	Role     string

@@ -17,11 +17,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A change and its audit entry are one message: the record, with the entry in a header. So neither
-// is ever stored without the other, no matter which process is killed at which moment. The
-// executors copy the entries, in order, from the buckets' streams to the database, where the
-// entry's ID is unique. The buckets keep a record's earlier revisions until their entries have been
-// copied: see MaxRecordRevisions.
+// A change and its audit entry are stored as one message: its data is the record, and a header
+// contains the entry. So neither is ever stored without the other, no matter which process is
+// killed at which moment. The executors copy the entries, in order, from the buckets' streams to
+// the database, where the entry's ID is unique. The buckets keep a record's earlier revisions until
+// their entries have been copied: see MaxRecordRevisions.
 
 // MaxRecordRevisions is the maximum number of revisions of one record that a bucket keeps.
 // Executors usually copy the audit entries within moments. The limit is high so that no entry is
@@ -306,7 +306,7 @@ func commonNode(fields []string) (node string) {
 	return node
 }
 
-// fieldValue is the value of a field.
+// fieldValue is the value of a record's field, as needed to detect and show changes.
 type fieldValue struct {
 	shown  any    // nil means that the value is not shown
 	hidden string // distinguishes secret values
@@ -366,7 +366,7 @@ func addFields(to map[string]fieldValue, prefix string, record reflect.Value) {
 		default:
 			switch {
 			case option == "hidden" && v.Len() > 0:
-				// %#v prints maps in order
+				// %#v prints maps in the order of their keys, so equal maps give equal strings.
 				to[name] = fieldValue{hidden: fmt.Sprintf("%#v", content)}
 			case option == "hidden":
 			case v.Kind() == reflect.Struct:

@@ -23,7 +23,7 @@ type DatabaseCopy interface {
 	AwaitCopied(ctx context.Context, bucket string, revision uint64) error
 }
 
-// CopiedRecord is a record in the form in which a DatabaseCopy keeps it.
+// CopiedRecord is a record as a DatabaseCopy keeps it.
 type CopiedRecord struct {
 	Key     string
 	Data    []byte // the data as stored in NATS; empty if the record was deleted

@@ -447,7 +447,7 @@ func TestParsePlans(t *testing.T) {
 	}
 }
 
-// A change of a workflow that is refused leaves the sample payloads of its nodes as they were.
+// If a change of a workflow is refused, the sample payloads of the workflow's nodes stay unchanged.
 func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -502,7 +502,7 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 	check(err)
 }
 
-// If BeforeAccountChange fails, no secret of a new node and no sample payload is stored.
+// If BeforeAccountChange fails, neither the secrets of new nodes nor any sample payload are stored.
 func TestAFailedAccountChangeStoresNothing(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -614,7 +614,8 @@ func TestWhenAWorkflowMovedToItsAccount(t *testing.T) {
 	}
 }
 
-// A change of many long fields is stored. Its audit entry tells how many fields it leaves out.
+// A change of many long fields can be stored: its audit entry omits some of the fields, and tells
+// how many.
 func TestAChangeOfManyLongFields(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

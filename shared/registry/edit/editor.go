@@ -33,7 +33,7 @@ type Editor struct {
 	databaseCopy DatabaseCopy // optional; nil if the registry is not copied to a database
 }
 
-// Config holds what an Editor works with.
+// Config holds the dependencies of an Editor.
 type Config struct {
 	JetStream  jetstream.JetStream
 	Directory  *Directory

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Limits on a record, which is one NATS message.
+// Limits on a workflow and its nodes. They also keep records small enough for one NATS message.
 const (
 	MaxTriggersPerWorkflow = 100
 	MaxNameLength          = 200 // characters in a display name

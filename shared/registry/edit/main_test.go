@@ -7,5 +7,5 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// TestMain also lets the test binary run as a NATS server.
+// TestMain runs the tests, or a NATS server if a test has started this binary as one.
 func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }

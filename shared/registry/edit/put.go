@@ -43,7 +43,8 @@ func (e *Editor) put(
 	}
 	stored, err := e.publish(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
-		// A new record may also follow a deletion marker.
+		// The record may have been deleted. In that case, the new record must follow the deletion
+		// marker.
 		if mark := e.deletedRevision(ctx, kv, key); mark > 0 {
 			return e.publish(ctx, kv, key, header, data, mark)
 		}

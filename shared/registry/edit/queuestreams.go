@@ -91,7 +91,7 @@ func (e *Editor) SetQueueStream(
 		case 0, registry.QueuePhaseDrainingOwnStream:
 			q.Stream.Phase = registry.QueuePhaseMovingToOwn
 		case registry.QueuePhaseMovingToShared, registry.QueuePhaseClosedMovingToShared:
-			// the queue's own stream still has all messages
+			// The queue can stay in its own stream, because that stream still has all messages.
 			q.Stream.Phase = registry.QueuePhaseOwnStream
 		case registry.QueuePhaseMovingToOwn, registry.QueuePhaseClosedMovingToOwn,
 			registry.QueuePhaseOwnStream:

@@ -130,7 +130,8 @@ func (e *Editor) countDecryptableTokens(
 	return nil
 }
 
-// add counts one record. It returns err.
+// add counts a record that was read, and was written again if written is true. If err is not nil,
+// add counts nothing and returns err.
 func (r *ResealResult) add(written bool, err error) error {
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// TokenInfo is a valid token.
+// TokenInfo describes a valid token of a node.
 type TokenInfo struct {
 	Token     string // its text
 	ID        string // the ID of its registry.TokenHash
@@ -24,7 +24,7 @@ type TokenInfo struct {
 	ExpiresAt time.Time // the zero time means never
 }
 
-// TriggerInfo is a trigger node with its secrets.
+// TriggerInfo describes a trigger node, including its secrets.
 type TriggerInfo struct {
 	Workflow      *registry.Workflow
 	NodeID        string
@@ -354,7 +354,7 @@ func (e *Editor) protectNewSecrets(
 	return nil
 }
 
-// The audit actions for a new sample payload, and for one that is deleted.
+// The audit actions for setting and for deleting a sample payload.
 const (
 	actionSamplePayloadSet    = "sample-payload.set"
 	actionSamplePayloadDelete = "sample-payload.delete"

@@ -26,7 +26,7 @@ type SenderSpec struct {
 	Settings map[string]string
 }
 
-// SenderInfo is a node's sender without its secrets.
+// SenderInfo describes a node's sender, without the texts of its secrets.
 type SenderInfo struct {
 	Workflow *registry.Workflow
 	NodeID   string
@@ -37,7 +37,7 @@ type SenderInfo struct {
 	Settings map[string]string // the settings that are not secret
 }
 
-// SecretInfo is a secret without its text.
+// SecretInfo describes a secret, without its text.
 type SecretInfo struct {
 	ID        string
 	Last4     string // last four characters; "" if the secret is too short to show them

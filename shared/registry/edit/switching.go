@@ -92,7 +92,8 @@ func (e *Editor) setActive(
 	return w, err
 }
 
-// intent identifies an intent that may be stored in an account's record.
+// intent identifies the intent to activate or deactivate a workflow. The intent may or may not be
+// stored in the account's record.
 type intent struct {
 	accountID string
 	// basedOn is the revision of the account's record that the intent replaces. If the record has a

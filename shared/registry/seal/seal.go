@@ -124,7 +124,7 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 // CanSeal reports whether there is a key to seal with.
 func (k *Keys) CanSeal() bool { return k != nil }
 
-// IDs returns the IDs of all keys, in order.
+// IDs returns the IDs of all keys, sorted.
 func (k *Keys) IDs() []string {
 	if k == nil {
 		return nil

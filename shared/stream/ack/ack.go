@@ -75,7 +75,7 @@ type waiter struct {
 	sent chan error
 }
 
-// result holds the arguments for the call of done.
+// result holds the arguments with which done was called.
 type result struct {
 	ack Ack
 	err error
@@ -303,7 +303,7 @@ func (e *Publisher) parse(msg *nats.Msg) (Ack, error) {
 			}
 		}
 	}
-	// This is an error, or the server used white space differently from today's servers.
+	// The reply is an error, or its white space differs from that of today's servers.
 	var slow struct {
 		jetstream.PubAck
 		Error *jetstream.APIError `json:"error"`

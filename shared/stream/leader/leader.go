@@ -1,4 +1,5 @@
-// Package leader reads messages of a stream from its leader, and makes another server the leader.
+// Package leader reads messages of a stream from the stream's leader, and can make another server
+// the leader.
 package leader
 
 import (
