@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// AsideMessages reads the stream messages that were put aside. The recorder looks them up, and
-// operate lists them among the dead letters. Other interfaces change them: Recording puts messages
-// aside and removes those that were recovered, and DeadLetters dismisses them.
+// AsideMessages reads the stream messages that were put aside because they could not be decoded or
+// the database refused them. The recorder looks them up, and operate lists them among the dead
+// letters. Other interfaces change them: Recording puts messages aside and removes those that were
+// recovered, and DeadLetters dismisses them.
 type AsideMessages interface {
 	// GetAside returns a message that was put aside, even if it was dismissed. It returns
 	// ErrNotFound if there is no such message.

@@ -10,8 +10,8 @@ import (
 )
 
 // RequestCounts reads the numbers of accepted, deduplicated, filtered and refused requests. operate
-// uses it. Recording and Reports add up these numbers when they write. The numbers have rows of
-// their own, separate from the records, which PruneCounts deletes.
+// uses it. Recording and Reports add to these numbers when they write. The numbers are kept in rows
+// of their own, separate from the records. PruneCounts deletes these rows.
 type RequestCounts interface {
 	// Refusals returns the sums of one workflow's refusals by code, most recently refused first. It
 	// counts from the beginning of the minute that contains since. A workflowID of "" selects the
@@ -78,7 +78,7 @@ type MinuteCount struct {
 	Count  int64
 }
 
-// Kinds of MinuteCount.
+// The possible values of MinuteCount.Kind.
 const (
 	// KindAccepted counts requests that started an execution.
 	KindAccepted = "accepted"

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Database describes the database itself. The executor checks with it whether the database is
-// ready, and announces the schema version; operate shows the size and the schema version.
+// Database describes the database itself. The executor uses it to check whether the database is
+// ready, and announces the schema version to the other processes. operate shows the size and the
+// schema version.
 type Database interface {
 	// Ping returns nil if the database responds and accepts writes. It returns an error for a
 	// standby, which accepts no writes.

@@ -10,8 +10,7 @@ import (
 // ListDeadLetters lists the dead letters, which it reads from Records and AsideMessages. operate
 // uses DeadLetters, and the executor counts the dead letters for a metric.
 type DeadLetters interface {
-	// CountDeadLetters returns the number of dead letters, but at most limit: it stops counting
-	// there.
+	// CountDeadLetters returns the number of dead letters, or limit if there are more.
 	CountDeadLetters(ctx context.Context, limit int) (int, error)
 
 	// MarkRequeued sets RequeuedAs on failed or canceled records, dismissed or not, and returns the
@@ -55,8 +54,8 @@ type DeadLetterFilter struct {
 	Until      time.Time // exclusive upper bound of At
 }
 
-// RecordFilter returns the filter for those of the selected dead letters that are execution
-// records.
+// RecordFilter converts f to a filter for execution records. It selects those dead letters that are
+// execution records, not messages.
 func (f DeadLetterFilter) RecordFilter() RecordFilter {
 	return RecordFilter{
 		AccountID:  f.AccountID,

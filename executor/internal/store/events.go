@@ -48,8 +48,8 @@ type Events interface {
 	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
 
 	// AcquireEventLease acquires or renews the lease for detecting conditions, and reports whether
-	// the caller holds it. Only one caller holds the lease at a time. The lease expires at until,
-	// which each successful call by its holder moves.
+	// the caller holds it. Only one caller holds the lease at a time. Each successful call extends
+	// the lease to the time until.
 	AcquireEventLease(ctx context.Context, caller string, now, until time.Time) (bool, error)
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// MaxFilteredRequests is the maximum number of non-matching requests that are kept for a trigger
-// node with a filter.
+// MaxFilteredRequests is the maximum number of requests that are kept for a trigger node because
+// they did not match its filter.
 const MaxFilteredRequests = 20
 
 // FilteredRequests describes the requests that did not match the filter of one trigger node. Its
@@ -18,7 +18,8 @@ type FilteredRequests struct {
 	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
-// FilteredRequest holds the part that is stored of a request that did not match a filter.
+// FilteredRequest describes a request that did not match a filter. Only this description of the
+// request is stored.
 type FilteredRequest struct {
 	At         time.Time
 	DeliveryID string `json:",omitempty"` // "" if it had none

@@ -16,8 +16,8 @@ type HandledMessages interface {
 	// streams with the same name, whose ranges are deleted.
 	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
 
-	// ForgetHandled removes the messages from a sequence on (inclusive) from the ranges of a stream
-	// that HandledRanges returns.
+	// ForgetHandled removes the message at a sequence, and all later ones, from the ranges that
+	// HandledRanges returns for a stream.
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
 	// Reconnected returns a channel that receives a value when the store has connected to what may
@@ -32,8 +32,9 @@ type HandledMessages interface {
 // put aside.
 type HandledRange struct {
 	Stream string // the name of the stream
-	// Created distinguishes the stream from others of the same name. A stream that is deleted and
-	// created again keeps its name, but its sequences start over.
+	// Created is the stream's creation time as text. It distinguishes the stream from earlier ones
+	// with the same name: a stream that is deleted and created again keeps its name, but its
+	// sequences start over.
 	Created     string
 	First, Last uint64 // sequences, both inclusive
 }
@@ -76,8 +77,8 @@ func MergeRanges(ranges []HandledRange) []HandledRange {
 	return merged
 }
 
-// RangesBefore returns the parts of merged ranges that lie before the given sequence, which is
-// excluded.
+// RangesBefore returns the parts of merged ranges that lie before the given sequence. The sequence
+// itself is not included.
 func RangesBefore(ranges []HandledRange, sequence uint64) []HandledRange {
 	var before []HandledRange
 	for _, r := range ranges {

@@ -7,9 +7,9 @@ import (
 )
 
 // Limits for pending progress, that is, progress of executions that are not recorded yet. Usually a
-// report arrives at most seconds before its start message is recorded. After an outage, it may
-// arrive much earlier, because the accumulated start messages must be recorded first. Progress that
-// is older still belongs to executions whose start message never arrives.
+// report arrives at most seconds before its start message is recorded. After an outage, a report
+// may arrive much earlier, because the accumulated start messages must be recorded first. Progress
+// that stays pending for even longer belongs to executions whose start message never arrives.
 const (
 	// MaxPendingSteps is the maximum total number of progress steps that are kept. The limit
 	// assumes steps of a few KB; a larger step counts as several. When the limit is exceeded, the

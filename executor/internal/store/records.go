@@ -40,8 +40,8 @@ type Records interface {
 // MaxGetMany is the maximum number of IDs accepted by GetMany.
 const MaxGetMany = 1_000
 
-// Limits of a search by delivery ID or by a prefix of one. The drivers do not index most delivery
-// IDs.
+// Limits of a search by delivery ID or by a prefix of one. They exist because the drivers do not
+// index most delivery IDs, so a search may have to read many records.
 const (
 	// MaxDeliverySearchNodes is the maximum number of trigger nodes for which a delivery ID is
 	// looked up.

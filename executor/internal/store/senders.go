@@ -17,10 +17,10 @@ type Senders interface {
 	// the zero value if there were no requests.
 	SenderActivity(ctx context.Context, workflowID, nodeID string) (SenderActivity, error)
 
-	// RefusedSenders returns the observations of the senders that have had requests refused.
+	// RefusedSenders returns the SenderActivity of each sender whose requests have been refused.
 	RefusedSenders(ctx context.Context) ([]SenderActivity, error)
 
-	// ForgetSender deletes the observation that SenderActivity returns for the node.
+	// ForgetSender deletes the SenderActivity of one node.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
 	// ForgetWorkflow deletes what Reports has added about a workflow and its nodes: refusals,

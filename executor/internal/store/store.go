@@ -28,9 +28,9 @@ import (
 //
 // A Store is safe for concurrent use, including by several processes. When a method returns without
 // an error, its changes are committed and survive a crash of the process or the machine. When a
-// method returns an error, it has changed nothing, with one exception: if the error is an
-// UnavailableError, only the response to the commit may have been lost, so that all changes were
-// made. Methods do not retry. A writing method returns a DataError if and only if the data caused
+// method returns an error, it has changed nothing, with one exception: after an UnavailableError,
+// all of its changes may have been made, because only the response to the commit may have been
+// lost. Methods do not retry. A writing method returns a DataError if and only if the data caused
 // the error.
 type Store interface {
 	// The executions and their progress.

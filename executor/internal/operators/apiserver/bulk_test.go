@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// letters creates dead letters with the numbers from from to to-1.
+// letters creates dead letters of the workflow wf. Their numbers are from, from+1 and so on, up to
+// to-1.
 func (r *rig) letters(from, to int) {
 	r.t.Helper()
 	for n := from; n < to; n++ {

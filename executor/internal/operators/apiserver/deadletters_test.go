@@ -156,7 +156,7 @@ func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	return s
 }
 
-// starts returns the start messages in the stream that rerun or requeue an execution.
+// starts returns all start messages in the stream that rerun or requeue an execution.
 func (r *rig) starts(id string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())

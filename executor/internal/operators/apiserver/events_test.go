@@ -143,7 +143,8 @@ func TestManyEvents(t *testing.T) {
 	}
 }
 
-// An event stream ends neither after the server's write timeout nor because there are no events.
+// An event stream stays open when the server's write timeout has passed, and while there are no
+// events.
 func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, server *http.Server) {

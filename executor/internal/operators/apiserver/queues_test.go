@@ -141,7 +141,7 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 		}
 	}
 
-	// A pause with an end expires by itself.
+	// A pause with an end time ends by itself.
 	until := time.Now().Add(3 * time.Second)
 	r.post("/queues/default/pause",
 		fmt.Sprintf(`{"until":%q}`, until.UTC().Format(time.RFC3339Nano))).is(200)

@@ -14,8 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The response about the size includes hourly counts of the requests of the last week, and no older
-// counts.
+// The get-size call returns hourly counts of the requests of the last week, and no older counts.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) { c.Retention = 30 * 24 * time.Hour })

@@ -73,7 +73,7 @@ type BlockingExecution struct {
 }
 
 // queueLane selects the waiting start messages of one lane of a queue, in one stream. It can also
-// select the messages without an order key, which are in no lane.
+// select the messages that are in no lane because they have no order key.
 type queueLane struct {
 	in      jetstream.Stream
 	subject string
@@ -141,10 +141,10 @@ type Watcher struct {
 	heard   *nats.Subscription
 
 	polling sync.Mutex // held by the caller that polls; other callers wait for its result
-	// These fields, which polling guards, tell whether the heartbeats of all runners must have
-	// arrived. listening is the start of the time that the polls know the connection to have been
-	// up without a break. reconnects is the number of reconnects before that. heardAll is true if
-	// every runner has had enough time since then to send a heartbeat.
+	// The following fields, which polling guards, show whether the heartbeats of all runners should
+	// have arrived. listening is when the connection was established or last re-established, as far
+	// as the polls know. reconnects is the number of reconnects up to that time. heardAll is true
+	// if every runner has had enough time since listening to send a heartbeat.
 	listening  time.Time
 	reconnects uint64
 	heardAll   bool

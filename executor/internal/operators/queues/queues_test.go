@@ -119,7 +119,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 		t.Errorf("unattended for %v", d)
 	}
 
-	// Run two members of one group, each with a single handler.
+	// Run two members of one group. Each of them has a single handler.
 	release := make(chan struct{})
 	handle := func(ctx context.Context, _ runner.Execution) (any, error) {
 		select {
@@ -193,9 +193,9 @@ func TestAKilledRunnerIsMissed(t *testing.T) {
 	}
 }
 
-// A runner whose handlers are all busy sends no pull requests. As long as the Watcher cannot have
-// received a heartbeat of such a runner, it does not report the queue as unattended. That is the
-// case after the start and after a reconnect.
+// A runner whose handlers are all busy sends no pull requests, so only its heartbeats show that it
+// is there. After the start and after a reconnect, the Watcher has not received these heartbeats
+// yet. Until it must have received them, it does not report the queue as unattended.
 func TestABusyRunnerIsNotMissedBeforeItIsHeard(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")

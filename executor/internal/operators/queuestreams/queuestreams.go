@@ -265,8 +265,8 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	return err
 }
 
-// isStalled reports whether this process has seen the same revision of a record for longer than
-// after.
+// isStalled reports whether a record has kept the same revision for longer than the duration after,
+// as far as this process has seen.
 func (m *Mover) isStalled(key string, revision uint64, after time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -465,8 +465,8 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 			return err
 		}
 	}
-	// If a process was just killed, a change takes several seconds to be confirmed. Wait for that
-	// before closing the queue, so that the queue is not closed for so long.
+	// If a process was just killed, it takes several seconds to confirm a change. Wait for that
+	// before closing the queue, so that the queue is closed only briefly.
 	if err := m.config.Editor.AwaitInForce(ctx, revision); err != nil {
 		return err
 	}
@@ -516,10 +516,10 @@ func (m *Mover) ensureOwnStreams(
 		})
 }
 
-// abortMove reopens a queue in its old stream after the error because. It returns errRestartMove if
-// the move only ran out of time, and otherwise an error that includes because. closedRevision is
-// the revision of the record that closed the queue; 0 means that this record may not have been
-// stored.
+// abortMove reopens a queue in its old stream after an error, which is passed as because. It
+// returns errRestartMove if the move only ran out of time, and otherwise an error that includes
+// because. closedRevision is the revision of the record that closed the queue; 0 means that this
+// record may not have been stored.
 func (m *Mover) abortMove(
 	ctx context.Context,
 	queue string,
@@ -540,8 +540,8 @@ func (m *Mover) abortMove(
 		return err
 	})
 	if errors.Is(err, edit.ErrChangedSince) {
-		// An earlier attempt may have been stored although it failed. Then a repeated attempt fails
-		// with this error, too.
+		// An attempt that failed may have been stored after all. Then the repeated attempt fails
+		// with ErrChangedSince, although the queue has been reopened.
 		if _, reopened := m.revisionInPhase(ctx, queue, phase); !reopened {
 			return because
 		}

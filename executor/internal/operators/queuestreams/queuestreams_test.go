@@ -642,8 +642,8 @@ func TestAWorkflowThatOpensLate(t *testing.T) {
 	}
 }
 
-// lossyJetStream is a JetStream that sends the time at which a stream is created to the channel
-// created.
+// lossyJetStream is a JetStream that reports when a stream is created, by sending the time to a
+// channel.
 type lossyJetStream struct {
 	jetstream.JetStream
 
@@ -760,9 +760,10 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	l.end()
 }
 
-// While a workflow is closed for a move, only that move can change the workflow's queue. Any other
-// change is refused, and so is the change of a move that was interrupted, because it lacks the IDs
-// of the latest deliveries. Such a change must copy the delivery IDs itself.
+// While a workflow is closed for a move, only this move can change the workflow's queue. Any other
+// change is refused, because it must first copy the delivery IDs itself. If another move opens and
+// closes the workflow in the meantime, this move's change is refused, too, because the IDs of the
+// latest deliveries are missing.
 func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -1079,9 +1080,9 @@ func TestThreeServers(t *testing.T) {
 	}
 }
 
-// An ingress in a cluster is killed. For the executor, it could as well be alive but unreachable,
-// and still use its lease. Closing a queue therefore waits until the lease has expired, and then
-// the move succeeds.
+// An ingress in a cluster is killed. The executor cannot know whether it is dead, or only
+// unreachable and still using its lease. Closing a queue therefore waits until the lease has
+// expired, and then the move succeeds.
 func TestAMoveAfterAnIngressWasKilled(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)

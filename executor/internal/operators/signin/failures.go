@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Values of the argument at of CountAndDelay: where a sign-in failed. They are the values of a
-// metric's label.
+// Where a sign-in failed: the possible values of the parameter at of CountAndDelay, which is also a
+// label of the metric.
 const (
 	FailedAtAPI     = "api"
 	FailedAtConsole = "console"

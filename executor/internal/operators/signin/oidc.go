@@ -319,8 +319,8 @@ func addUserInfo(
 	return nil
 }
 
-// addClaims adds to the claims in to those that only more has. It never combines an email address
-// with an email_verified from the other source, unless both sources have the same address.
+// addClaims adds the claims in more that are missing in to. It never combines an email address with
+// an email_verified from the other source, unless both sources have the same address.
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
 	_, hasVerified := to["email_verified"]

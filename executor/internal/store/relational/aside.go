@@ -6,9 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asideMessageTable is the table of messages put aside. The name of the table covers only one of
-// their two kinds, the messages that cannot be decoded. The other kind is messages that the
-// database refuses.
+// asideMessageTable is the table of messages put aside. Despite its name, it contains not only
+// messages that cannot be decoded, but also messages that the database refused.
 var asideMessageTable = table[store.AsideMessageRow]{
 	name:    "unreadable",
 	columns: "stream_sequence, subject, reason, at, dismissed_at",

@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// handledRangeTable is the table of the ranges of messages that have been recorded or put aside.
-// Adding a batch's rows never waits for other executors, because the table has no index and no two
+// handledRangeTable is the table of the ranges of messages that have been recorded or put aside. A
+// batch can add rows without waiting for other executors, because the table has no index and no two
 // executors change the same row.
 var handledRangeTable = table[store.HandledRange]{
 	name:    "decided",
@@ -20,9 +20,8 @@ var handledRangeTable = table[store.HandledRange]{
 	},
 }
 
-// mergeThreshold is the minimum number of rows that merging must save: otherwise, HandledRanges
-// does not merge a stream's rows. The number of rows itself is no criterion, because ranges that
-// are not adjacent cannot be merged.
+// HandledRanges merges a stream's rows if this reduces their number by at least mergeThreshold. The
+// number of rows alone does not matter, because ranges that are not adjacent cannot be merged.
 const mergeThreshold = 64
 
 // HandledRanges implements store.HandledMessages.

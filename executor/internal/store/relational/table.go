@@ -61,7 +61,7 @@ func storedValue(pointer any) any {
 	case storedField:
 		return p.value()
 	}
-	// Unreachable: tests insert into every table.
+	// Unreachable: the tests insert into every table, so they would reach a type without a case.
 	panic(fmt.Sprintf("relational: a field of the type %T", pointer))
 }
 

@@ -177,7 +177,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// testConcurrentRequeues makes all stores mark the same records as requeued, concurrently.
+// testConcurrentRequeues makes all stores mark the same records as requeued, concurrently. Only one
+// store may mark each record.
 func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n = 30

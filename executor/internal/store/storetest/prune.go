@@ -114,8 +114,7 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		for n := range pruned {
 			total += n
 		}
-		// Two concurrent prunes delete each record once. Neither of them deletes less than its
-		// limit while more records are left.
+		// Two workers prune concurrently. Together, they delete each of the 1,000 old records once.
 		if total != 1_000 {
 			t.Errorf("pruned %d, want 1000", total)
 		}
