@@ -197,7 +197,7 @@ func checkURLs(urls string) error {
 			_, err = strconv.ParseUint(u.Port(), 10, 16)
 		}
 		if err != nil || u.Hostname() == "" {
-			// err may show a password.
+			// Leave out err, because it may show a password.
 			return fmt.Errorf("--nats-url: %q is not the URL of a NATS server; write "+
 				"nats://host:port, separated by commas", Redact(text))
 		}

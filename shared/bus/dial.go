@@ -22,8 +22,8 @@ const (
 	minWriteProgress  = 64 << 10
 )
 
-// maxSilence is the silence of a server after which its host may have failed. A server that works
-// answers a ping every second.
+// maxSilence is how long a server may be silent before its host is suspected to have failed. A
+// server that works answers a ping every second.
 const maxSilence = pingInterval * 3 / 2
 
 // dialer opens connections that notice when a server's host has failed. It implements

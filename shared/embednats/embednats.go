@@ -52,8 +52,9 @@ type Options struct {
 	// with Cluster.
 	NoListener bool
 
-	// Name is the server's name, without spaces. "" means a random name. A cluster places streams
-	// by name: there, the name is required, must be unique, and must stay the same after a restart.
+	// Name is the server's name, without spaces. "" means a random name. A server in a cluster
+	// needs a unique name that stays the same after a restart, because the cluster places streams
+	// by name.
 	Name string
 
 	// Tags holds labels of the server, such as "zone:a", that a cluster uses to place streams.
@@ -151,7 +152,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.StoreDir == "" {
 		return o, errors.New("the NATS server needs a store folder")
 	}
-	// Make the path absolute: a later chdir must not change which folder it is.
+	// Make the path absolute, so that a later chdir does not change its meaning.
 	dir, err := filepath.Abs(o.StoreDir)
 	if err != nil {
 		return o, fmt.Errorf("store folder %s: %w", o.StoreDir, err)

@@ -36,19 +36,20 @@ func IDForRequeue(executionID string) string {
 	return hashUUID("requeue", "", "", executionID)
 }
 
-// IDForReplay returns the ID of the execution that a replay with an idempotency key starts. It is
-// always the same for one original execution and key.
+// IDForReplay returns the ID of the execution that is started by a replay with an idempotency key.
+// It is always the same for one original execution and key.
 func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }
 
-// IDForRerun returns the ID of the execution that a rerun of an execution with an idempotency key
-// starts on the sample payload.
+// IDForRerun returns the ID of the execution that is started by a rerun with an idempotency key.
+// executionID is the execution that is rerun, with its trigger node's sample payload.
 func IDForRerun(executionID, key string) string {
 	return hashUUID("rerun", executionID, "", key)
 }
 
-// IDForTriggerRerun is like IDForRerun, for a rerun of a trigger node.
+// IDForTriggerRerun is like IDForRerun, for a rerun that names a trigger node instead of an
+// execution.
 func IDForTriggerRerun(workflowID, nodeID, key string) string {
 	return hashUUID("trigger-rerun", workflowID, nodeID, key)
 }

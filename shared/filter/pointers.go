@@ -13,7 +13,7 @@ type pointerSet struct {
 	nodes int // number of nodes in the tree
 }
 
-// node is one step of one or more pointers.
+// node is a node in a tree of pointers: a step that one or more pointers have in common.
 type node struct {
 	number   int    // number of the node in the tree, from 0
 	name     string // name of the member that this step selects
@@ -123,7 +123,7 @@ func (s *scanner) setKind(n *node, k kind, start int) {
 	s.setValue(n, value{kind: k, json: s.text[start : start+1]})
 }
 
-// readMembers scans the members of an object.
+// readMembers scans the members of an object, and resolves the pointers below n.
 func (s *scanner) readMembers(n *node) {
 	s.at++ // {
 	for s.left > 0 {
@@ -152,7 +152,8 @@ func (s *scanner) readMembers(n *node) {
 	}
 }
 
-// childNamed returns the child for a member's name, which is quoted as in the document.
+// childNamed returns the child with a member's name, or nil if there is none. The name is quoted as
+// in the document; escaped reports whether it contains escapes.
 func (n *node) childNamed(quoted []byte, escaped bool) *node {
 	name := quoted[1 : len(quoted)-1]
 	if escaped {
@@ -166,7 +167,7 @@ func (n *node) childNamed(quoted []byte, escaped bool) *node {
 	return nil
 }
 
-// readElements scans the elements of an array.
+// readElements scans the elements of an array, and resolves the pointers below n.
 func (s *scanner) readElements(n *node) {
 	s.at++ // [
 	for index := 0; s.left > 0; index++ {

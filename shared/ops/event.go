@@ -38,7 +38,7 @@ func Number[N int | float64](name string, value N) Field {
 // True returns a Field with the value true.
 func True(name string) Field { return Field{Name: name, kind: fieldBool} }
 
-// value returns the value that logrus logs for the member.
+// value returns the field's value for logrus.
 func (m Field) value() any {
 	switch m.kind {
 	case fieldNumber:

@@ -77,7 +77,7 @@ func (f jsonLineFormatter) appendStandardField(
 
 func appendName(line []byte, name string) []byte { return append(appendText(line, name), ':') }
 
-// fieldOf returns a member for a value of any type.
+// fieldOf returns a Field with a value of any type.
 func fieldOf(name string, value any) Field {
 	switch v := value.(type) {
 	case string:

@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// maxErrorBytes is the maximum number of bytes of the error in a report.
+// maxErrorBytes is the maximum number of bytes of the error in a report. Longer errors are cut off.
 const maxErrorBytes = 4000
 
 // maxEndedGroups is the maximum number of other groups that a report lists as having ended the

@@ -293,7 +293,7 @@ type heldMessage struct {
 	stop func() // stops the heartbeats and waits for the last one
 }
 
-// hold keeps a message and sends heartbeats for it.
+// hold keeps a message, and sends heartbeats for it until release is called.
 func (r *runner) hold(msg jetstream.Msg) *heldMessage {
 	ctx, cancel := context.WithCancel(r.working)
 	stopped := make(chan struct{})

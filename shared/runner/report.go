@@ -53,8 +53,8 @@ type messageKey struct {
 	id       string // of the execution
 }
 
-// message is a message in flight with its current attempt. Until the message is removed,
-// inFlightMessages.mu guards the fields below the comment that mentions it.
+// message is a message in flight with its current attempt. inFlightMessages.mu guards the fields in
+// the second part, until the message is removed.
 type message struct {
 	messageKey
 	layout   stream.Layout // where the start message is stored
@@ -65,7 +65,7 @@ type message struct {
 	ordered  *leaseState        // nil for a message without an order key
 	final    execution.Progress // what report says; set before it
 
-	// guarded by inFlightMessages.mu
+	// The fields below are guarded by inFlightMessages.mu.
 	jetstream.Msg           // the last delivery
 	heartbeat     time.Time // when the last heartbeat was sent
 	// handling is the handler's context. It is nil before the handler is called, and after it has

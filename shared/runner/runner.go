@@ -89,7 +89,7 @@ type Execution struct {
 // the runner's DrainTimeout has passed.
 type Handler func(ctx context.Context, e Execution) (output any, err error)
 
-// Permanent marks an error: after it, the execution is not retried. It returns nil if err is nil.
+// Permanent marks an error after which the execution is not retried. It returns nil if err is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -352,11 +352,11 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	if nc.IsClosed() {
 		return errors.Join(ErrConnectionClosed, nc.LastError())
 	}
-	// The last acknowledgments must reach the server.
+	// Flush, so that the last acknowledgments reach the server.
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
 }
 
-// notifyReady calls OnReady.
+// notifyReady calls OnReady, if it is set.
 func (r *runner) notifyReady() {
 	if r.OnReady == nil {
 		return

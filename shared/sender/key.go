@@ -62,7 +62,7 @@ func (m *method) readKey(text string) (verificationKey, error) {
 			return verificationKey{}, errors.New(what + " must be hex")
 		}
 	case "whsec":
-		// Supabase shows a secret as v1,whsec_…
+		// Supabase shows a secret as v1,whsec_…, with two prefixes.
 		encoded := strings.TrimPrefix(strings.TrimPrefix(text, "v1,"), "whsec_")
 		if raw, err = base64.StdEncoding.DecodeString(encoded); err != nil {
 			return verificationKey{}, errors.New("the secret must be whsec_ and base64, or base64")

@@ -21,7 +21,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The verification schemes.
+// The verification schemes, the kinds of general presets, and the name of the hash in a built-in
+// method whose signatures name their hash.
 const (
 	schemeStatic         = "static"     // the signature is the secret
 	schemeBasic          = "basic"      // basic authentication

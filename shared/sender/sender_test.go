@@ -438,7 +438,7 @@ func TestExtendedDigests(t *testing.T) {
 	}
 }
 
-// Supabase shows the secret of a hook as v1,whsec_…. The prefix v1, does not change the key.
+// Supabase shows the secret of a hook as v1,whsec_…. The prefix "v1," does not change the key.
 func TestSecretWithVersion(t *testing.T) {
 	for _, g := range signers() {
 		if g.name != "standard-webhooks" {

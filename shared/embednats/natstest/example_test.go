@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// This example restarts a server between the publishing and the consuming of a message.
+// This example publishes a message, restarts the server, and then consumes the message.
 func ExampleStart() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()
