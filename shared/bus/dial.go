@@ -15,8 +15,9 @@ import (
 const dialTimeout = time.Second
 
 // A write fails if, within writeStallTimeout, the network accepts neither minWriteProgress bytes
-// nor all of the remaining data. A single limit for the whole write would not do: it would either
-// cut off a message of several megabytes on a slow network, or be too long.
+// nor all of the remaining data. There is no single limit for the whole write: a short one would
+// cut off a message of several megabytes on a slow network, and a long one would notice a failed
+// host too late.
 const (
 	writeStallTimeout = maxPings * pingInterval
 	minWriteProgress  = 64 << 10

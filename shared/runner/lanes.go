@@ -314,8 +314,9 @@ func (h *heldMessage) release() jetstream.Msg {
 	return h.msg
 }
 
-// runPulled runs an execution from a lane, and waits until its message is acknowledged or returned
-// to the server. The caller has taken a concurrency slot.
+// runPulled runs an execution from a lane, and waits until its message is acknowledged or handed
+// back. If the runner is stopping, and this is not the message's last attempt, runPulled hands the
+// message back immediately. The caller has taken a concurrency slot.
 func (r *runner) runPulled(ctx context.Context, lane int, msg jetstream.Msg) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		r.freeSlot()
@@ -443,9 +444,9 @@ type leaseState struct {
 // moment, the next one does not know of the heartbeat. The second heartbeat is therefore sent
 // before the next leader would redeliver the message: see secondHeartbeatDelay.
 
-// leaseEnd returns the end of a lease whose heartbeat was sent at the given time. It is a fifth of
-// the ack wait before another member may get the message. The runner may need a tenth of the ack
-// wait to notice the end (see runPeriodically). The rest gives the handler time to stop.
+// leaseEnd returns the end of a lease whose heartbeat was sent at the given time. The lease ends a
+// fifth of the ack wait before another member may get the message. The runner may need half of that
+// time to notice the end (see runPeriodically). The rest gives the handler time to stop.
 func leaseEnd(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }

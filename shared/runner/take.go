@@ -173,7 +173,8 @@ func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots i
 const nakDelay = pullExpirySharedSlots + 100*time.Millisecond
 
 // beginOrNak begins an execution without an order key and returns true. If the runner is stopping,
-// it hands the message back to the group and returns false.
+// and this is not the message's last attempt, it hands the message back to the group and returns
+// false.
 func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		_ = msg.NakWithDelay(nakDelay)

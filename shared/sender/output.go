@@ -65,7 +65,7 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 	return ""
 }
 
-// EmptyStatus returns the status of a response without a body, unless the output sets one.
+// EmptyStatus returns the status of a response without a body. An output may set another status.
 func (f OutputForm) EmptyStatus() int {
 	if f == outputFormJSONOrNoContent {
 		return 204

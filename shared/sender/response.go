@@ -72,7 +72,8 @@ type handshake struct {
 	response Response    // the part of the response that is the same for every request
 }
 
-// fixedResponse returns a response with a JSON body, or without a body if text is empty.
+// fixedResponse returns a response with a JSON body, or without a body if text is empty. A status
+// of 0 means 200.
 func fixedResponse(status int, text string) (Response, error) {
 	r := Response{Status: cmp.Or(status, 200)}
 	if text == "" {
