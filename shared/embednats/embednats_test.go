@@ -224,8 +224,8 @@ func TestFolderCannotBeUsed(t *testing.T) {
 	below := filepath.Join(file, "store")
 	refused(t, embednats.Options{StoreDir: below}, nil, below, "not a directory")
 
-	// If a file has the place of the folder jetstream, nats-server itself fails and reports a fatal
-	// error.
+	// If there is a file instead of the folder jetstream, nats-server itself fails and reports a
+	// fatal error.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
 		t.Fatal(err)

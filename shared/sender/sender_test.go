@@ -452,8 +452,8 @@ func TestSecretWithVersion(t *testing.T) {
 	}
 }
 
-// HubSpot signs the URL with some of its characters decoded. Such a signature is accepted, but not
-// if another character was decoded.
+// HubSpot signs the URL with some of its characters decoded. A request with such a signature is
+// accepted, unless another character of the URL was decoded, too.
 func TestDecodedURL(t *testing.T) {
 	for _, g := range signers() {
 		if g.name != "hubspot" {

@@ -121,9 +121,9 @@ func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
 	}
 }
 
-// An idle runner has read three keys. Then the bucket is deleted and created again, and gets four
-// keys. The runner finds the first of them although it has read a higher revision, and although the
-// bucket also has a key with a higher revision.
+// While a runner that has read three keys is idle, the bucket is deleted, created again and given
+// four keys. The runner finds the first of them, although it already knows that key's revision, and
+// although the last key has a higher one.
 func TestCancellationsOfANewBucketThatHasMoreKeys(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

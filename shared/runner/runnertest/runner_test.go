@@ -382,8 +382,8 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 	}
 }
 
-// If an execution kills every process that runs it, it fails after the last allowed attempt. Its
-// handler is not called once more.
+// If an execution kills every process that runs it, it fails after the last allowed attempt, and
+// the handler is not called again.
 func TestNobodyFinishesIt(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -84,8 +84,8 @@ type evilLog struct{ slog.Handler }
 
 func (evilLog) Enabled(context.Context, slog.Level) bool { panic(evil{}) }
 
-// A panic in a method of a handler's error, output or panic value ends only the execution, not the
-// runner or its process.
+// A panic in a method of a handler's error, output or panic value makes only the execution fail.
+// The runner and its process continue.
 func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
