@@ -25,7 +25,7 @@ func runBarePublisher(ctx context.Context, natsURL string) error {
 	return servePublisher(ctx, roleBare, nc)
 }
 
-// runBareEmbedded does the same as runBarePublisher, but runs the NATS server in its own process.
+// runBareEmbedded does the same as runBarePublisher, but runs the NATS server in this process, too.
 func runBareEmbedded(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir, NoListener: true})
 	if err != nil {

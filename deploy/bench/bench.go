@@ -101,9 +101,9 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// unmeasuredLeadInTime is the duration of the load at the beginning of each turn that is not
-// measured. It is slower than the rest, because the connections are new, and the processes were
-// idle during the turns of the other variants.
+// unmeasuredLeadInTime is the duration of the load before the measured burst of each turn. This
+// load is not measured, because its requests are slower: the connections are new, and the processes
+// were idle during the turns of the other variants.
 const unmeasuredLeadInTime = 200 * time.Millisecond
 
 // lastResponseTimeout is how long to wait for the last responses after a burst.
@@ -245,8 +245,9 @@ type openLoopResult struct {
 	turns map[string][]roundResult
 }
 
-// runOpenLoops makes the measurements at constant rates. Some rates are shares of the throughput in
-// the closed loop, whose results closed holds, keyed by variant.
+// runOpenLoops makes the measurements at constant rates. closed holds the results of the closed
+// loop, keyed by variant. If s.OpenShare is not 0, one of the measurements uses that share of a
+// variant's throughput in the closed loop as its rate.
 func (s *session) runOpenLoops(
 	ctx context.Context, closed map[string][]roundResult,
 ) (loops []openLoopResult, err error) {

@@ -32,7 +32,7 @@ const (
 	panelGap          = 18
 )
 
-// panel compares one value of all variants.
+// panel is one bar chart, with a bar for each variant.
 type panel struct {
 	Title string
 	Y     int

@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Commands holds the measurements and the flags of each.
+// Commands holds the program's commands with their flags. Each command is one measurement.
 type Commands struct {
 	Speed      Config         `cmd:"" default:"withargs" help:"How many requests, how fast, and what they cost, against the bare combination of the parts. What is measured when nothing is said."`
 	Recording  Recording      `cmd:"" help:"From the answer to the record, at a constant rate."`

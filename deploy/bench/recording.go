@@ -150,7 +150,8 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	return nil
 }
 
-// collectSamples makes a generator record every nth request, where n is c.Sample.
+// collectSamples makes a generator add every nth request to the returned slice, where n is
+// c.Sample.
 func (c *Recording) collectSamples(g *generator) *[]sampledRequest {
 	var samples []sampledRequest
 	g.answered = func(number uint64, at time.Time) {

@@ -91,7 +91,7 @@ func deliveryID(seed, n uint64) string {
 	return string(text[:])
 }
 
-// fillHex writes a value in hexadecimal digits with leading zeros.
+// fillHex fills text with the hexadecimal digits of a value, with leading zeros.
 func fillHex(text []byte, value uint64) {
 	for i := len(text) - 1; i >= 0; i-- {
 		text[i] = "0123456789abcdef"[value&15]
@@ -109,8 +109,8 @@ var (
 )
 
 // parseResponse returns the length of the response at the beginning of text, or 0 if it is
-// incomplete. status is its status code. It returns an error unless the response accepts a new
-// delivery or is a 429 or a 503.
+// incomplete. status is the status code of a complete response. parseResponse returns an error
+// unless the response is a 429, a 503, or a 200 for a new delivery.
 func parseResponse(text []byte) (length, status int, err error) {
 	header := bytes.Index(text, headersEnd)
 	if header < 0 {

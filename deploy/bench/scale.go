@@ -61,8 +61,8 @@ type scaleVariant struct {
 	// near makes the generators send the deliveries of each queue to the ingress next to the server
 	// with the queue's stream. If it is false, every ingress gets deliveries of all queues.
 	near bool
-	// grown gives each queue as many senders (connections) as all queues have together if it is
-	// false.
+	// grown multiplies the number of senders (connections): each queue has as many as all queues
+	// have together in the other layouts.
 	grown bool
 	runs  []scaleRoundResult
 }

@@ -131,7 +131,8 @@ func (i installer) with(node nodeSettings) installer {
 	}
 }
 
-// otherBuildSuffix ends the name of a variant that runs the other build.
+// otherBuildSuffix is the end of the name of a variant that runs the programs of the other build
+// (launcher.other).
 const otherBuildSuffix = "-other"
 
 // findVariant returns the variant with the given name, or a variant whose install is nil if there
@@ -424,7 +425,7 @@ func awaitNoneUnrecorded(
 	return err
 }
 
-// consumerName names a consumer of a stream.
+// consumerName identifies a consumer by its stream and its name in the stream.
 type consumerName struct{ stream, name string }
 
 // countUnprocessed returns how many messages still have to be processed: starts that are not

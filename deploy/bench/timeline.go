@@ -359,7 +359,7 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 	return all
 }
 
-// idleActivity names the time in which a P (a processor of the Go scheduler) ran no goroutine.
+// idleActivity is the activity of a P (a processor of the Go scheduler) while it runs no goroutine.
 const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
 // addGoroutineTimes adds the time for which the process ran each goroutine in an interval, and the

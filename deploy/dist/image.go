@@ -18,13 +18,14 @@ import (
 const ImageUID = 65532
 
 // Image describes how an image differs from the others, apart from its program. Every image also
-// has the CA certificates and runs as User.
+// has the CA certificates and runs as the user ImageUID.
 type Image struct {
 	// Ports are the ports that the program listens on in a container.
 	Ports []string
 	// Env holds the environment variables that adapt the program to a container: NAME=value.
 	Env []string
-	// Data reports whether the program stores data in /data, a volume that belongs to User.
+	// Data reports whether the program stores data in /data, a volume that belongs to the user
+	// ImageUID.
 	Data bool
 }
 

@@ -19,7 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// These are the IDs of the only account, of a workflow that receives deliveries, and of its node.
+// accountID is the ID of the only account. workflowID is the ID of the workflow that receives
+// deliveries in every installation. nodeID is the ID of the trigger node of every workflow.
 const (
 	accountID, workflowID, nodeID = "powercut", "load", "node"
 	numSenders                    = 8

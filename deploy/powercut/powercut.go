@@ -58,8 +58,8 @@ type Config struct {
 	worst bool
 }
 
-// How long hookstart-local may take to record everything that it has accepted, and to end every
-// execution.
+// recordTimeout is how long an installation may take to record everything that it has accepted.
+// endTimeout is how long it may take to end every execution.
 const (
 	recordTimeout = 30 * time.Second
 	endTimeout    = 2 * time.Minute
@@ -139,7 +139,7 @@ const maxClusterControlCuts = 3
 
 // controlConfig returns the configuration of the control. With several NATS servers, the control
 // has only a few cuts, each on new disks, and each cut drops everything that was not synced.
-// Without these changes, it would depend on chance whether all servers lose the same message.
+// Otherwise, it would depend on chance whether anything is lost.
 func (c Config) controlConfig() Config {
 	if c.Servers > 1 {
 		c.Cuts, c.CutsPerDisk, c.worst = min(c.Cuts, maxClusterControlCuts), 1, true
@@ -219,7 +219,7 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 	return r, nil
 }
 
-// installation is hookstart on simulated machines. Its methods are for one caller at a time.
+// installation is hookstart on simulated machines. Its methods must not be called concurrently.
 type installation interface {
 	// start turns the machines on. It returns before the programs are ready.
 	start() error

@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// TestMain makes the test binary act as hookstart-local when it is started in that role.
+// TestMain makes the test binary act as one of the programs when it is started under the name of
+// that role.
 func TestMain(m *testing.M) {
 	if RunAsRole() {
 		return

@@ -215,8 +215,8 @@ func (a *ledgerAuditResult) examineFinalStatuses(
 }
 
 // lastFaultKind returns the kind of the last fault that began before the sender got its last
-// response. A fault of a NATS node takes precedence over all other kinds, because a ghost is a
-// message that NATS has stored but not acknowledged in time.
+// response. Faults of NATS nodes take precedence over all other kinds: a ghost is a message that
+// NATS has stored but not acknowledged in time, and such a fault is the likely cause.
 func lastFaultKind(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {

@@ -167,7 +167,8 @@ func recorded(ids ...string) map[string]record {
 	return all
 }
 
-// found returns the names of the audit's findings. A name is repeated if there are several.
+// found returns the names of the audit's findings, separated by spaces. The name of a kind is
+// repeated for each finding of that kind.
 func found(a *ledgerAuditResult) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
 	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)

@@ -272,9 +272,9 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 	}
 }
 
-// minQueueBlockingSlots is the number of slots from which a fault blocks the queue: faults behind
-// it must wait until it has started. Otherwise, a fault that needs many slots could wait forever,
-// because faults with fewer slots would always take some of them.
+// minQueueBlockingSlots is the minimum number of slots with which a waiting fault blocks the queue:
+// the faults behind it must wait until it has started. Otherwise, a fault that needs many slots
+// could wait forever, because faults with fewer slots would always take some of them.
 const minQueueBlockingSlots = 4
 
 // takeNextFault finds the first fault in the queue whose slots are all free, and occupies its
@@ -299,7 +299,7 @@ func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	return fault{}, queue, false
 }
 
-// inject injects a fault, and frees its slots after the recovery.
+// inject injects a fault, records it as an incident, and frees its slots after the recovery.
 func (f *faultInjector) inject(ctx context.Context, next fault) {
 	from := time.Now()
 	f.mu.Lock()
@@ -350,7 +350,7 @@ func (f *faultInjector) pastIncidents() []incident {
 	return append([]incident{}, f.incidents...)
 }
 
-// stopAndRestart returns an injection that calls end to end a process, waits, and restarts the
+// stopAndRestart returns an injection that ends a process by calling end, waits, and restarts the
 // process.
 func stopAndRestart(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {

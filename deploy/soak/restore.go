@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// restoreDeliveryCount is the number of deliveries that are sent before the restore, and the
-	// number that are sent after it.
+	// restoreDeliveryCount is the number of deliveries that are sent before the restore. As many
+	// other deliveries are sent after it.
 	restoreDeliveryCount = 50
 	// convergenceTimeout is the maximum time after the restore until all services show the expected
 	// state.
@@ -127,8 +127,9 @@ func (i *installation) restoreStores() error {
 	return nil
 }
 
-// toggleByEachExecutor deactivates or activates a workflow through each executor in turn, and
-// returns a line for each change that failed or did not take effect immediately.
+// toggleByEachExecutor alternately deactivates and activates the toggled workflow, each time
+// through the next executor. It returns a line for each change that failed, or that did not take
+// effect immediately at every service.
 func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// maxRedeliveryDelay is the maximum time after its end at which an execution may still be
-// redelivered because its acknowledgement was lost. It is the sum of twice the consumer's
-// acknowledgement timeout, which is at most 15 s, and the longest time for which a service is
-// unavailable.
+// maxRedeliveryDelay is how long after the end of an execution a runner may receive the execution
+// again because the acknowledgement was lost. It is the sum of twice the consumer's acknowledgement
+// timeout, which is at most 15 s, and the longest time for which a service is unavailable.
 const maxRedeliveryDelay = time.Minute
 
 // executionRun is one delivery of an execution to a runner.

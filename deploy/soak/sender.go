@@ -83,7 +83,8 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 }
 
 // sendNewDelivery sends one delivery in a random way, as real senders do: without an ID and without
-// retries, twice at the same time, again after its acknowledgement, or once with retries.
+// retries, twice at the same time, again after its acknowledgement, or normally, that is, with
+// retries until it is acknowledged.
 func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.paths[random.IntN(len(s.paths))]
 	open := func(hasID bool) *delivery {
@@ -161,8 +162,8 @@ func (s *senders) sendRequest(
 	return deliver.Post(ctx, s.client, url, header, strings.NewReader(`{"marker":"`+d.marker+`"}`))
 }
 
-// classifyRequestError describes a failed request. neverConnected means that no connection was
-// established, so nothing can have arrived.
+// classifyRequestError describes the error of a request. neverConnected is true if no connection
+// was established, so that nothing can have arrived.
 func classifyRequestError(err error) (what string, neverConnected bool) {
 	var operation *net.OpError
 	switch {

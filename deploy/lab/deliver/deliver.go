@@ -17,7 +17,7 @@ type Answer struct {
 }
 
 // Post sends a delivery once. It returns an error only if the connection fails or the response
-// cannot be read. It returns a response with an error status without an error.
+// cannot be read. A response with an error status, such as 503, is returned without an error.
 func Post(
 	ctx context.Context, client *http.Client, url string, header map[string]string, body io.Reader,
 ) (a Answer, err error) {

@@ -1,8 +1,8 @@
 // Package network connects simulated hosts on one machine through a switch that can break the
-// connections between them. Each host is a network namespace with one TUN device. The switch is
-// this process: it reads packets from one device and writes them to another. It can lose, delay and
-// cut the traffic from one host to another, even in only one direction, without traffic control in
-// the kernel. The package works on Linux, as root.
+// connections between them. Each host is a network namespace with one TUN device. The process that
+// creates the network acts as the switch: it reads packets from one device and writes them to
+// another. It can drop or delay packets between two hosts, even in only one direction, without
+// traffic control in the kernel. The package works on Linux, as root.
 package network
 
 import (

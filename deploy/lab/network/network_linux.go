@@ -158,8 +158,8 @@ func (n *Network) namespace(host string) string {
 	return fmt.Sprintf("hookstart-%d-%s", n.number, host)
 }
 
-// device returns the name that all devices of the network have. The devices of the hosts are in
-// separate namespaces.
+// device returns the name that all devices of the network have. The names do not collide, because
+// each device is in a separate namespace.
 func (n *Network) device() string { return "hookstart" + strconv.Itoa(n.number) }
 
 // add creates a host's namespace and its device.

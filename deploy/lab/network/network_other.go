@@ -34,7 +34,8 @@ func (*Network) Heal() {}
 // Close does nothing.
 func (*Network) Close() error { return nil }
 
-// Command returns a command that does not run in the host.
+// Command returns a command that runs outside of any host. It is never called, because New returns
+// no hosts.
 func (*Host) Command(program string, args ...string) *exec.Cmd {
 	return exec.Command(program, args...) //nolint:gosec,noctx // never called: there is no host
 }

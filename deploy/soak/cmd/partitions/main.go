@@ -21,7 +21,7 @@ func main() {
 			"It needs Linux and root's rights.", run)
 }
 
-// run prints the reason and returns nil if the machine cannot create the hosts.
+// run runs the soak. If the machine cannot create the hosts, it prints the reason and returns nil.
 func run(ctx context.Context, c soak.Partitions) error {
 	err := soak.RunPartitions(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -21,7 +21,8 @@ func main() {
 			"happens while a zone is cut off. It needs Linux and root's rights.", run)
 }
 
-// run prints the reason and returns nil if the machine cannot create the hosts.
+// run makes the measurements. If the machine cannot create the hosts, it prints the reason and
+// returns nil.
 func run(ctx context.Context, c soak.Regions) error {
 	err := soak.RunRegions(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -21,7 +21,8 @@ func main() {
 			"takes over; then a ledger. It needs Linux and root's rights.", run)
 }
 
-// run prints the reason and returns nil if the machine cannot create the hosts.
+// run runs the takeover. If the machine cannot create the hosts, it prints the reason and returns
+// nil.
 func run(ctx context.Context, c soak.Takeover) error {
 	err := soak.RunTakeover(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {
