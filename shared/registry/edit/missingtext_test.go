@@ -2,6 +2,7 @@ package edit_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -40,5 +41,26 @@ func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
 	fatal(t, err)
 	if len(info.Tokens) != 1 {
 		t.Errorf("%d tokens", len(info.Tokens))
+	}
+}
+
+// A node whose texts are lost is shown without tokens, and a rotation gives it a new one.
+func TestATriggerWithoutTextsCanBeRotated(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	r.CreateWorkflow(t, "wf", "free", false)
+	kv, err := r.JetStream.KeyValue(t.Context(), registry.SecretsBucket)
+	fatal(t, err)
+	fatal(t, kv.Delete(t.Context(), "wf.node"))
+	info, err := r.Trigger(t.Context(), "wf", "node")
+	fatal(t, err)
+	if len(info.Tokens) != 0 {
+		t.Errorf("%d tokens, want none", len(info.Tokens))
+	}
+	fatal(t, r.RotateToken(t.Context(), "wf", "node", time.Hour))
+	info, err = r.Trigger(t.Context(), "wf", "node")
+	fatal(t, err)
+	if len(info.Tokens) != 1 {
+		t.Errorf("%d tokens after the rotation, want the new one", len(info.Tokens))
 	}
 }

@@ -76,10 +76,11 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 const missingTextTimeout = 2 * time.Second
 
 // readTrigger returns a workflow, one of its trigger nodes, and the node's secrets. The text of a
-// token is stored before its hash. So if a valid hash has no text, the server that responded has
-// probably just become the leader, and has not applied every confirmed write yet. readTrigger then
-// reads again for up to missingTextTimeout. If the text is still missing, it is lost, and
-// readTrigger returns the secrets without it.
+// token is stored before its hash. So if the hash of the newest token has no text, the server that
+// responded has probably just become the leader, and has not applied every confirmed write yet.
+// readTrigger then reads again for up to missingTextTimeout. If the text is still missing, it is
+// lost, and readTrigger returns the secrets without it. It does not wait for the texts of older
+// tokens: all texts of a node are one record.
 func (e *Editor) readTrigger(ctx context.Context, workflowID, nodeID string) (
 	*registry.Workflow, *registry.Trigger, *registry.TriggerSecrets, error,
 ) {
@@ -96,13 +97,14 @@ func (e *Editor) readTrigger(ctx context.Context, workflowID, nodeID string) (
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		known := tokensByHash(secrets)
-		missing := slices.ContainsFunc(unexpiredTokens(node.Tokens, e.now()),
-			func(t registry.HashedToken) bool { return known[t.Hash].Text == "" })
-		if !missing || time.Now().After(until) {
+		missing := len(node.Tokens) > 0 && node.Tokens[0].IsValid(e.now()) &&
+			tokensByHash(secrets)[node.Tokens[0].Hash].Text == ""
+		left := time.Until(until)
+		if !missing || left <= 0 {
 			return w.Record, node, secrets, nil
 		}
-		if err := retry.SleepBackoff(ctx, attempt); err != nil {
+		retry.Sleep(ctx, min(retry.Backoff(attempt), left))
+		if err := ctx.Err(); err != nil {
 			return nil, nil, nil, err
 		}
 	}
