@@ -268,7 +268,7 @@ func TestScale(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	if rows := regexp.MustCompile(`(?m)^(one stream|three streams|the same).* [1-9]\d* \(`).
-		FindAllString(out.String(), -1); len(rows) != 5 {
+		FindAllString(out.String(), -1); len(rows) != 6 {
 		t.Errorf("not every layout has acknowledged deliveries:\n%s", &out)
 	}
 }

@@ -55,11 +55,14 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 		t.Error("the call was answered: the kill came too late")
 	}
 	_, client = launchExecutor()
-	requeued := 0
+	requeued, end := 0, time.Now().Add(2*time.Minute)
 	for {
 		answer, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{
 			WorkflowID: "wf",
 		})
+		if api.IsCode(err, api.CodeUnavailable) && time.Now().Before(end) {
+			continue // NATS was too slow for one of the messages; the call can be repeated
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
