@@ -120,7 +120,8 @@ export const QueueStreamPhaseSchema = /*@__PURE__*/
   enumDesc(file_hookstart_v1_execution, 3);
 
 /**
- * QueueStreamPhase says where an ingress stores the queue's starts while the queue moves.
+ * QueueStreamPhase determines where an ingress stores the queue's starts, also while the queue
+ * moves.
  *
  * @generated from enum hookstart.v1.QueueStreamPhase
  */
