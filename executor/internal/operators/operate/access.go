@@ -74,8 +74,8 @@ func (r Role) Includes(other Role) bool {
 	return slices.Contains(roles, other) && slices.Index(roles, r) >= slices.Index(roles, other)
 }
 
-// accessRule says which callers may make a call. Both read and change require a rule, so every call
-// has one. The zero rule rejects every caller.
+// accessRule decides which callers may make a call. Every helper below that runs a call requires a
+// rule, so every call has one. The zero rule rejects every caller.
 type accessRule struct {
 	role  Role
 	about accessCheck
@@ -238,7 +238,8 @@ func (c Caller) canAccessAccount(accountID string) bool {
 	return c.AccountID == "" || c.AccountID == accountID
 }
 
-// read runs a call that only reads.
+// read checks that the caller may make a call, and runs the call, which must only read. The call's
+// timeout is readTimeout.
 func read[T any](
 	ctx context.Context, s *Service, caller Caller, r accessRule, call func(context.Context) (T,
 		error),
@@ -248,8 +249,9 @@ func read[T any](
 	return checkAndCall(ctx, s, caller, r, call)
 }
 
-// change runs a call that changes something. The call has the timeout within, and continues even if
-// the client disconnects, because every stored change must be confirmed.
+// change checks that the caller may make a call that changes something, and runs the call with the
+// timeout within. The call continues even if the client disconnects, because every stored change
+// must be confirmed.
 func change[T any](
 	ctx context.Context, s *Service, caller Caller, r accessRule, within time.Duration, call func(
 		context.Context,
@@ -260,7 +262,7 @@ func change[T any](
 	return checkAndCall(withActor(ctx, caller), s, caller, r, call)
 }
 
-// changeNoResult is like change, for a call without a result.
+// changeNoResult runs a call that changes something and returns no result.
 func (s *Service) changeNoResult(
 	ctx context.Context, caller Caller, r accessRule, within time.Duration,
 	call func(context.Context) error,

@@ -32,9 +32,9 @@ type bulkRestart struct {
 	caller   Caller
 	deadline time.Time                                 // no batch begins after it
 	newStart func(record store.Record) execution.Start // returns the new start message for a record
-	// requeue means that the originals are marked as requeued. In this case, started counts the
-	// originals that this call marked. Otherwise, it counts the start messages that this call
-	// stored.
+	// requeue reports whether the originals are marked as requeued. If so, the number of restarted
+	// executions below is the number of originals that this call marked; otherwise, it is the
+	// number of start messages that this call stored.
 	requeue bool
 
 	oldest map[string]uint64 // Streams.OldestSequence by queue; 0 if it is not known
@@ -60,7 +60,8 @@ func (s *Service) newBulkRestart(
 }
 
 // limitReached reports whether the call has restarted its maximum number of executions, or has no
-// time left for another batch. It also stores the result in more.
+// time left for another batch. It saves the result, because the response says whether more
+// executions may match.
 func (b *bulkRestart) limitReached() bool {
 	b.more = b.started >= b.s.config.MaxBulkItems || time.Now().After(b.deadline)
 	return b.more
@@ -92,8 +93,8 @@ func (b *bulkRestart) startMatching(ctx context.Context, filter store.RecordFilt
 	return nil
 }
 
-// startBatch starts a new execution for each record. If b.requeue is set, it also marks the
-// originals as requeued before it returns.
+// startBatch starts a new execution for each record. If the bulk call is a requeue, startBatch also
+// marks the originals as requeued before it returns.
 func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) error {
 	starts := make([]execution.Start, len(records))
 	ids := make([]string, len(records))
@@ -144,8 +145,9 @@ func allIndexes(records []store.Record) []int {
 
 // startInOrder restarts the records whose indexes are in chunk. It reads their requests
 // concurrently, and then starts the new executions one by one, in the order of the records. known
-// contains the IDs of new executions that already exist. startInOrder calls started for each record
-// whose new execution exists afterwards; fresh reports whether this call started it.
+// contains the IDs of new executions that already exist. For each record whose new execution exists
+// afterwards, startInOrder calls started with the record's index; fresh reports whether this call
+// started the execution.
 func (b *bulkRestart) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, started func(i int, fresh bool),
@@ -182,14 +184,15 @@ func (b *bulkRestart) startInOrder(
 	return nil
 }
 
-// hasExpired reports whether an execution's message has certainly left the streams. It asks for the
-// oldest message of each queue only once. Without this check, a call would spend its time on trying
-// to read expired messages, which are the oldest, before it reached the others.
+// hasExpired reports whether an execution's message has certainly left the streams. It queries the
+// oldest message of each queue only once. The check matters because a bulk call begins with the
+// oldest executions: without it, the call could spend all its time on failing reads of expired
+// messages.
 func (b *bulkRestart) hasExpired(ctx context.Context, record store.Record) bool {
 	oldest, known := b.oldest[record.Queue]
 	if !known {
-		// If a stream does not answer, oldest is 0: no message counts as expired, and each one is
-		// read.
+		// If a stream does not respond, the oldest sequence is 0: no message counts as expired, and
+		// each one is read.
 		oldest, _ = b.s.starts.OldestSequence(ctx, record.Queue)
 		b.oldest[record.Queue] = oldest
 	}

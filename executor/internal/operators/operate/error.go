@@ -43,7 +43,7 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Detail
 }
 
-// Unwrap returns the cause.
+// Unwrap returns Cause, which may be nil.
 func (e *Error) Unwrap() error { return e.Cause }
 
 // NewChangedSinceError returns the error for a change that is refused because somebody else has

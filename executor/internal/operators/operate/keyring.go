@@ -74,7 +74,7 @@ func (k *Keyring) CallerByKey(ctx context.Context, text string) (caller Caller, 
 	return k.caller(key, ok)
 }
 
-// CallerByKeyID is like CallerByKey, but takes the ID of the key, as stored in a session.
+// CallerByKeyID is like CallerByKey, but accepts the ID of the key, as stored in a session.
 func (k *Keyring) CallerByKeyID(ctx context.Context, id string) (caller Caller, known bool,
 	err error,
 ) {
@@ -234,6 +234,6 @@ func (k *Keyring) deleteExpired(ctx context.Context) {
 	}
 }
 
-// maxKeysPerExpiryCheck limits the keys that one run of deleteExpired checks. It is the maximum
-// number of keys that can exist, so one run checks all of them.
+// maxKeysPerExpiryCheck is the maximum number of keys that are checked for expiry at a time. As
+// many keys as this can exist, so every check covers all of them.
 const maxKeysPerExpiryCheck = edit.MaxAPIKeys

@@ -14,7 +14,7 @@ import (
 
 const keysCursorKind = "keys"
 
-// WhoAmI describes the caller.
+// WhoAmI returns the caller's kind, ID, name, role and account.
 func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error) {
 	return read(ctx, s, caller, newRule("WhoAmI", accessUnrestricted), func(
 		context.Context,

@@ -1,21 +1,22 @@
 // Package operate implements what operators can do; each operation is a method of Service. The
 // operators' API and the console only translate requests to calls, and results to JSON or pages.
-// Package signin finds out who calls. This package is independent of HTTP.
+// Package signin identifies the caller. This package is independent of HTTP.
 //
 // All operations have the same shape. The Caller is the argument after the context. The method
-// makes the rule of its operation with newRule: the lowest role, which is in the table operations,
-// and a check that the caller has access to the account concerned. It passes the rule, and a
-// function that does the work, to read or change. These check the rule, set a deadline, and call
-// the function; change also notes the caller for the audit log. A caller with access to one account
-// gets the same error for an object of another account as for one that does not exist.
+// makes the rule of its operation: the lowest role, which is in the table operations, and a check
+// that the caller has access to the account concerned. It passes the rule, and a function that does
+// the work, to one of the helpers in access.go. The helper checks the rule, sets a deadline, and
+// calls the function; for a change, it also records the caller for the audit log. A caller with
+// access to one account gets the same error for an object of another account as for one that does
+// not exist.
 //
 // A method that changes the registry returns once every live process has applied the change (see
 // package consistency). If that takes too long, the error has the code api.CodeNotConfirmed: the
 // change may be in force, and repeating it is safe.
 //
 // Within this package, functions return the errors of the registry, the database and NATS
-// unchanged. read and change pass each of them to toError, which converts it to an *Error with a
-// code of package api and a text that operators may see.
+// unchanged. The helpers in access.go pass each of them to toError, which converts it to an *Error
+// with a code of package api and a text that operators may see.
 //
 // The files by topic:
 //   - executions: executions, counts, watch, streams; rerun, replay, requeue, cancel, bulk
@@ -89,7 +90,7 @@ type Config struct {
 	// TestSend sends test requests to the webhook endpoint.
 	TestSend *testsend.Client
 
-	// Retention is how long records are kept. It is only reported by Size.
+	// Retention is how long records are kept. The Service only reports it, in Size.
 	Retention time.Duration
 
 	// DefaultPlan is the plan of new accounts that do not name one. "" means that every new account
@@ -119,7 +120,7 @@ type Service struct {
 	streams openStreamCounts
 }
 
-// New returns a Service.
+// New returns a Service. Zero fields of c that have a documented default get this default.
 func New(c Config) *Service {
 	if c.ChangeTimeout == 0 {
 		c.ChangeTimeout = defaultChangeTimeout

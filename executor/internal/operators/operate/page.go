@@ -82,8 +82,8 @@ func timePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }
 
-// afterTimePosition decodes a position made by timePosition with the given number of parts in rest.
-// A zero time means the first page.
+// afterTimePosition decodes a cursor whose position is a time followed by the given number of other
+// parts, which it returns in rest. A zero time means the first page.
 func (p PageOptions) afterTimePosition(kind string, parts int) (at time.Time, rest []string,
 	err error,
 ) {

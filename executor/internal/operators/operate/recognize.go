@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// RecognizedProvider is what a request reveals about the provider that seems to have sent it. The
-// zero value means that nothing is revealed.
+// RecognizedProvider describes the provider that seems to have sent a request, as far as the
+// request reveals it. The zero value means that the request reveals nothing.
 type RecognizedProvider struct {
 	// Preset and Title are the ID and the name of the provider. Both are "" if the provider was not
 	// recognized, or if the node had a sender.

@@ -51,8 +51,8 @@ func (s *Service) ReplayExecution(
 			}
 			as = fresh.String()
 		} else if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
-			// The stream recognizes duplicates only within the deduplication window, so the
-			// database is asked as well.
+			// Also query the database, because the stream recognizes duplicates only within the
+			// deduplication window.
 			return api.Started{ExecutionID: as}, err
 		}
 		err = s.restartExecution(ctx, caller, record, execution.Start{ID: as, ReplayOf: record.ID},

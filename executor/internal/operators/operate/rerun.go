@@ -101,9 +101,9 @@ func (s *Service) triggerOf(
 	return trigger, err
 }
 
-// rerun starts an execution with the sample payload. as is the ID of the new execution. If an
-// execution with this ID has already been started, rerun starts nothing. "" means a new ID. rerunOf
-// is the ID of the original execution, or "".
+// rerun starts an execution with the sample payload. as is the ID of the new execution; "" means
+// that rerun generates one. If an execution with the ID as has already been started, rerun starts
+// nothing. rerunOf is the ID of the original execution, or "" if there is none.
 func (s *Service) rerun(
 	ctx context.Context, trigger *edit.TriggerInfo, as, rerunOf string,
 ) (none api.Started, err error) {

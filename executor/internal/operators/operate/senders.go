@@ -17,8 +17,8 @@ const MaxSecrets = sender.MaxSecrets
 const presetsCursorKind = "senders"
 
 // SenderPresets lists the presets in the order in which they are defined. Every account may use all
-// of them. If accountID is not empty, the list is nevertheless empty unless the account exists and
-// the caller has access to it.
+// of them. If accountID is not empty, the list is empty unless the account exists and the caller
+// has access to it.
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.SenderPreset], error) {

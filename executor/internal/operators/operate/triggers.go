@@ -146,7 +146,7 @@ func (s *Service) SetSamplePayload(
 }
 
 // RotateToken gives a node a new token. The old token stays valid for keepOld. Each call creates
-// another token, so the field Final of an error says whether the call may simply be repeated.
+// another token, so an error also says whether it is safe to repeat the call.
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {

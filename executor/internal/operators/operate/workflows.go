@@ -188,8 +188,8 @@ func (s *Service) PutWorkflow(
 }
 
 // workflowForgetter deletes the records of a workflow's requests when a call creates the workflow
-// or moves it to another account. The records do not name an account, and the new account must not
-// see those of the earlier one.
+// or moves it to another account. These records do not name an account, so the new account could
+// otherwise see the records from the time before.
 //
 // They are deleted before the change is stored. If they were deleted only afterwards, a call could
 // fail in between, and a repeated call would find nothing to change. They are deleted again after
