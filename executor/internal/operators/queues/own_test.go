@@ -306,8 +306,7 @@ func TestPausedWhileTheOwnStreamIsSlow(t *testing.T) {
 	}
 }
 
-// If the own stream of a queue is offline, only the start messages of that queue are missing from
-// the result.
+// If the own stream of a queue is offline, the result lacks only the start messages of that queue.
 func TestStartMessagesWithoutThoseOfAnOfflineStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

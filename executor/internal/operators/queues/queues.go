@@ -141,10 +141,10 @@ type Watcher struct {
 	heard   *nats.Subscription
 
 	polling sync.Mutex // held by the caller that polls; other callers wait for its result
-	// The following fields, which polling guards, show whether the heartbeats of all runners should
-	// have arrived. listening is when the connection was established or last re-established, as far
-	// as the polls know. reconnects is the number of reconnects up to that time. heardAll is true
-	// if every runner has had enough time since listening to send a heartbeat.
+	// The following fields, which the mutex above guards, show whether the heartbeats of all
+	// runners should have arrived. They are the time at which the connection was established or
+	// last re-established, as far as the polls know; the number of reconnects up to that time; and
+	// whether every runner has had enough time since then to send a heartbeat.
 	listening  time.Time
 	reconnects uint64
 	heardAll   bool
@@ -191,7 +191,7 @@ func (w *Watcher) LastPoll() ([]Queue, time.Time) {
 	return w.last, w.at
 }
 
-// Poll returns the state of all queues that Config.Named returns, sorted by name. It may return the
+// Poll returns the state of the queues that the Config names, sorted by name. It may return the
 // result of another poll that is less than a second old.
 func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
 	w.polling.Lock()
@@ -223,9 +223,9 @@ type StartMessage struct {
 	// Delivered is true if the message has been delivered to a group.
 	Delivered bool
 
-	// read is true if the streams have responded to a request for the message, even if they do not
-	// have it. If they have it, subject is its subject, and stored is the time at which the server
-	// stored it. Otherwise, subject and stored are zero.
+	// The following fields describe the message in the streams: whether the streams have responded
+	// to a request for it, even if they do not have it, and, if they have it, its subject and the
+	// time at which the server stored it. Without the message, the subject and the time are zero.
 	read    bool
 	subject string
 	stored  time.Time
@@ -310,9 +310,9 @@ func (w *Watcher) setDelivered(
 	return err
 }
 
-// groupConsumers returns the consumers of a stream that belong to groups. It omits the consumers of
-// the executors, and those that need no acknowledgements. The latter only read messages without
-// starting executions, for example for a backup.
+// groupConsumers returns the consumers of a stream that belong to groups. It omits the executors'
+// consumers, and consumers that need no acknowledgements: these only read messages without starting
+// executions, for example for a backup.
 func (w *Watcher) groupConsumers(
 	ctx context.Context, streamName string,
 ) (consumers []*jetstream.ConsumerInfo, err error) {
@@ -612,7 +612,7 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 	for _, settings := range all {
 		if slices.Contains(names, stream.OwnStreamName(settings.Name)) &&
 			slices.Contains(named, settings.Name) {
-			continue // read by queueWithOwnStream
+			continue // read below, together with its own stream
 		}
 		if err := w.enforceSettings(ctx, settings, groupLimits(settings),
 			shared.consumers); err != nil {
@@ -890,8 +890,8 @@ func (w *Watcher) group(queue string, c *jetstream.ConsumerInfo, at *streamState
 	return g
 }
 
-// countWaiting sets the number of executions that wait in a queue, and the time since when the
-// oldest of them waits.
+// countWaiting sets the number of executions that wait in a queue, and the time at which the oldest
+// of them was accepted.
 func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Queue) error {
 	var oldest []queueLane
 	for _, at := range states {

@@ -88,8 +88,8 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 }
 
 // newCopier returns a copier of the delivery IDs of the messages that filters select. Without
-// filters, it copies those of the whole stream. newCopier waits while another move is reading the
-// same stream, and fails with edit.ErrQueueMoves if that takes too long.
+// filters, it copies all delivery IDs of the stream. newCopier waits while another move is reading
+// the same stream, and fails with edit.ErrQueueMoves if that takes too long.
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
 ) (*copier, error) {
@@ -169,13 +169,13 @@ func (c *copier) stop(ctx context.Context) {
 
 // copyAfterLateEnd handles a move whose last record was stored although the call that stored it
 // failed. Before the record was stored, the ingresses may have reopened the old stream by
-// themselves, and may have stored messages there that are not copied yet. copyAfterLateEnd waits
-// until all ingresses have applied the revision of the record, and then copies the remaining
-// delivery IDs. If its reader is lost, it starts the copy again.
+// themselves, and may have stored messages there that are not copied yet. The function waits until
+// all ingresses have applied the revision of the record, and then copies the remaining delivery
+// IDs. If its reader is lost, it starts the copy again.
 //
-// The move is complete, so nobody else would copy these IDs. copyAfterLateEnd therefore continues
-// even if the context is done. Its error wraps no other error, because callers would repeat the
-// call after some errors, and that would not help.
+// The move is complete, so nobody else would copy these IDs. The function therefore continues even
+// if the context is done. Its error wraps no other error, because callers would repeat the call
+// after some errors, and that would not help.
 func (m *Mover) copyAfterLateEnd(ctx context.Context, c *copier, revision uint64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateCopyTimeout)
 	defer cancel()

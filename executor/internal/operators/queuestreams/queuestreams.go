@@ -82,11 +82,11 @@ const (
 	// workflowCopyTimeout is how long MoveWorkflow may copy before it closes the workflow. A call
 	// may take 50 s, so enough time is left to store the change.
 	workflowCopyTimeout = 35 * time.Second
-	// lateCopyTimeout is how long copyAfterLateEnd may try to copy.
+	// lateCopyTimeout is the time limit, including retries, of the copy after a late end of a move.
 	lateCopyTimeout = 20 * time.Second
 )
 
-// New returns a Mover.
+// New returns a Mover. It continues abandoned moves only while Run is running.
 func New(c Config) *Mover {
 	return &Mover{
 		config:  c,
@@ -100,7 +100,7 @@ func New(c Config) *Mover {
 }
 
 // MoveToOwnStream gives a queue its own stream, or changes the settings of the own stream that it
-// has. It returns when the move is complete.
+// already has. It returns when the move is complete.
 func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 	spec edit.QueueStreamSpec,
 ) error {
@@ -163,8 +163,8 @@ func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	})
 }
 
-// check validates the settings of an own stream, alone and in relation to those of the shared
-// stream.
+// check validates the settings of an own stream, including their relation to the settings of the
+// shared stream.
 func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -412,9 +412,9 @@ func (m *Mover) advanceMove(
 	return nil
 }
 
-// reopen reopens a closed queue in its old stream, if the move has not made progress since the
-// queue was closed. As long as the executor that closed the queue may still complete the move,
-// reopen returns errRestartMove.
+// reopen reopens a closed queue in its old stream, if the move has made no progress since the queue
+// was closed. It returns errRestartMove as long as the executor that closed the queue may still
+// complete the move.
 func (m *Mover) reopen(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {

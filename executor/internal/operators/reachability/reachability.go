@@ -53,7 +53,7 @@ type Result struct {
 	// State is the outcome of the check.
 	State  State
 	Detail string // what the state means, for people
-	// At is when the check was made.
+	// At is when the check was made, which may be up to resultTTL ago.
 	At time.Time
 }
 
@@ -73,8 +73,8 @@ type Checker struct {
 	last Result
 }
 
-// New returns a Checker for the executor's public URL or, if that is empty, for that of a running
-// ingress.
+// New returns a Checker for the executor's public URL. If publicURL is empty, the Checker uses the
+// public URL of a running ingress.
 func New(publicURL string, ingresses IngressLister) *Checker {
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
@@ -106,7 +106,8 @@ func (c *Checker) URL() string {
 	return slices.Min(urls) // the ingresses are in no particular order
 }
 
-// Check checks the URL, unless it was checked within resultTTL.
+// Check checks whether the URL reaches an ingress, and returns the result. It reuses the previous
+// result if that is no older than resultTTL and the URL is still the same.
 func (c *Checker) Check(ctx context.Context) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()

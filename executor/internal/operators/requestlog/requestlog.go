@@ -74,9 +74,8 @@ func Handler(
 	})
 }
 
-// clientGone reports whether a request failed only because its client had disconnected. In that
-// case, it replaces the error with the field client_gone. The client never received the logged
-// status.
+// clientGone reports whether a request failed only because its client had disconnected. If so, it
+// replaces the error with the field client_gone. The client never received the logged status.
 func (e *Event) clientGone(r *http.Request) bool {
 	if r.Context().Err() == nil || !errors.Is(e.Err, context.Canceled) {
 		return false
