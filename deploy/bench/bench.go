@@ -171,7 +171,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	return nil
 }
 
-// session is one call of Run.
+// session holds the state of one call of Run.
 type session struct {
 	Config
 	*workspace

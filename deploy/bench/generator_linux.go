@@ -44,8 +44,9 @@ type httpConn struct {
 	sent    time.Time // when the request was sent
 }
 
-// newGenerator returns a generator with open connections. sent counts the delivery IDs that were
-// used with this seed. Generators with the same seed must share it, so that no ID is used twice.
+// newGenerator returns a generator with open connections. It counts the delivery IDs that it uses
+// in the counter that its last argument points to. Generators with the same seed must share the
+// counter, so that no ID is used twice.
 func newGenerator(
 	to target, connections, bodyBytes, workflows int, seed uint64, sent *uint64,
 ) (g *generator, err error) {
@@ -167,7 +168,7 @@ func (g *generator) run(burst time.Duration, rate float64) (burstResult, error) 
 	return l.burstResult, nil
 }
 
-// generatorRun is one run of a generator.
+// generatorRun holds the state of one run of a generator.
 type generatorRun struct {
 	*generator
 	burstResult

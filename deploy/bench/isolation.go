@@ -106,7 +106,7 @@ type isolationResult struct {
 	backlog    int         // start messages of the troubled queue that were not recorded at the end
 }
 
-// Run measures and writes the table to c.Out.
+// Run makes the measurement and writes its table to c.Out.
 func (c *Isolation) Run(ctx context.Context) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *Isolation) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// isolationRun is one call of Isolation.Run.
+// isolationRun holds the state of one call of Isolation.Run.
 type isolationRun struct {
 	*Isolation
 	*cluster
@@ -350,8 +350,8 @@ func (n *isolationRun) measure(
 	return t, err
 }
 
-// countUnrecordedStarts returns the number of start messages in the own streams of the queues that
-// are not recorded yet. If a stream has no leader, it waits until there is one.
+// countUnrecordedStarts returns the number of start messages in the queues' own streams that are
+// not recorded yet. If a stream has no leader, it waits until there is one.
 func (n *isolationRun) countUnrecordedStarts(
 	ctx context.Context, queues ...string,
 ) (waiting int, err error) {

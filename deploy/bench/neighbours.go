@@ -39,7 +39,7 @@ type floodedRoundResult struct {
 	flood burstResult
 }
 
-// Run measures and writes the table to c.Out.
+// Run makes the measurement and writes its table to c.Out.
 func (c *Neighbours) Run(ctx context.Context) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// neighboursRun is one call of Neighbours.Run.
+// neighboursRun holds the state of one call of Neighbours.Run.
 type neighboursRun struct {
 	*Neighbours
 	*system

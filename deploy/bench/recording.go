@@ -59,7 +59,7 @@ const (
 	postgres = "postgres"
 )
 
-// Run measures and writes a table for each database to c.Out.
+// Run makes the measurement with each database and writes its table to c.Out.
 func (c *Recording) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err

@@ -42,7 +42,7 @@ type storageCost struct {
 	afterEnd, afterKill []float64
 }
 
-// Run measures and writes the table to c.Out.
+// Run makes the measurement and writes its table to c.Out.
 func (c *DeliveryIDCost) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -115,8 +115,8 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 		s.close()
 		at.systems = nil
 		if err := os.Truncate(s.nats.log, 0); err != nil {
-			// The log must be empty: the ready line of the previous server would be taken for that
-			// of the new one.
+			// The log must be empty. Otherwise the ready line of the previous server would be
+			// mistaken for the new server's.
 			return k, err
 		}
 		began := time.Now()

@@ -74,7 +74,7 @@ type scaleRoundResult struct {
 	thousand  float64   // CPU time of all NATS servers per 1,000 deliveries, in ms
 }
 
-// Run measures and writes the table to c.Out.
+// Run makes the measurement and writes its table to c.Out.
 func (c *Scale) Run(ctx context.Context) (err error) {
 	if err := c.validate(); err != nil {
 		return err

@@ -28,7 +28,7 @@ type target struct {
 	bearer     string // token in the header Authorization; "" means that it is in the path
 }
 
-// system is a running variant.
+// system is a running variant: its processes, their addresses, and a connection to its NATS server.
 type system struct {
 	name string
 	target

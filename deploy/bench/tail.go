@@ -128,8 +128,8 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 }
 
 // bothClocks returns the current time twice: as Go's time, and on the clock of the traces. The two
-// differ by at most 10 µs. If the system takes the CPU away between the two readings, bothClocks
-// reads the clocks again.
+// differ by at most 10 µs. If the system takes the CPU away between the two readings, it reads the
+// clocks again.
 func bothClocks() (wall time.Time, monotonic int64) {
 	for {
 		before := monotonicNanos()
@@ -360,7 +360,8 @@ func percentOf(part, whole time.Duration) float64 {
 	return 100 * float64(part) / float64(max(1, whole))
 }
 
-// largest returns the names of the count largest shares, the largest first.
+// largest returns the names of the activities with the longest times, longest first, and at most
+// count of them.
 func (s activityTimes) largest(count int) []string {
 	names := slices.SortedFunc(maps.Keys(s), func(a, b string) int { return int(s[b] - s[a]) })
 	return names[:min(count, len(names))]
