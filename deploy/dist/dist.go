@@ -251,7 +251,7 @@ func (r *Release) generateManualsAndCompletions(ctx context.Context) (*tree, err
 }
 
 // manualPath returns the path of a program's manual page in the archive. The command line's page is
-// in section 1, for user commands; those of the services are in section 8, for administration.
+// in section 1, for user commands; the pages of the services are in section 8, for administration.
 func manualPath(program string) string {
 	if program == "hookstart" {
 		return "man/man1/hookstart.1"

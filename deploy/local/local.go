@@ -86,7 +86,7 @@ type Started struct {
 	ExecutorURL string // URL of the operators' API and the console
 	NATSURL     string // URL of the embedded NATS server
 	OpsURL      string // URL of metrics, /healthz and /readyz
-	ConsoleURL  string // URL that signs in once, within ten minutes, if AdminTokenMade is true
+	ConsoleURL  string // URL that signs in once, within ten minutes, if the token was generated
 	AdminToken  string // the valid token: the configured one, or the one stored in the data folder
 	// AdminTokenMade reports whether the token was generated rather than configured. Only a
 	// generated token may be printed.

@@ -28,7 +28,7 @@ const (
 	giveUpAfter = time.Minute
 )
 
-// healthChecker asks a server for its health. It never calls health twice at the same time.
+// healthChecker queries the health of a server. It never calls health twice at the same time.
 type healthChecker struct {
 	health func() error  // may not return for as long as the disk stalls
 	asking chan struct{} // capacity 1; holds a value while health runs
@@ -89,8 +89,8 @@ func recoverNATS(
 		}
 		health := checker.checkWithin(ctx, healthCheckTimeout)
 		switch {
-		// The disk stalls. The server continues when the disk does. A restart would have to wait
-		// for the disk, too.
+		// While the disk stalls, do nothing: the server continues as soon as the disk does, and a
+		// restart would also have to wait for the disk.
 		case errors.Is(health, context.DeadlineExceeded), errors.Is(health, context.Canceled):
 			outSince = time.Time{}
 			continue

@@ -54,12 +54,12 @@ type Config struct {
 	// empty disks. 0 means 10.
 	CutsPerDisk int `kong:"-"`
 	// worst makes each cut drop everything that was not synced, instead of a random part. It is set
-	// for a control with few cuts, which must lose data nevertheless.
+	// for a control that has only a few cuts but must still lose data.
 	worst bool
 }
 
-// recordTimeout is how long an installation may take to record everything that it has accepted.
-// endTimeout is how long it may take to end every execution.
+// recordTimeout is how long an installation may take to record everything that it has accepted. The
+// timeout below it is how long the installation may take to end every execution.
 const (
 	recordTimeout = 30 * time.Second
 	endTimeout    = 2 * time.Minute
@@ -84,7 +84,8 @@ type Result struct {
 	// Changes is the number of changes that the operators' API has confirmed. LostChanges is the
 	// number of workflows whose state after a cut differed from the confirmed one.
 	Changes, LostChanges int
-	// Repeats counts the accepted deliveries that were sent again and recognized as repeats.
+	// Repeats counts the accepted deliveries that were sent again, to check that they are
+	// recognized as repeats.
 	Repeats int
 	// Strange describes responses that must not occur.
 	Strange []string

@@ -26,8 +26,8 @@ const roleLocal = "powercut-hookstart-local"
 const startTimeout = 60 * time.Second
 
 // RunAsRole makes this process act as one of the programs if it was started under the name of that
-// role. It returns true when the program has ended, and false if the name is not that of a role.
-// main must call it before Run.
+// role. It returns true when the program has ended, and false if no role has that name. main must
+// call it before Run.
 func RunAsRole() bool {
 	switch os.Args[0] {
 	case roleLocal:

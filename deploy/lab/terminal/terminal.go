@@ -34,7 +34,8 @@ func NewProgressLine(out io.Writer) *ProgressLine {
 // text may be updated often.
 func (l *ProgressLine) Rewrites() bool { return l.rewrite }
 
-// Show shows a new text.
+// Show shows a new text, which is formatted as by fmt.Sprintf. It replaces the previous text if
+// Rewrites returns true, and otherwise writes the text on a line of its own.
 func (l *ProgressLine) Show(format string, args ...any) {
 	before, after := "", "\n"
 	if l.rewrite {

@@ -12,8 +12,8 @@ import (
 // therefore leave only the first sectors of a page.
 const pageSize, sectorSize = 4096, 512
 
-// content is the data of a file in two versions: the current one (size, pages), and the durable one
-// (storedSize, stored). The two versions share pages that are equal.
+// content is the data of a file in two versions: the current one, and the durable one, whose fields
+// begin with "stored". The two versions share pages that are equal.
 type content struct {
 	size, storedSize int64
 	pages, stored    [][]byte // a nil page reads as zeros

@@ -51,8 +51,8 @@ type inode struct {
 
 	content content // used only for files
 
-	// entries holds the current names in a folder, and stored holds the durable names. Both are nil
-	// for a file.
+	// entries holds the current names in a folder; the second map holds the durable names. Both are
+	// nil for a file.
 	entries, stored map[string]*inode
 	journal         *journal
 }
@@ -168,8 +168,7 @@ func (d *Disk) CutPower(killAll func()) {
 	d.off = true
 }
 
-// Randomness decides which of the data that was not synced survives a power cut. A *rand.Rand
-// implements it.
+// Randomness decides which unsynced data survives a power cut. A *rand.Rand implements it.
 type Randomness interface {
 	// IntN returns a number from 0 to n-1.
 	IntN(n int) int
