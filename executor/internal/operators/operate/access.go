@@ -24,13 +24,14 @@ type Caller struct {
 	AccountID string
 }
 
-// Identity identifies a caller, regardless of its name and role.
+// Identity identifies a caller, regardless of its name and role. It is comparable, so it can be a
+// map key.
 type Identity struct {
 	Kind CallerKind
 	ID   string
 }
 
-// Identity returns the caller's identity.
+// Identity returns the kind and the ID of the caller.
 func (c Caller) Identity() Identity { return Identity{c.Kind, c.ID} }
 
 // CallerKind says how a caller was authenticated.
@@ -106,7 +107,8 @@ func accessToAllAccounts(context.Context, *Service, Caller) error {
 	}
 }
 
-// accessToAccount returns the check for calls about one account.
+// accessToAccount returns the check for calls about one account, which fails unless it is the
+// caller's account.
 func accessToAccount(id string) accessCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		if id != caller.AccountID {
@@ -116,7 +118,8 @@ func accessToAccount(id string) accessCheck {
 	}
 }
 
-// accessToWorkflow returns the check for calls about one workflow.
+// accessToWorkflow returns the check for calls about one workflow, which must belong to the
+// caller's account.
 func accessToWorkflow(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		w, err := s.currentWorkflow(ctx, id)
@@ -151,7 +154,8 @@ func unknownAccount(id string) error {
 	}}}
 }
 
-// accessToExecution returns the check for calls about one execution.
+// accessToExecution returns the check for calls about one execution, which must belong to the
+// caller's account.
 func accessToExecution(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		record, err := s.record(ctx, id)

@@ -92,7 +92,8 @@ func (s *Service) accountAsList(id, after string) []*registry.Account {
 	return []*registry.Account{have.Record}
 }
 
-// Account returns one account.
+// Account returns an account, including all changes that were confirmed before the call. If it does
+// not exist, the error has the code api.CodeNotFound.
 func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Account, error) {
 	return read(ctx, s, caller, newRule("Account", accessToAccount(id)),
 		func(ctx context.Context) (none api.Account, err error) {

@@ -107,7 +107,8 @@ type InstallationStatus struct {
 // countUnrecordedTimeout is the timeout for counting the messages that are not recorded yet.
 const countUnrecordedTimeout = time.Second
 
-// Installation returns the current state of the installation.
+// Installation returns the current state of the installation. It does not fail if NATS does not
+// respond: Unrecorded is then nil.
 func (s *Service) Installation(ctx context.Context, caller Caller) (InstallationStatus, error) {
 	return read(ctx, s, caller, newRule("Installation", accessUnrestricted),
 		func(ctx context.Context) (InstallationStatus, error) {

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// CheckPublicURL checks whether the public URL reaches an ingress of this installation.
+// CheckPublicURL checks whether the public URL reaches an ingress of this installation. The result
+// of a recent check may be reused. A failed check is a result, not an error.
 func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
 	return checkAndCall(ctx, s, caller, newRule("CheckPublicURL", accessUnrestricted),
 		func(ctx context.Context) (api.PublicURL, error) {

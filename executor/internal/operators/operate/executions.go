@@ -69,7 +69,8 @@ func (s *Service) Executions(
 		})
 }
 
-// Execution returns one execution record.
+// Execution returns the record of an execution, without its input. An execution that was just
+// started may not be recorded yet; the error then has the code api.CodeNotFound.
 func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Execution, error) {
 	return read(ctx, s, caller, newRule("Execution", accessToExecution(id)),
 		func(ctx context.Context) (Execution, error) {
@@ -78,8 +79,8 @@ func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Exec
 		})
 }
 
-// ExecutionDetail returns one execution record with its input. It returns an error if the stream is
-// unavailable, because the input may still exist.
+// ExecutionDetail returns the record of an execution together with its input and output. It returns
+// an error if the stream is unavailable, because the input may still exist.
 func (s *Service) ExecutionDetail(
 	ctx context.Context, caller Caller, id string,
 ) (ExecutionDetail, error) {

@@ -150,7 +150,8 @@ func (k *Keyring) watchKeyEnd(id string) (ended <-chan struct{}, forget func()) 
 	return both, func() { close(left); forgetGone() }
 }
 
-// lastUsed returns when keys were last used, by ID. Keys that were never used are not in the map.
+// lastUsed returns the last-use times of keys, by ID, including uses that are not in the database
+// yet. Keys that were never used are not in the map.
 func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.Time, error) {
 	names := make([]string, len(ids))
 	for i, id := range ids {

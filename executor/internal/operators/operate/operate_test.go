@@ -94,7 +94,7 @@ func refusedKey(allowed bool) string {
 	return api.CodeForbidden
 }
 
-// outcome is how a call ended.
+// outcome describes how a call ended: with an error code, a panic, or neither.
 type outcome struct {
 	code string // code of the error that rejected the call; "" if it was not rejected
 	// failure describes a panic, unless the call panicked because it used a dependency after

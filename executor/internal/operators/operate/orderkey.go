@@ -40,8 +40,8 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 	return key, nil
 }
 
-// TryOrderKey counts how many of the last requests to a trigger node have a value at a place. If
-// place is "", it uses the place in the node's order key setting.
+// TryOrderKey counts how many of the last requests to a trigger node have a value at a place. It
+// leaves out the sample payload. If place is "", it uses the place in the node's order key setting.
 func (s *Service) TryOrderKey(
 	ctx context.Context, caller Caller, workflowID, nodeID, place string,
 ) (api.OrderKeyTrial, error) {

@@ -221,7 +221,7 @@ func (s *Service) PauseQueue(
 		})
 }
 
-// ResumeQueue resumes the delivery of executions from a paused queue.
+// ResumeQueue ends the pause of a queue, so that its executions are delivered to runners again.
 func (s *Service) ResumeQueue(ctx context.Context, caller Caller, name string) (api.Queue, error) {
 	return s.changeQueue(ctx, caller, "ResumeQueue", name,
 		func(ctx context.Context) (*registry.Queue, error) {

@@ -123,7 +123,7 @@ func (s *Service) revealCapturedSecrets(
 	return nil
 }
 
-// redactSecrets removes the fields that viewers have no access to.
+// redactSecrets removes the last characters of each secret, which only editors may see.
 func redactSecrets(s *api.Sender) {
 	for i := range s.Secrets {
 		s.Secrets[i].Last4 = ""
@@ -183,7 +183,8 @@ func (s *Service) RemoveSender(
 		})
 }
 
-// AddSenderSecret adds a secret to a node's sender.
+// AddSenderSecret adds a secret to a node's sender. If add.EndOthersAfterSeconds is not nil, the
+// other secrets become invalid after that time; otherwise, nothing changes for them.
 func (s *Service) AddSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID string, add api.AddSenderSecret,
 ) (api.Sender, error) {

@@ -24,7 +24,7 @@ func ContainsToken(text string) bool {
 }
 
 // Trigger returns a trigger node with its URL and its tokens in clear text. For viewers, it omits
-// the URL and the tokens.
+// the URL, the tokens, and the last characters of the sender's secrets.
 func (s *Service) Trigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Trigger, error) {
@@ -38,7 +38,8 @@ func (s *Service) Trigger(
 		})
 }
 
-// redactTokens removes the tokens, and the URL that contains one.
+// redactTokens removes everything that only editors may see: the tokens, the URL, which contains
+// one of them, and the last characters of the sender's secrets.
 func redactTokens(trigger *api.Trigger) {
 	trigger.URL, trigger.Token = "", ""
 	for i := range trigger.Tokens {

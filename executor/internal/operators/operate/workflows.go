@@ -90,7 +90,8 @@ func (s *Service) findWorkflows(
 	return found
 }
 
-// Workflow returns one workflow.
+// Workflow returns a workflow, including all changes that were confirmed before the call. If it
+// does not exist, the error has the code api.CodeNotFound.
 func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
 	return read(ctx, s, caller, newRule("Workflow", accessToWorkflow(id)),
 		func(ctx context.Context) (none api.Workflow, err error) {
@@ -303,12 +304,12 @@ func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) 
 		})
 }
 
-// Activate makes a workflow's webhooks start executions.
+// Activate activates a workflow, so that requests to its webhooks start executions.
 func (s *Service) Activate(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
 	return s.setActive(ctx, caller, "Activate", id, s.config.Editor.Activate)
 }
 
-// Deactivate stops a workflow's webhooks from starting executions.
+// Deactivate deactivates a workflow, so that requests to its webhooks no longer start executions.
 func (s *Service) Deactivate(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
 	return s.setActive(ctx, caller, "Deactivate", id, s.config.Editor.Deactivate)
 }
