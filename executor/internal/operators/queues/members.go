@@ -19,7 +19,8 @@ const (
 	maxGroups  = 10_000
 )
 
-// memberTracker keeps track of the runners that have announced themselves.
+// memberTracker keeps track of the runners that have announced themselves. Runners announce
+// themselves by heartbeats, so a runner that stops doing so is forgotten after memberTimeout.
 type memberTracker struct {
 	mu     sync.Mutex
 	groups map[stream.RunnerGroup]*groupMembers

@@ -50,7 +50,8 @@ func (w *Watcher) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. The default queue is always included.
+// Collect implements prometheus.Collector. It reports the result of the last poll, and polls
+// nothing itself. The default queue is always included.
 func (w *Watcher) Collect(to chan<- prometheus.Metric) {
 	queues, _ := w.LastPoll()
 	now := time.Now()

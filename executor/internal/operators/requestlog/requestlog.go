@@ -94,8 +94,9 @@ func (e *Event) log(log logrus.FieldLogger, message string, level logrus.Level) 
 	log.WithFields(e.Fields).Log(level, message)
 }
 
-// statusRecorder records the status. Through its Unwrap method, http.ResponseController has access
-// to everything else.
+// statusRecorder is a ResponseWriter that records the status of the response in the request's
+// event. Its Unwrap method gives http.ResponseController access to the underlying writer's other
+// features, such as flushing.
 type statusRecorder struct {
 	http.ResponseWriter
 	event *Event
