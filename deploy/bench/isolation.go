@@ -371,8 +371,7 @@ func (n *isolationRun) countUnrecordedStarts(
 	return waiting, err
 }
 
-// lagTimeout is the maximum time that the executor may take to record all start messages that make
-// up the lag.
+// lagTimeout is how long the executor may take to record all start messages that make up the lag.
 const lagTimeout = 30 * time.Minute
 
 // awaitBothRecorded waits until the start messages of both queues are recorded.

@@ -20,7 +20,7 @@ const (
 	terminateTimeout = time.Minute
 )
 
-// process is a running program. Its output goes to a log file.
+// process is a running program. Its output is appended to a log file.
 type process struct {
 	*child.Process
 	name string

@@ -14,7 +14,8 @@ import (
 // profileEnv is the environment variable with the path of the file for a program's CPU profile.
 const profileEnv = "BENCH_CPU_PROFILE"
 
-// startProfile starts a CPU profile of this process if profileEnv is set. stop ends it.
+// startProfile starts a CPU profile of this process if profileEnv is set. stop ends the profile and
+// writes the file; it does nothing if no profile was started.
 func startProfile() (stop func()) {
 	path := os.Getenv(profileEnv)
 	if path == "" {

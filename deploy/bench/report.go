@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// quartiles holds the quartiles of a list of values.
+// quartiles holds the lower quartile, the median and the upper quartile of a list of values.
 type quartiles struct{ low, median, high float64 }
 
 func quartilesOf(values []float64) quartiles {

@@ -403,12 +403,14 @@ func (s *system) cpuUsed() (u cpuUsage, err error) {
 // recordTimeout is how long the executor may take to record everything after a burst.
 const recordTimeout = 2 * time.Minute
 
-// awaitRecorded waits until everything is recorded, if an executor is running.
+// awaitRecorded waits until all messages are processed: see countUnprocessed. Without an executor
+// and a runner, it returns immediately.
 func (s *system) awaitRecorded(ctx context.Context) error {
 	return awaitNoneUnrecorded(ctx, recordTimeout, s.countUnprocessed)
 }
 
-// awaitNoneUnrecorded waits until unrecorded returns 0 or an error.
+// awaitNoneUnrecorded calls unrecorded repeatedly until it returns 0 or an error. It returns an
+// error if this takes longer than timeout.
 func awaitNoneUnrecorded(
 	ctx context.Context, timeout time.Duration, unrecorded func(context.Context) (int, error),
 ) (err error) {

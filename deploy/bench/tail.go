@@ -154,8 +154,8 @@ func (s *system) schedulingDelays() ([]time.Duration, error) {
 	return delays, nil
 }
 
-// startTraces starts an execution trace of each process. The returned function waits for the
-// traces.
+// startTraces starts an execution trace of each process, which lasts for the given duration. The
+// returned function waits for the traces and returns them in the order of the processes.
 func (s *system) startTraces(ctx context.Context, duration time.Duration) func() ([][]byte, error) {
 	type end struct {
 		index int

@@ -30,7 +30,7 @@ type span struct {
 	reason   string // why it waits
 }
 
-// goroutine is one goroutine in a trace.
+// goroutine is one goroutine in a trace, with what it did at which times.
 type goroutine struct {
 	name    string // function that the goroutine started with, not counting wrappers
 	spans   []span
@@ -71,7 +71,8 @@ type timeline struct {
 	delayed    time.Duration
 }
 
-// readTimeline reads an execution trace.
+// readTimeline reads an execution trace of one process and converts its times to the monotonic
+// clock.
 func readTimeline(in io.Reader) (*timeline, error) {
 	r, err := trace.NewReader(in)
 	if err != nil {
