@@ -31,7 +31,7 @@ func (t *tree) add(name string, mode int64, content []byte) {
 	t.files = append(t.files, file{name, mode, content})
 }
 
-// sorted returns the files sorted by path.
+// sorted returns a copy of the list of files, sorted by path.
 func (t *tree) sorted() []file {
 	files := slices.Clone(t.files)
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })

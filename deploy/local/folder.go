@@ -85,7 +85,7 @@ func folderError(dir string, err error) error {
 		"with --data-dir", dir, err)
 }
 
-// startNATS starts the embedded server on the data folder.
+// startNATS starts the embedded server, which stores its data below the data folder.
 func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	host, portText, err := net.SplitHostPort(c.NATSAddr)
 	if err != nil {

@@ -33,7 +33,7 @@ func readStarts(
 	return counts, err
 }
 
-// readTimeout is how long reading the streams may take, including all retries.
+// readTimeout is how long reading the streams may take in total, with all retries.
 const readTimeout = 2 * time.Minute
 
 func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[string]int, error) {

@@ -32,7 +32,7 @@ const (
 	roleRunner   = "powercut-runner"
 )
 
-// ownStreamQueue is the queue with a stream of its own.
+// ownStreamQueue is the name of the queue that has its own stream.
 const ownStreamQueue = "own"
 
 // cluster is an installation on several machines. Each NATS server has its own machine, and one
@@ -165,7 +165,7 @@ func (c *cluster) logPath(name string) string { return filepath.Join(c.folder, n
 func (c *cluster) executorURL() string        { return "http://" + c.executor.Addr() }
 func (c *cluster) natsURL() string            { return strings.Join(c.urls, ",") }
 
-// targets returns a workflow in the default queue, and one in a queue with a stream of its own.
+// targets returns two workflows: one in the default queue, and one in a queue with its own stream.
 func (c *cluster) targets() []target {
 	return []target{
 		{workflowID: workflowID, queue: execution.DefaultQueue},

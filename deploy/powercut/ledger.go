@@ -98,7 +98,7 @@ func (l *ledger) forgetWorkflow(id string) {
 	delete(l.workflows, id)
 }
 
-// len returns the number of accepted deliveries.
+// len returns the number of deliveries that were accepted so far.
 func (l *ledger) len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

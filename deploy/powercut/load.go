@@ -60,7 +60,7 @@ func retryServerErrors(ctx context.Context, call func(context.Context) error) (e
 	return err
 }
 
-// post sends one delivery.
+// post sends one delivery once and returns the response, whatever its status.
 func post(
 	ctx context.Context, client *http.Client, url, deliveryID string, body []byte,
 ) (deliver.Answer, error) {

@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// machine is a simulated computer with one disk and the programs on it. Its power can be cut.
+// machine is a simulated computer with one disk and the programs that run on it. Its power can be
+// cut at any moment.
 type machine struct {
 	folder   string // on the real disk; holds the mount point
 	luck     disk.Randomness

@@ -232,7 +232,7 @@ type installation interface {
 	close()
 
 	// executorURL and natsURL return the addresses of the operators' API and of NATS. They are
-	// valid after boot.
+	// valid once the programs are ready.
 	executorURL() string
 	natsURL() string
 	// targets returns the workflows for the load.

@@ -16,22 +16,22 @@ func New(uint64, ...string) (*Network, error) {
 	return nil, fmt.Errorf("hosts in network namespaces need Linux: %w", errors.ErrUnsupported)
 }
 
-// Hosts returns nil.
+// Hosts returns nil, because there are no networks on this operating system.
 func (*Network) Hosts() []*Host { return nil }
 
-// Set does nothing.
+// Set does nothing: it exists only so that its callers compile.
 func (*Network) Set(*Host, *Host, Condition) {}
 
-// SetBoth does nothing.
+// SetBoth does nothing: it exists only so that its callers compile.
 func (*Network) SetBoth(*Host, *Host, Condition) {}
 
-// Isolate does nothing.
+// Isolate does nothing: it exists only so that its callers compile.
 func (*Network) Isolate(*Host, bool) {}
 
-// Heal does nothing.
+// Heal does nothing: it exists only so that its callers compile.
 func (*Network) Heal() {}
 
-// Close does nothing.
+// Close does nothing: it exists only so that its callers compile.
 func (*Network) Close() error { return nil }
 
 // Command returns a command that runs outside of any host. It is never called, because New returns

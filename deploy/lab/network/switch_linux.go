@@ -68,7 +68,7 @@ func newPacketSwitch(devices []*os.File, addrs map[netip.Addr]int, seed uint64) 
 
 func (j *packetSwitch) link(from, to int) *oneWayLink { return j.links[from][to] }
 
-// forwardFrom forwards the packets that one device sends.
+// forwardFrom forwards the packets that one device sends, until the device is closed.
 func (j *packetSwitch) forwardFrom(from int) {
 	buffer := make([]byte, packetSize)
 	for {
