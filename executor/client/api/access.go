@@ -9,14 +9,14 @@ const (
 	RoleAdmin  = "admin"  // changes accounts and plans, manages keys, and reads the audit log
 )
 
-// Kinds of callers.
+// How a caller is authenticated.
 const (
 	CallerAdminToken = "admin-token"
 	CallerKey        = "key"
 	CallerUser       = "user" // a person who signed in to the console with OpenID Connect
 )
 
-// WhoAmI describes the caller. Absent values are omitted.
+// WhoAmI describes the caller of the API. Absent values are omitted from the JSON.
 type WhoAmI struct {
 	// Kind is CallerAdminToken, CallerKey or CallerUser.
 	Kind string `json:"kind" enum:"admin-token,key,user"`
@@ -35,7 +35,7 @@ type PutKey struct {
 	ExpiresAt time.Time `json:"expiresAt,omitzero" pattern:"^[2-9]" patternDescription:"in the future" doc:"When the key expires. Absent: it does not expire."`
 }
 
-// Key is a key of the operators' API. Absent values are omitted.
+// Key is a key of the operators' API, without its secret. Absent values are omitted from the JSON.
 type Key struct {
 	// ID identifies the key in calls. It is not secret.
 	ID   string `json:"id" example:"key_q2VnT0pXbWs"`

@@ -35,14 +35,14 @@ type SelectDeadLetters struct {
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Selects the dead letters that were accepted before this time."`
 }
 
-// Requeued is the result of requeueing dead letters.
+// Requeued is the result of a call that requeues dead letters.
 type Requeued struct {
 	Requeued int    `json:"requeued" doc:"The number of dead letters that this call requeued. A repeated call requeues none of them again."`
 	Left     []Left `json:"left,omitempty" nullable:"false" doc:"The dead letters that could not be requeued. They stay on the list. Absent: there are none."`
 	More     bool   `json:"more,omitempty" doc:"Whether there may be more; then repeat the call. Absent means false."`
 }
 
-// Dismissed is the result of removing dead letters from the list.
+// Dismissed is the result of a call that removes dead letters from the list.
 type Dismissed struct {
 	Dismissed int  `json:"dismissed" doc:"The number of dead letters that this call removed from the list."`
 	More      bool `json:"more,omitempty" doc:"Whether there may be more; then repeat the call. Absent means false."`

@@ -79,7 +79,7 @@ type ReplayRejected struct {
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Selects the executions that were accepted before this time."`
 }
 
-// Replayed is the result of replaying executions.
+// Replayed is the result of a call that replays rejected executions.
 type Replayed struct {
 	Replayed int    `json:"replayed" doc:"The number of executions that this call started."`
 	Left     []Left `json:"left,omitempty" nullable:"false" doc:"The executions that could not be replayed. Absent: there are none."`
@@ -102,7 +102,7 @@ type CancelExecutions struct {
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"With workflowId: selects the executions that were accepted before this time."`
 }
 
-// Canceled is the result of canceling executions.
+// Canceled is the result of a call that cancels executions.
 type Canceled struct {
 	Canceled  int  `json:"canceled" doc:"The number of executions that this call has ended. No runner starts them any more."`
 	Requested int  `json:"requested" doc:"The number of executions that a runner has already received. The runner ends them, unless they end by themselves first."`

@@ -40,7 +40,7 @@ type HeldKey struct {
 	Waiting     uint64    `json:"waiting" doc:"The number of executions that wait behind it: those with its key, and those with other keys in the same lane."`
 }
 
-// QueuePause is the pause of a queue.
+// QueuePause describes since when a queue has been paused, and until when.
 type QueuePause struct {
 	// Since is when the queue was paused.
 	Since time.Time `json:"since"`

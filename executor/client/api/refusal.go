@@ -16,7 +16,7 @@ type WorkflowRefusal struct {
 	Refusal
 }
 
-// RefusedRequest is the stored part of a refused request.
+// RefusedRequest holds what is stored about a refused request.
 type RefusedRequest struct {
 	// At is when the request was refused.
 	At        time.Time `json:"at"`

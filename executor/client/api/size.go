@@ -22,7 +22,7 @@ type SizeHour struct {
 	Refused      int64     `json:"refused" doc:"Requests that were refused."`
 }
 
-// SizeDatabase describes the size of the database.
+// SizeDatabase describes the size of the database, the free space on its disk, and its records.
 type SizeDatabase struct {
 	Kind          string `json:"kind" enum:"sqlite,postgres"`
 	Bytes         int64  `json:"bytes" doc:"All tables and indexes, with the space in them that is free."`

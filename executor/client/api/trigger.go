@@ -46,8 +46,8 @@ type Filtered struct {
 	Last  []FilteredRequest `json:"last" nullable:"false" doc:"The last 20 of them, newest first."`
 }
 
-// FilteredRequest is the stored part of a request that did not match a filter. It contains nothing
-// from the body.
+// FilteredRequest holds what is stored about a request that did not match a filter. That includes
+// nothing from the body.
 type FilteredRequest struct {
 	// At is when the request arrived.
 	At         time.Time `json:"at"`
@@ -64,7 +64,8 @@ type TriggerSettings struct {
 	Answer        *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. It is replaced as a whole; null removes it."`
 }
 
-// Token is a token of a trigger node.
+// Token describes a token of a trigger node. Requests to the node's webhook without a valid token
+// are refused.
 type Token struct {
 	Token string `json:"token,omitempty" doc:"The text of the token. Absent if the caller is a viewer." example:"hst_…"`
 	// CreatedAt is when the token was created.

@@ -8,12 +8,13 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// WhoAmI describes the caller that the client's token or key identifies.
+// WhoAmI returns whose token or key the client uses, and what it permits.
 func (c *Client) WhoAmI(ctx context.Context) (api.WhoAmI, error) {
 	return get[api.WhoAmI](ctx, c, "/whoami")
 }
 
-// Keys lists the keys. If accountID is not empty, it lists only the keys of that account.
+// Keys returns one page of the keys, without their secrets. If accountID is not empty, it returns
+// only the keys of that account.
 func (c *Client) Keys(ctx context.Context, accountID string, page Page) (api.List[api.Key], error) {
 	return list[api.Key](ctx, c, "/keys", page, parameters{"accountId": accountID})
 }
@@ -23,7 +24,7 @@ func (c *Client) CreateKey(ctx context.Context, put api.PutKey) (api.NewKey, err
 	return send[api.NewKey](ctx, c, http.MethodPost, "/keys", put)
 }
 
-// RevokeKey revokes the key with the given ID.
+// RevokeKey revokes the key with the given ID. The API rejects it from the next request on.
 func (c *Client) RevokeKey(ctx context.Context, id string) error {
 	return c.delete(ctx, "/keys/"+url.PathEscape(id))
 }

@@ -30,7 +30,7 @@ type Client struct {
 	// ifMatch and ifNoneMatch are the preconditions of a call. "" means none.
 	ifMatch, ifNoneMatch string
 	lastEventID          string // resumes an event stream; "" means none
-	// etag receives the ETag of each response. It may be nil.
+	// etag is set to the ETag of each successful response. It may be nil.
 	etag *string
 }
 
@@ -147,7 +147,7 @@ type ExecutionFilter struct {
 	Since, Until time.Time
 }
 
-// Plans lists the plans of the catalog.
+// Plans returns one page of the plans that accounts can have.
 func (c *Client) Plans(ctx context.Context, page Page) (api.List[api.Plan], error) {
 	return list[api.Plan](ctx, c, "/plans", page, nil)
 }
@@ -169,7 +169,8 @@ func (c *Client) DeleteAccount(ctx context.Context, id string) error {
 	return c.delete(ctx, "/accounts/"+url.PathEscape(id))
 }
 
-// Events returns an account's operator events.
+// Events returns the settings of an account's operator events, and the conditions that they have
+// reported and that have not ended.
 func (c *Client) Events(ctx context.Context, accountID string) (api.Events, error) {
 	return get[api.Events](ctx, c, "/accounts/"+url.PathEscape(accountID)+"/events")
 }
@@ -188,12 +189,13 @@ func (c *Client) DeleteEvents(ctx context.Context, accountID string) error {
 	return c.delete(ctx, "/accounts/"+url.PathEscape(accountID)+"/events")
 }
 
-// Account returns one account.
+// Account returns the account with the given ID. It fails with the code api.CodeNotFound if there
+// is no such account, or if the caller may not see it.
 func (c *Client) Account(ctx context.Context, id string) (api.Account, error) {
 	return get[api.Account](ctx, c, "/accounts/"+url.PathEscape(id))
 }
 
-// Accounts lists accounts.
+// Accounts returns one page of the accounts that the caller may see.
 func (c *Client) Accounts(ctx context.Context, page Page) (api.List[api.Account], error) {
 	return list[api.Account](ctx, c, "/accounts", page, nil)
 }
@@ -217,7 +219,8 @@ func (c *Client) PutWorkflowJSON(ctx context.Context, id string, put []byte) (ap
 	return send[api.Workflow](ctx, c, http.MethodPut, workflowPath(id), rawJSON(put))
 }
 
-// Workflow returns one workflow.
+// Workflow returns the workflow with the given ID. It fails with the code api.CodeNotFound if there
+// is no such workflow, or if the caller may not see it.
 func (c *Client) Workflow(ctx context.Context, id string) (api.Workflow, error) {
 	return get[api.Workflow](ctx, c, workflowPath(id))
 }
@@ -229,7 +232,7 @@ func (c *Client) Workflows(
 	return list[api.Workflow](ctx, c, "/workflows", page, parameters{"accountId": accountID})
 }
 
-// DeleteWorkflow deletes a workflow.
+// DeleteWorkflow deletes a workflow with its tokens. The records of its executions stay.
 func (c *Client) DeleteWorkflow(ctx context.Context, id string) error {
 	return c.delete(ctx, workflowPath(id))
 }
@@ -285,7 +288,8 @@ func (c *Client) PauseQueue(ctx context.Context, queue string, until time.Time) 
 		api.PauseQueue{Until: until})
 }
 
-// ResumeQueue ends a queue's pause.
+// ResumeQueue ends the pause of a queue, so that its groups of runners receive new executions
+// again.
 func (c *Client) ResumeQueue(ctx context.Context, queue string) (api.Queue, error) {
 	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/resume", nil)
 }
@@ -314,7 +318,7 @@ func (c *Client) SetQueueGroup(
 		})
 }
 
-// PublicURL returns the public URL and the result of checking it.
+// PublicURL returns the URL at which senders reach the ingresses, and the result of checking it.
 func (c *Client) PublicURL(ctx context.Context) (api.PublicURL, error) {
 	return get[api.PublicURL](ctx, c, "/public-url")
 }
@@ -416,7 +420,8 @@ func (c *Client) ReplayRejected(
 		which)
 }
 
-// withIdempotencyKey returns a client that sends an idempotency key with each call.
+// withIdempotencyKey returns a client that sends an idempotency key with each call, or none if key
+// is "".
 func (c *Client) withIdempotencyKey(key string) *Client {
 	with := *c
 	with.key = key
@@ -448,7 +453,7 @@ type DeadLetterFilter struct {
 	Since, Until time.Time
 }
 
-// DeadLetters lists dead letters, newest first.
+// DeadLetters returns one page of the dead letters that the filter selects, newest first.
 func (c *Client) DeadLetters(
 	ctx context.Context, filter DeadLetterFilter, page Page,
 ) (api.List[api.DeadLetter], error) {
@@ -460,7 +465,7 @@ func (c *Client) DeadLetters(
 	})
 }
 
-// Executions lists executions, newest first.
+// Executions returns one page of the executions that the filter selects, newest first.
 func (c *Client) Executions(
 	ctx context.Context, filter ExecutionFilter, page Page,
 ) (api.List[api.Execution], error) {
@@ -475,7 +480,8 @@ func (c *Client) Executions(
 	})
 }
 
-// Execution returns one execution with its input.
+// Execution returns the execution with the given ID, with its input and output. It fails with the
+// code api.CodeNotFound if there is no such execution, or if the caller may not see it.
 func (c *Client) Execution(ctx context.Context, id string) (api.ExecutionDetail, error) {
 	return get[api.ExecutionDetail](ctx, c, "/executions/"+url.PathEscape(id))
 }

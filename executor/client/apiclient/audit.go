@@ -17,7 +17,7 @@ type AuditFilter struct {
 	Since, Until time.Time
 }
 
-// Audit lists the entries of the audit log, newest first.
+// Audit returns one page of the audit entries that the filter selects, newest first.
 func (c *Client) Audit(
 	ctx context.Context, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {

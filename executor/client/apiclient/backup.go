@@ -29,7 +29,7 @@ func (c *Client) BackUpAudit(
 	return c.lines(ctx, "/backup/audit", query, each)
 }
 
-// lines makes a call and passes every line of the response to each. It returns an error if the
+// lines makes a call and passes each line of the response to each. It returns an error if the
 // response does not end with the line {}, which shows that it is complete.
 func (c *Client) lines(
 	ctx context.Context, path string, query url.Values, each func(line []byte) error,

@@ -28,7 +28,8 @@ func (c *Client) Sender(ctx context.Context, workflowID, nodeID string) (api.Sen
 	return get[api.Sender](ctx, c, triggerPath(workflowID, nodeID)+"/sender")
 }
 
-// PutSender sets the sender of a trigger node.
+// PutSender sets or replaces the sender of a trigger node. If the sender's preset verifies
+// requests, those that cannot be verified are then refused.
 func (c *Client) PutSender(
 	ctx context.Context, workflowID, nodeID string, put api.PutSender,
 ) (api.Sender, error) {

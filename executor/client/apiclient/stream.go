@@ -92,7 +92,7 @@ func (c *Client) Watch(ctx context.Context, w *ExecutionWatch) error {
 
 // streamEvent is an event of the stream.
 type streamEvent struct {
-	id   string // that of an earlier event if the event has none
+	id   string // ID of the event, or of the last earlier event that had one
 	name string
 	data string
 }
