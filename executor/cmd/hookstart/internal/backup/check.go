@@ -25,8 +25,8 @@ func Check(path string) (Manifest, error) {
 	return r.Manifest, r.verify(path)
 }
 
-// verify returns an *UnusableFileError if any of the file's content could not be restored. It also
-// sets Manifest.Keys.
+// verify returns an *UnusableFileError if any of the file's content could not be restored.
+// Otherwise it sets the key IDs in the manifest.
 func (r *reader) verify(path string) error {
 	var err error
 	for _, saved := range r.Manifest.Streams {
@@ -52,7 +52,7 @@ func (r *reader) verify(path string) error {
 }
 
 // verifyStream returns an error if a stream's messages could not be restored with their original
-// sequences.
+// sequences, or if the manifest contradicts the messages.
 func (r *reader) verifyStream(want Stream) error {
 	subjects := want.restoredSubjects()
 	if subjects == nil {
@@ -108,7 +108,7 @@ func (s Stream) restoredSubjects() []string {
 	return nil
 }
 
-// matchesAny reports whether a subject matches one of the wildcards.
+// matchesAny reports whether a subject matches at least one of the given NATS wildcards.
 func matchesAny(wildcards []string, subject string) bool {
 	return slices.ContainsFunc(wildcards, func(wildcard string) bool {
 		want, is := strings.Split(wildcard, "."), strings.Split(subject, ".")
@@ -124,7 +124,8 @@ func matchesAny(wildcards []string, subject string) bool {
 	})
 }
 
-// verifyRecords returns an error if a line is not valid JSON or if the number of entries is wrong.
+// verifyRecords returns an error unless every line of the named entry is valid JSON and the lines
+// hold the wanted number of records. what names the records in the error.
 func (r *reader) verifyRecords(name, what string, want int) error {
 	found, line := 0, 0
 	err := r.lines(name, func(text []byte) error {
@@ -147,8 +148,8 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 	return nil
 }
 
-// verifyBucket adds to keys the IDs of the keys that encrypt the bucket's records. It returns an
-// error if this version cannot decode one of the records.
+// verifyBucket adds the IDs of the keys that encrypt the bucket's records to keys. It returns an
+// error if this version cannot decode one of the records, or if their number is wrong.
 func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
 	err := r.messages(bucketEntryName(want.Name), func(m message) error {

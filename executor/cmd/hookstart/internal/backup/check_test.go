@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// contents describes a backup file that a test writes.
+// contents describes a backup file for a test to write.
 type contents struct {
 	manifest Manifest
 	messages map[string][]message // keyed by the name of the part

@@ -62,8 +62,9 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// Versions of the file format. A program can read all versions up to its own. A file gets the newer
-// version only if it contains queues' own streams, so that earlier programs can read all others.
+// Versions of the file format. A program can read its own version and all earlier ones. A backup
+// gets the newer version only if it contains own streams of queues, so that earlier programs can
+// still read all other backups.
 const (
 	formatVersionSharedStreams = 1
 	formatVersionOwnStreams    = 2
@@ -72,7 +73,8 @@ const (
 
 const manifestEntryName = "manifest.json"
 
-// Parts of the last line of a file: trailerPrefix, 64 hexadecimal digits, trailerSuffix.
+// The last line of a file consists of trailerPrefix, the SHA-256 as 64 hexadecimal digits, and
+// trailerSuffix. trailerLength is its length in bytes.
 const (
 	trailerPrefix = "\nhookstart backup "
 	trailerSuffix = " complete\n"
@@ -104,10 +106,11 @@ func createFile(path string) (*writer, error) {
 	return w, nil
 }
 
-// createEntry starts the next part of the file, which ends the previous part.
+// createEntry starts the next entry of the ZIP archive and returns the writer for its content. The
+// previous entry can no longer be written.
 func (w *writer) createEntry(name string) (io.Writer, error) { return w.zip.Create(name) }
 
-// finish writes the manifest and the last line, and syncs the file to disk.
+// finish writes the manifest and the last line, syncs the file to disk and closes it.
 func (w *writer) finish(m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -144,7 +147,7 @@ func (w *writer) abandon() {
 	_ = os.Remove(w.file.Name())
 }
 
-// reader reads a finished backup file.
+// reader reads a backup file whose checksum has been verified.
 type reader struct {
 	Manifest Manifest
 	file     *os.File
@@ -158,7 +161,8 @@ type UnusableFileError struct {
 
 func (e *UnusableFileError) Error() string { return e.Path + " " + e.Problem }
 
-// open opens a file after verifying its checksum.
+// open verifies a file's checksum and reads its manifest. It returns an *UnusableFileError if the
+// file is not an intact backup, or if a newer version has made it.
 func open(path string) (r *reader, err error) {
 	file, err := os.Open(path) //nolint:gosec // the operator's own file
 	if err != nil {
@@ -234,12 +238,12 @@ func (r *reader) readManifest() error {
 	return json.NewDecoder(from).Decode(&r.Manifest)
 }
 
-// has reports whether the file contains the named part.
+// has reports whether the file contains the named entry.
 func (r *reader) has(name string) bool {
 	return slices.ContainsFunc(r.zip.File, func(f *zip.File) bool { return f.Name == name })
 }
 
-// lines calls each with every line of a part of the file.
+// lines calls each with every line of the named entry. An error of each ends the iteration.
 func (r *reader) lines(name string, each func(line []byte) error) error {
 	from, err := r.zip.Open(name)
 	if err != nil {
@@ -261,7 +265,8 @@ func (r *reader) lines(name string, each func(line []byte) error) error {
 	}
 }
 
-// messages calls each with every message of a stream or a bucket.
+// messages calls each with every message in the named entry, which holds a stream or a bucket. An
+// error of each ends the iteration.
 func (r *reader) messages(name string, each func(message) error) error {
 	return r.lines(name, func(line []byte) error {
 		var m message

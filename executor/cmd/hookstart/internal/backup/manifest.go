@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
-// Manifest describes the content of a file.
+// Manifest describes the content of a backup file.
 type Manifest struct {
 	Format       int       `json:"format"`
 	Version      string    `json:"version"` // version of the program that wrote the file
@@ -19,17 +19,19 @@ type Manifest struct {
 	Records int      `json:"records"`
 	Streams []Stream `json:"streams"`
 	Buckets []Bucket `json:"buckets"`
-	// Audit is the number of audit entries in audit.jsonl, not counting those in records.jsonl.
+	// Audit is the number of audit entries in audit.jsonl. It does not count the audit entries in
+	// records.jsonl.
 	Audit int `json:"audit"`
 	// Keys holds the IDs of the keys that encrypt tokens and secrets in the file, sorted.
 	Keys []string `json:"keys"`
 }
 
-// Stream describes a stream's part of the file.
+// Stream describes the part of a backup file that holds a stream.
 type Stream struct {
 	Name string `json:"name"`
-	// First and Last are the sequences of the stream's oldest and newest messages, because the
-	// records refer to messages by sequence. First > Last means that the stream was empty.
+	// Sequences of the stream's oldest and newest messages. They are stored because the records
+	// refer to messages by sequence. If the stream was empty, the first one is greater than the
+	// last one.
 	First     uint64                `json:"first"`
 	Last      uint64                `json:"last"`
 	Messages  int                   `json:"messages"` // number of messages in the file
@@ -46,14 +48,15 @@ type Stream struct {
 	Foreign int `json:"foreign,omitempty"`
 }
 
-// RunnerGroupPosition is the position of a group of runners.
+// RunnerGroupPosition holds the consumer of a group of runners, and the position that the group had
+// reached.
 type RunnerGroupPosition struct {
 	Config jetstream.ConsumerConfig `json:"config"`
 	// Floor is the sequence up to which every message has been acknowledged.
 	Floor uint64 `json:"floor"`
 }
 
-// Bucket describes a bucket's part of the file.
+// Bucket describes the part of a backup file that holds a bucket.
 type Bucket struct {
 	Name    string `json:"name"`
 	Records int    `json:"records"`

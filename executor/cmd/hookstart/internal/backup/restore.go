@@ -19,7 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// NotEmptyError means that the target installation is not empty.
+// NotEmptyError means that the target installation is not empty. It names something that was found
+// there.
 type NotEmptyError struct{ What string }
 
 func (e *NotEmptyError) Error() string { return "the installation is not empty: " + e.What }
@@ -55,10 +56,12 @@ func (e *UnconfirmedError) Error() string {
 
 func (e *UnconfirmedError) Unwrap() error { return e.Err }
 
-// RestoreOptions holds the options of a restore.
+// RestoreOptions controls whether a restore includes messages, and whether it may restore records
+// that cannot be decrypted.
 type RestoreOptions struct {
 	WithMessages bool // whether to also restore the messages in the file
-	// WithoutKeys allows restoring records that processes of the installation cannot decrypt.
+	// WithoutKeys allows restoring records that some processes of the installation cannot decrypt
+	// because they lack the keys.
 	WithoutKeys bool
 }
 
@@ -141,8 +144,8 @@ func (i Installation) checkKeysAvailable(ctx context.Context, keys []string) err
 	return nil
 }
 
-// checkEmpty checks that NATS is empty; the database is checked when its first records are
-// restored.
+// checkEmpty returns a *NotEmptyError if NATS already holds data of an installation. The database
+// is checked when the first records are restored.
 func (i Installation) checkEmpty(ctx context.Context) error {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		s, err := i.JetStream.Stream(ctx, name)
@@ -248,8 +251,8 @@ func (i Installation) restore(
 // respond to all webhook requests with the code unavailable.
 func (i Installation) markRestoring(ctx context.Context) error { return i.writeIdentity(ctx, true) }
 
-// writeIdentity writes the identity of the target installation; the backup's identity is not
-// restored.
+// writeIdentity writes the target installation's own identity again, with or without the mark that
+// a restore is in progress. The identity in the backup is not restored.
 func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
 	identity, over, err := edit.ReadInstallation(ctx, i.JetStream)
 	if err != nil {
@@ -391,12 +394,13 @@ func (p RunnerGroupPosition) restoredConfig() jetstream.ConsumerConfig {
 	return config
 }
 
-// maxReplacements is the maximum number of times that createPaused deletes an unsuitable consumer.
-// More than one may be needed, because the group's runners can create the consumer again.
+// maxReplacements is the maximum number of unsuitable consumers that a restore deletes in order to
+// create one paused consumer. More than one may be needed, because the group's runners can create
+// the consumer again.
 const maxReplacements = 10
 
-// createPaused creates a consumer that is paused. It keeps an existing consumer that begins with
-// the oldest message, because the server can reset that one to any message. It replaces any other
+// createPaused creates a paused consumer. It keeps an existing consumer that begins with the oldest
+// message, because the server can reset such a consumer to any message. It replaces any other
 // existing consumer.
 func createPaused(
 	ctx context.Context, s jetstream.Stream, config jetstream.ConsumerConfig,
@@ -433,7 +437,8 @@ func (i Installation) resetConsumer(ctx context.Context, p consumerPosition) err
 	return nil
 }
 
-// resumeConsumer ends the pause of a consumer, or leaves it paused as in the backup.
+// resumeConsumer ends the restore's pause of a consumer. If an operator had paused the queue in the
+// backup and that pause has not ended yet, it pauses the consumer until then instead.
 func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) error {
 	err := repeat(ctx, func(ctx context.Context) (err error) {
 		if p.pausedUntil != nil && time.Now().Before(*p.pausedUntil) {
@@ -449,15 +454,14 @@ func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) er
 	return nil
 }
 
-// repeatTimeout is the maximum time for which repeat repeats a request, and attemptTimeout is the
-// maximum time for which it waits for one response.
+// Time limits for retrying a request to NATS: in total, and for each response.
 const (
 	repeatTimeout  = time.Minute
 	attemptTimeout = 5 * time.Second
 )
 
-// repeat repeats a request to NATS until it succeeds or repeatTimeout has passed. Use it for the
-// last steps of a restore: a cluster does not respond while it elects a leader, and if one of these
+// repeat retries a request to NATS until it succeeds, for at most a minute. Use it for the last
+// steps of a restore: a cluster does not respond while it elects a leader, and if one of these
 // steps failed, the whole restore would have to start over.
 func repeat(ctx context.Context, attempt func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
@@ -471,8 +475,9 @@ func repeat(ctx context.Context, attempt func(context.Context) error) (err error
 	return err
 }
 
-// restoreStream publishes the messages with their original sequences. If withMessages is false, it
-// only advances the stream past them.
+// restoreStream publishes the saved messages of a stream with their original sequences. If
+// withMessages is false, it only advances the stream past these sequences, so that new messages do
+// not get them.
 func (i Installation) restoreStream(
 	ctx context.Context, r *reader, saved Stream, withMessages bool,
 ) error {
@@ -528,7 +533,7 @@ func (i Installation) restoreStream(
 // backupPublisher publishes the messages of a backup to a stream, in order.
 type backupPublisher struct {
 	js    jetstream.JetStream
-	exact bool          // whether it is an error if a message gets another sequence than next
+	exact bool          // whether another sequence than expected is an error
 	dedup time.Duration // the stream's deduplication window
 	// ids holds the deduplication IDs of the messages sent. If the backup has several messages with
 	// the same ID, only the first of them keeps the ID, because the new stream would discard the
@@ -537,8 +542,8 @@ type backupPublisher struct {
 	ids  map[string]bool
 	next uint64   // sequence of the next message
 	gaps []uint64 // sequences of filler messages, to be deleted
-	// unconfirmed holds the pending confirmations of the last messages sent, in order. The
-	// sequences of these messages precede next.
+	// unconfirmed holds the pending confirmations of the last messages sent, in order. The most
+	// recent of these messages has the sequence before the next one.
 	unconfirmed []jetstream.PubAckFuture
 }
 
@@ -575,7 +580,7 @@ func (p *backupPublisher) fillGap(ctx context.Context, name string, before uint6
 	return nil
 }
 
-// fillerSubject returns the subject for a stream's filler messages.
+// fillerSubject returns a subject under which the named stream accepts filler messages.
 func fillerSubject(name string) string {
 	own := stream.Layout{Own: true}
 	if queue, ok := stream.QueueOfStream(name); ok {
@@ -603,8 +608,8 @@ func (p *backupPublisher) send(ctx context.Context, msg *nats.Msg) error {
 	return p.awaitAcks(ctx)
 }
 
-// awaitAcks waits until every message sent has been stored. If exact is set, it returns an error if
-// a message was stored with another sequence than expected.
+// awaitAcks waits until every message sent has been stored. If the original sequences are required,
+// it returns an error if a message was stored with another one.
 func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 	timeout := time.NewTimer(nextMessageTimeout)
 	defer timeout.Stop()
@@ -629,8 +634,8 @@ func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 	return nil
 }
 
-// restoreDatabasePart writes a part of the file to the database. It fails if the part is
-// records.jsonl and the database is not empty.
+// restoreDatabasePart writes the named entry of the file to the database, and the cancellation
+// requests in it to NATS. It fails if the entry is records.jsonl and the database is not empty.
 func (i Installation) restoreDatabasePart(ctx context.Context, r *reader, name string) error {
 	first := name == recordsEntryName
 	return r.lines(name, func(line []byte) error {
@@ -683,8 +688,8 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 
 // restoreBucket stores the records of a bucket, except for the identity and the plan catalog, which
 // the executors store themselves. It stores the newest account record last and returns the
-// account's ID. Processes apply records in order, so one that confirms that record has applied all
-// the others.
+// account's ID, or "" if there is no account. Processes apply records in order, so a process that
+// confirms this record has applied all the others.
 func (i Installation) restoreBucket(
 	ctx context.Context, r *reader, bucket string,
 ) (accountID string, err error) {

@@ -25,8 +25,8 @@ import (
 type API interface {
 	// BackUpRecords calls each with every line of a backup of the database.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
-	// BackUpAudit calls each with every line of one bucket's audit entries from one time to
-	// another, both inclusive.
+	// BackUpAudit calls each with every line of one bucket's audit entries. since and until bound
+	// the times of the entries; both are inclusive.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
@@ -39,7 +39,7 @@ type API interface {
 	Members(ctx context.Context) ([]Member, error)
 }
 
-// Member is an executor or an ingress.
+// Member is a running executor or ingress.
 type Member struct {
 	Name string   // display name
 	Keys []string // IDs of the secrets keys that this process has
@@ -85,7 +85,8 @@ func Take(
 	return m, w.commit()
 }
 
-// writeParts writes the parts in the order that the package documentation explains.
+// writeParts writes everything but the manifest, in the order that the package documentation
+// explains.
 func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) error {
 	names, err := i.streamNames(ctx)
 	if err != nil {
@@ -151,11 +152,11 @@ func (i Installation) streamNames(ctx context.Context) ([]string, error) {
 	return append(append(names, reports...), stream.ReportsName), nil
 }
 
-// maxClockSkew is the maximum difference assumed between the clocks of two NATS servers.
+// maxClockSkew is the largest difference that is assumed between the clocks of two NATS servers.
 const maxClockSkew = time.Minute
 
-// auditCopiedUntil returns a time such that the database has the audit entries of all changes made
-// before it.
+// auditCopiedUntil returns a time up to which the audit is complete in the database: the executors
+// have copied the audit entries of all changes made before it.
 func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
 		s, err := i.streamAtLeader(ctx, name)
@@ -192,7 +193,8 @@ func (i Installation) streamAtLeader(ctx context.Context, name string) (jetstrea
 	return s, nil
 }
 
-// anySubjectOpt makes GetMsg return the first message at or after the given sequence.
+// anySubjectOpt makes GetMsg return the first message at or after the given sequence, whatever its
+// subject.
 var anySubjectOpt = jetstream.WithGetMsgSubject(">")
 
 // newestBucketRecord identifies the newest record that the file has of a bucket.
@@ -487,9 +489,9 @@ func (i Installation) writeBucket(
 	return records, last, err
 }
 
-// isLast reports whether the stream has no message between the given sequence and upTo (inclusive).
-// It asks the stream's leader, because the server of a consumer may lag behind the leader and then
-// reports too few pending messages.
+// isLast reports whether the stream has no message after the given sequence, up to and including
+// upTo. It queries the stream's leader, because the server of a consumer may lag behind the leader
+// and then reports too few pending messages.
 func (i Installation) isLast(
 	ctx context.Context, name string, sequence, upTo uint64,
 ) (is bool, err error) {
@@ -528,11 +530,12 @@ func encodeLine(to io.Writer, m message) error {
 // reject a restored message that has them.
 const expectedHeaderPrefix = "Nats-Expected-"
 
-// nextMessageTimeout is how long to wait for the next message, which should be available.
+// nextMessageTimeout is how long to wait for NATS to deliver the next message, or to confirm
+// messages that were published.
 const nextMessageTimeout = 30 * time.Second
 
 // messages calls each with every message of a stream, until each returns true or an error. pending
-// is the number of messages that follow, according to the server. That number may be too small.
+// is the number of messages that follow according to the server, which may be too small.
 func (i Installation) messages(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,
