@@ -89,7 +89,8 @@ func (s *session) showEvents(e api.Events, err error) error {
 	})
 }
 
-// isSenderSilentKind reports whether a kind of event is about a trigger node that gets no requests.
+// isSenderSilentKind reports whether events of this kind say that a trigger node has stopped
+// receiving requests, or that it receives requests again.
 func isSenderSilentKind(kind string) bool {
 	return strings.TrimSuffix(kind, ".recovered") == "sender.silent"
 }

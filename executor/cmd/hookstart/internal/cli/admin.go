@@ -31,8 +31,8 @@ type adminVerbs struct {
 	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
 }
 
-// newDiscardLogger returns a logger that discards everything, because a command's error tells users
-// all that they need to know.
+// newDiscardLogger returns a logger that discards everything. Users need no log, because the
+// command's error tells them all that they need to know.
 func newDiscardLogger() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -141,7 +141,8 @@ func (v *adminReplicas) Run(s *session) error {
 	return withServersHint(replicas.Set(ctx, copies, registry.MirrorStreams(), v.Number, progress))
 }
 
-// withServersHint adds a hint to an error about too few servers.
+// withServersHint adds a hint to an error about too few NATS servers. It returns any other error
+// unchanged.
 func withServersHint(err error) error {
 	if errors.Is(err, stream.ErrTooFewServers) {
 		return &hintError{

@@ -58,8 +58,8 @@ func (v *auditList) Run(s *session) error {
 	})
 }
 
-// actorText returns an actor in readable form. It marks users and keys as such, because an actor of
-// another kind may have the same name.
+// actorText returns the name of an actor, or else the ID or the kind. It marks users and keys as
+// such, because actors of different kinds may have the same name.
 func actorText(a api.Actor) string {
 	name := truncateForDisplay(cmp.Or(a.Name, a.ID, a.Kind), 30)
 	switch a.Kind {
@@ -70,7 +70,7 @@ func actorText(a api.Actor) string {
 	}
 }
 
-// changesText returns changes in readable form.
+// changesText returns the changes on one line, such as "name: A -> B, queue: default removed".
 func changesText(changes []api.AuditChange) string {
 	all := make([]string, len(changes))
 	for i, c := range changes {

@@ -59,7 +59,8 @@ func (v *adminBackup) Run(s *session) error {
 	return s.printSummary(done, v.File+" is complete"+requiredKeysText(done.Keys)+".")
 }
 
-// requiredKeysText returns a text about the keys that a restore needs, or "" if it needs none.
+// requiredKeysText returns a sentence that names the keys needed for a restore, or "" if none are
+// needed.
 func requiredKeysText(keys []string) string {
 	if len(keys) == 0 {
 		return ""
@@ -147,8 +148,8 @@ func unfinishedRestoreHint(err error) string {
 	return ""
 }
 
-// installation returns the installation that the flags name. Progress is printed only for people.
-// The caller must close the connection.
+// installation connects to NATS and returns the installation to back up or to restore into. It
+// reports progress on stdout unless the output is JSON. The caller must close the connection.
 func (f natsFlags) installation(s *session) (backup.Installation, error) {
 	progress := s.Out
 	if s.json {
@@ -163,7 +164,8 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 	}, err
 }
 
-// printSummary prints the result of a command: the manifest for scripts, or text for people.
+// printSummary prints the result of a backup or a restore: the manifest as JSON for scripts, or
+// text for people.
 func (s *session) printSummary(manifest backup.Manifest, text string) error {
 	return s.printValue(manifest, func() error { return s.printLine("%s", text) })
 }

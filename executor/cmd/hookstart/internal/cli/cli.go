@@ -50,7 +50,7 @@ type flags struct {
 	Completion completionVerb `cmd:"" help:"Print a script that lets a shell complete commands."`
 }
 
-// StdStreams holds the standard streams of a program.
+// StdStreams holds the standard input, output and error streams of a program.
 type StdStreams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -88,8 +88,8 @@ func Run(ctx context.Context, args []string, std StdStreams) (code int) {
 	return 0
 }
 
-// exampleHelpOption adds the text of a verb's detail tag, if any, to the verb's help, and then the
-// examples in its example tag, one per line.
+// exampleHelpOption extends the help of each verb with the text of its detail tag and the examples
+// of its example tag, one per line. Both tags are optional.
 var exampleHelpOption = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, ok := v.(*kong.Node); ok && node.Tag != nil && node.Tag.Has("example") {
@@ -121,7 +121,8 @@ func newParser(into *flags, std StdStreams) *kong.Kong {
 	)
 }
 
-// session holds what verbs need to run.
+// session holds what a verb needs to run, such as the standard streams, the API client and the
+// output format.
 type session struct {
 	StdStreams
 	ctx      context.Context
@@ -131,7 +132,8 @@ type session struct {
 	now      func() time.Time
 }
 
-// needsNoAPI reports whether a command does not need the operators' API.
+// needsNoAPI reports whether a command works without the operators' API, and so without an admin
+// token.
 func needsNoAPI(command string) bool {
 	verb, _, _ := strings.Cut(command, " ")
 	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") ||

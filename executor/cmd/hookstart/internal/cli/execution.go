@@ -90,7 +90,7 @@ func (v *executionList) Run(s *session) error {
 	})
 }
 
-// attemptsText formats a number of attempts for a table.
+// attemptsText formats a number of attempts for a table. It returns "-" for 0.
 func attemptsText(n int) string {
 	if n == 0 {
 		return "-"
@@ -202,7 +202,7 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	return nil
 }
 
-// valuesText returns headers or query parameters as text, one per line.
+// valuesText returns headers or query parameters as text, with one name and value per line.
 func valuesText(fields map[string][]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

@@ -18,7 +18,7 @@ const setTokenHint = "export HOOKSTART_ADMIN_TOKEN=… with the executor's token
 	"hookstart-local shows it at its start and keeps it in .hookstart/admin-token; a unit of the " +
 	"package has it in /etc/hookstart/executor.env or local.env"
 
-// usageError means that the command line is invalid.
+// usageError means that the command line is invalid. The exit code is then 2 instead of 1.
 type usageError struct{ text, hint string }
 
 func (e *usageError) Error() string { return e.text }
@@ -33,7 +33,7 @@ func (e *hintError) Unwrap() error { return e.error }
 
 func isNotFound(err error) bool { return api.IsCode(err, api.CodeNotFound) }
 
-// toUsageError returns kong's error with a hint that names the verb's help.
+// toUsageError converts an error of kong into a usageError whose hint names the help of the verb.
 func toUsageError(err error) error {
 	verb := "hookstart"
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
@@ -86,7 +86,8 @@ func errorMessage(err error) string {
 	return strings.Replace(err.Error(), p.Error(), text, 1)
 }
 
-// withHint adds a hint to an error that has none.
+// withHint adds a hint that fits the error and the command, unless the error already has one or no
+// hint is known. If the user has interrupted the command, it returns only that.
 func (f *flags) withHint(ctx context.Context, command string, err error) error {
 	if _, ok := errors.AsType[*hintError](err); ok {
 		return err
@@ -133,7 +134,8 @@ func (f *flags) withHint(ctx context.Context, command string, err error) error {
 	return err
 }
 
-// hintFor returns a hint for a problem in response to the given command, or "" if there is none.
+// hintFor returns a hint for a problem that the API returned for the given command, or "" if there
+// is none.
 func hintFor(p *api.Problem, command string) string {
 	kind, _, _ := strings.Cut(command, " ")
 	if kind == "trigger" || kind == "sender" {

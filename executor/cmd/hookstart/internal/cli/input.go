@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// readFile reads the file that a flag names; - stands for stdin.
+// readFile reads the file at a path, or stdin if the path is "-". flag is the flag that the path is
+// from, for errors.
 func (s *session) readFile(flag, path string) ([]byte, error) {
 	if path != "-" {
 		text, err := os.ReadFile(path) //nolint:gosec // the operator names a file of their own

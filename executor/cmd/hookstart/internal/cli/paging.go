@@ -16,7 +16,7 @@ type paging struct {
 	All    bool   `help:"All pages."`
 }
 
-// Validate implements kong's validation.
+// Validate returns an error if --limit is out of range. kong calls it after parsing the flags.
 func (p *paging) Validate() error {
 	if p.Limit < 1 || p.Limit > api.MaxLimit {
 		return fmt.Errorf("--limit must be from 1 to %d; --all gets everything", api.MaxLimit)
@@ -48,7 +48,7 @@ type listFormat[T any] struct {
 	none string
 }
 
-// printList prints one page of a list, or all pages.
+// printList prints one page of a list, or all pages if --all is set.
 func printList[T any](
 	s *session, p paging, fetch func(apiclient.Page) (api.List[T], error), format listFormat[T],
 ) error {

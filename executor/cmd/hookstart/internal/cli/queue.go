@@ -71,8 +71,8 @@ func (v *queueList) Run(s *session) error {
 	})
 }
 
-// membersText returns the number of members as text. It returns a question mark if none were
-// counted, but there may be some because unknown is true.
+// membersText returns the number of members as text. It returns "?" if no member was counted but
+// unknown is true, because there may still be some.
 func membersText(members int, unknown bool) string {
 	if members == 0 && unknown {
 		return "?"
@@ -80,7 +80,7 @@ func membersText(members int, unknown bool) string {
 	return strconv.Itoa(members)
 }
 
-// pausedText describes the pause of a queue.
+// pausedText says that a queue is paused and, if the pause ends by itself, until when.
 func pausedText(p api.QueuePause) string {
 	if p.Until.IsZero() {
 		return "paused"
@@ -121,7 +121,7 @@ func (v *queueStreamDelete) Run(s *session) error {
 	)
 }
 
-// streamText describes the state of a queue's own stream.
+// streamText says whether a queue uses its own stream, drains it, or is moving between streams.
 func streamText(q *api.QueueStream) string {
 	switch q.Phase {
 	case "own":

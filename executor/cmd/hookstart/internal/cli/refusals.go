@@ -58,7 +58,7 @@ func (v *workflowRefusalsCmd) runForAllWorkflows(s *session) error {
 	})
 }
 
-// bodyLengthText returns the length of a refused request's body as declared by the request.
+// bodyLengthText returns the body length that a refused request declared, as text for a table.
 func bodyLengthText(r api.RefusedRequest) string {
 	if r.BodyBytes == nil {
 		return "–"

@@ -237,7 +237,7 @@ func (v *runVerb) prepareHandler(
 	}, nil
 }
 
-// secrets returns the secrets for --http, or nil if none are configured.
+// secrets returns the secrets that sign the requests of --http, or nil if none are configured.
 func (v *runVerb) secrets() ([]target.Secret, error) {
 	flag, text := "--http-secret", v.HTTPSecret
 	if v.HTTPSecretFile != "" {

@@ -173,7 +173,8 @@ func (v *secondSiteStatus) Run(s *session) error {
 	}
 }
 
-// withCopyHint adds a hint to the error of a site without copies.
+// withCopyHint adds a hint to the error that a site has no copies. It returns any other error
+// unchanged.
 func withCopyHint(err error) error {
 	if errors.Is(err, secondsite.ErrNotCopied) {
 		return &hintError{
@@ -296,7 +297,7 @@ func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error 
 	return err
 }
 
-// unixOrZero returns a Unix time in seconds, or 0 if the time is not known.
+// unixOrZero returns the Unix time of t in seconds, or 0 if known is false.
 func unixOrZero(t time.Time, known bool) float64 {
 	if !known {
 		return 0

@@ -22,7 +22,7 @@ Example:
 
 func (*adminSecretsKey) Run(s *session) error { return s.printLine("%s", seal.NewKeyLine()) }
 
-// adminReseal connects to NATS directly. It therefore also works when a missing key keeps every
+// adminReseal connects to NATS directly, so that it works even if a missing key keeps every
 // executor from starting.
 type adminReseal struct {
 	natsFlags

@@ -130,7 +130,7 @@ func (v *triggerSend) sendAsSender(s *session, t api.Trigger, body []byte) error
 	}, sent.Status)
 }
 
-// cutHeader parses NAME:VALUE.
+// cutHeader parses the value of a --header flag, such as X-Name:value.
 func cutHeader(text string) (name, value string, err error) {
 	name, value, ok := strings.Cut(text, ":")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
@@ -284,7 +284,8 @@ func (v *triggerSend) printResponse(s *session, status string, a webhookResponse
 	}, a)
 }
 
-// refusalError adds a hint to a refusal. p and a are the same response in two forms.
+// refusalError returns p as an error, with a hint that fits the refusal. p and a hold the same
+// response in two forms.
 func (v *triggerSend) refusalError(s *session, p *api.Problem, a webhookResponse) error {
 	hint := ""
 	switch webhook.Code(p.Code) {

@@ -155,7 +155,7 @@ func (v *senderSet) withPresetHint(err error) error {
 	return err
 }
 
-// secrets reads a file with one secret per line.
+// secrets returns the secrets in a file with one secret per line. It reads stdin if path is "-".
 func (s *session) secrets(path string) ([]string, error) {
 	text, err := s.readFile("--secret-file", path)
 	if err != nil {

@@ -186,7 +186,7 @@ func limitReachedText(w sizing.LimitForecast) string {
 	return "–"
 }
 
-// formatAmount formats a number with its unit.
+// formatAmount formats a number with its unit. It scales bytes up to TB.
 func formatAmount(n float64, unit sizing.Unit) string {
 	switch unit {
 	case sizing.UnitBytes:

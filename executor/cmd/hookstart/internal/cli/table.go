@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// printRows prints lines of aligned cells. It replaces control characters, because cells may
+// printRows prints a table with aligned columns. It replaces control characters, because cells may
 // contain text from strangers.
 func (s *session) printRows(table [][]string) error {
 	aligned := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
@@ -28,7 +28,7 @@ func (s *session) printLine(format string, args ...any) error {
 	return err
 }
 
-// printRaw prints text unchanged on separate lines.
+// printRaw prints text unchanged and ends the last line. It prints nothing if text is empty.
 func (s *session) printRaw(text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -37,7 +37,8 @@ func (s *session) printRaw(text []byte) error {
 	return err
 }
 
-// print prints the API's last response if the output is for scripts. Otherwise it calls printText.
+// print prints the body of the API's last response if the output is for scripts. Otherwise it calls
+// printText.
 func (s *session) print(printText func() error) error {
 	if s.json {
 		return s.printRaw(s.response)
@@ -45,8 +46,8 @@ func (s *session) print(printText func() error) error {
 	return printText()
 }
 
-// printResultLine is like print, for a verb that tells people the result in a single line. If err
-// is not nil, it only returns err.
+// printResultLine prints the result of a verb: the API's last response if the output is for
+// scripts, or a single line for people. If err is not nil, it prints nothing and returns err.
 func (s *session) printResultLine(err error, format string, args ...any) error {
 	if err != nil {
 		return err

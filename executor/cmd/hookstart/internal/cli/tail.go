@@ -54,8 +54,8 @@ func (v *executionTail) Run(s *session) error {
 	return nil
 }
 
-// isPermanentError reports whether retrying is pointless, because the output cannot be written,
-// there has never been a connection, or the API refuses the call.
+// isPermanentError reports whether it is pointless to connect again after err: the output cannot be
+// written, the first connection failed, or the API refuses the call.
 func (t *executionTailer) isPermanentError(err error) bool {
 	if _, ok := errors.AsType[*writeError](err); ok {
 		return true
@@ -75,14 +75,14 @@ const (
 	maxRememberedStates = 10_000
 )
 
-// executionTailer prints each change of an execution once, even if it has to reconnect.
+// executionTailer prints each change of an execution once, even if it has to reconnect in between.
 type executionTailer struct {
 	*session
 	workflowID string
 	since      time.Time // when the verb was started
 	everOpened bool
-	connected  bool      // and no missed changes have to be looked up
-	lostAt     time.Time // when connected became false
+	connected  bool      // and all missed changes have been printed
+	lostAt     time.Time // when the last connection was lost
 	patience   time.Duration
 	shown      map[string]printedState
 }
@@ -96,16 +96,16 @@ type printedState struct {
 // writeError means that the output can no longer be written.
 type writeError struct{ error }
 
-// waitBeforeRetry waits before the next attempt, or until the context is done. Each wait is longer
-// than the previous one.
+// waitBeforeRetry waits before the next attempt to connect, or until the context is done. Each wait
+// is twice as long as the previous one, up to maxRetryDelay.
 func (t *executionTailer) waitBeforeRetry() {
 	retry.Sleep(t.ctx, t.patience)
 	t.patience = min(2*t.patience, maxRetryDelay)
 }
 
-// open prepares to print the events of an event stream that has just been opened. If the stream
-// does not resume where the previous one ended, open first prints the changes that were missed in
-// between.
+// open is called when an event stream has been opened. The first time, it prints the column heads
+// for people. If a later stream does not resume where the previous one ended, it prints the changes
+// that were missed in between.
 func (t *executionTailer) open(resumes bool) error {
 	t.patience = minRetryDelay
 	if t.everOpened && !resumes {

@@ -27,7 +27,8 @@ func agoOr(t, now time.Time, none string) string {
 	return ago(t, now)
 }
 
-// preciseDuration formats a duration with about three digits.
+// preciseDuration formats a duration, rounded to whole microseconds below 1 ms, to whole
+// milliseconds below 1 s, and otherwise to 10 ms.
 func preciseDuration(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -39,7 +40,7 @@ func preciseDuration(d time.Duration) string {
 	}
 }
 
-// agoAndExact formats a time both relative to now and exactly.
+// agoAndExact formats a time both relative to now and exactly. It returns a dash for the zero time.
 func agoAndExact(t, now time.Time) string {
 	if t.IsZero() {
 		return "–"

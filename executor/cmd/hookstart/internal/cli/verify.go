@@ -66,7 +66,7 @@ func (v *executionVerify) Run(s *session) error {
 	return missing
 }
 
-// checkedExecution is an execution whose path is verified.
+// checkedExecution is an execution whose path through the system is being verified.
 type checkedExecution struct{ api.ExecutionDetail }
 
 // messageAccountedFor reports whether the stream still has the execution's message, or whether the
@@ -77,7 +77,8 @@ func (e checkedExecution) messageAccountedFor() bool {
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// retryFor calls look repeatedly, for at most wait, until its error is nil or cannot be temporary.
+// retryFor calls look repeatedly, for at most wait, until it succeeds or isTemporary reports that
+// its error is not temporary.
 func retryFor[T any](
 	ctx context.Context, wait time.Duration, isTemporary func(error) bool, look func() (T, error),
 ) (found T, err error) {

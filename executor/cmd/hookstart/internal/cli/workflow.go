@@ -107,7 +107,8 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 	})
 }
 
-// stateText returns the state that a workflow effectively has, in the console's terms.
+// stateText returns whether the workflow's webhooks start executions: yes or no, or why the plan
+// prevents it.
 func stateText(w api.Workflow) string {
 	switch w.PlanRefusal {
 	case "":
