@@ -37,8 +37,8 @@ type DocumentSet struct {
 	Senders   []Sender
 	Queues    []Queue
 
-	// places holds the documents' locations in the files, keyed by document key. It is nil if the
-	// set was not read from files.
+	// places holds the file and the position of each document, keyed by document key. It is nil if
+	// the set was not read from files.
 	places map[string]documentLocation
 	// presetIDs maps the aliases of presets to the IDs by which the API names them. It is nil if
 	// the set was read from files.
@@ -48,7 +48,7 @@ type DocumentSet struct {
 	secretSettings map[string][]string
 }
 
-// Account is a document of kind Account.
+// Account is the document that describes an account.
 type Account struct {
 	Kind string `json:"kind" yaml:"kind"`
 	ID   string `json:"id" yaml:"id"`
@@ -69,7 +69,7 @@ type Events struct {
 	SilentAfterSeconds int64 `json:"silentAfterSeconds,omitempty" yaml:"silentAfterSeconds,omitempty"`
 }
 
-// Workflow is a document of kind Workflow.
+// Workflow is the document that describes a workflow with its trigger nodes.
 type Workflow struct {
 	Kind      string `json:"kind" yaml:"kind"`
 	ID        string `json:"id" yaml:"id"`
@@ -89,13 +89,13 @@ type Workflow struct {
 	updatedAt time.Time
 }
 
-// RateLimit is the rate limit of a workflow.
+// RateLimit limits how many requests of a workflow are accepted in a window of time.
 type RateLimit struct {
 	Requests      int64 `json:"requests" yaml:"requests"`
 	WindowSeconds int64 `json:"windowSeconds" yaml:"windowSeconds"`
 }
 
-// Trigger is a trigger node of a workflow.
+// Trigger describes a trigger node in the document of its workflow.
 type Trigger struct {
 	NodeID string `json:"nodeId" yaml:"nodeId"`
 	Name   string `json:"name,omitempty" yaml:"name,omitempty"`
@@ -179,7 +179,7 @@ func yamlNode(from *json.Decoder) (*yaml.Node, error) {
 	}
 }
 
-// Sender is a document of kind Sender. It contains no secret.
+// Sender is the document that describes the sender of a trigger node. It contains no secret.
 type Sender struct {
 	Kind       string            `json:"kind" yaml:"kind"`
 	WorkflowID string            `json:"workflowId" yaml:"workflowId"`
@@ -281,8 +281,8 @@ type documentLocation struct {
 	node *yaml.Node
 }
 
-// addLocation prefixes an error with the location of the field that the error names, or else with
-// that of the document.
+// addLocation prefixes an error with the file and the line of the field that the error names. If it
+// names no field of the document, the line is the first one of the document.
 func (p documentLocation) addLocation(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldsInError(err) {
@@ -343,7 +343,7 @@ func fixErrorLine(file string, err error) error {
 	return fmt.Errorf("%s:%s: %s", file, text[found[2]:found[3]], text[:found[0]]+text[found[1]:])
 }
 
-// add adds a document to the set and returns its key.
+// add decodes a document according to its kind, adds it to the set and returns its key.
 func (s *DocumentSet) add(document map[string]any) (key string, err error) {
 	data, err := json.Marshal(document)
 	if err != nil {
@@ -383,7 +383,8 @@ func decodeInto[T interface{ key() string }](list *[]T, data []byte) (key string
 	return object.key(), nil
 }
 
-// decodeError removes the package name json from an error's text.
+// decodeError is an error of encoding/json without the prefix "json: ", which means nothing to
+// operators.
 type decodeError struct{ error }
 
 func (e *decodeError) Error() string { return strings.TrimPrefix(e.error.Error(), "json: ") }

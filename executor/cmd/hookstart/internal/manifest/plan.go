@@ -31,7 +31,7 @@ type Step struct {
 	key   string // the key of the document
 }
 
-// Key returns the key of the step's document, as used in Needs.
+// Key returns the key of the step's document, by which other steps say that they depend on it.
 func (s Step) Key() string { return s.key }
 
 // Plan returns the steps that change the current state (have) to that of the documents (want), in
@@ -113,7 +113,7 @@ func byKey[T interface{ key() string }](list []T) map[string]T {
 // fields maps the names of a document's fields to their values as text.
 type fields map[string]string
 
-// diffLines returns a line for each field that differs.
+// diffLines returns a line for each field that was added, removed or changed, sorted by field name.
 func diffLines(before, after fields) (lines []string) {
 	names := fields{}
 	maps.Copy(names, before)
@@ -134,9 +134,9 @@ func diffLines(before, after fields) (lines []string) {
 	return lines
 }
 
-// newStep returns the step for an object, or nil if there is nothing to do. what is the object's
-// key. If the object does not exist, the step creates it. Otherwise, the step changes the fields
-// that differ.
+// newStep returns the step that applies an object's document by calling do, or nil if there is
+// nothing to change. what is the object's key. If the object does not exist, the step creates it.
+// Otherwise, it changes the fields that differ.
 func newStep(
 	what string, exists bool, before, after fields,
 	do func(context.Context, *apiclient.Client) error,

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// Queue is a document of kind Queue. A queue without a document, or whose document has no stream,
-// uses the shared stream.
+// Queue is the document that describes a queue. A queue without a document, or whose document has
+// no stream, uses the shared stream.
 type Queue struct {
 	Kind string `json:"kind" yaml:"kind"`
 	ID   string `json:"id" yaml:"id"`
@@ -56,8 +56,8 @@ func (s *DocumentSet) addQueues(ctx context.Context, client *apiclient.Client) e
 
 // step returns the step that creates, changes or removes the queue's own stream, or nil if nothing
 // changes. The step must come after those of the workflows: a queue without settings is known to
-// the API only if a workflow uses it. The step's Do returns once the queue has completely moved to
-// or from its own stream.
+// the API only if a workflow uses it. Applying the step takes until the queue has completely moved
+// to or from its own stream.
 func (q Queue) step(before Queue) *Step {
 	lines := diffLines(before.fields(), q.fields())
 	if len(lines) == 0 {

@@ -54,7 +54,7 @@ func ReadState(ctx context.Context, client *apiclient.Client) (*DocumentSet, err
 	return s, nil
 }
 
-// presetIDs returns the IDs of the presets by alias.
+// presetIDs returns a map from the aliases of presets to the IDs of these presets.
 func presetIDs(presets []api.SenderPreset) map[string]string {
 	ids := map[string]string{}
 	for _, p := range presets {
@@ -65,7 +65,7 @@ func presetIDs(presets []api.SenderPreset) map[string]string {
 	return ids
 }
 
-// secretSettings returns the names of the secret settings by preset ID.
+// secretSettings returns the names of the secret settings of each preset, keyed by preset ID.
 func secretSettings(presets []api.SenderPreset) map[string][]string {
 	secret := map[string][]string{}
 	for _, p := range presets {
