@@ -297,7 +297,7 @@ func (s Site) MirrorStates(ctx context.Context) (all []MirrorState, err error) {
 	return all, nil
 }
 
-// Promotion is the result of Promote.
+// Promotion describes the second site after it has taken over.
 type Promotion struct {
 	State      []MirrorState // the streams after the promotion
 	Unfinished int           // number of unfinished start messages that were published again
