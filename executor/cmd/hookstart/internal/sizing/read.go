@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// NATSUsage describes the usage and limits of NATS.
+// NATSUsage holds the usage and limits of the streams and of the JetStream account.
 type NATSUsage struct {
 	Streams []Stream
 	Tiers   []Tier
@@ -20,7 +20,7 @@ type NATSUsage struct {
 	Created time.Time
 }
 
-// Stream describes a stream.
+// Stream holds the usage, the limits and the recent growth of a stream.
 type Stream struct {
 	Name    string
 	Kind    StreamKind
@@ -31,16 +31,15 @@ type Stream struct {
 	MaxAge          time.Duration // 0 means that messages are kept forever
 	Replicas        int
 
-	// DedupWindow is the deduplication window, and Remembered the number of messages in it. Both
-	// are set only for streams of start messages.
+	// The deduplication window, and the number of messages in it. Both are set only for streams of
+	// start messages.
 	DedupWindow time.Duration
 	Remembered  int64
 
 	// Week counts the messages that were stored in the last week.
 	Week WeekStats
 
-	// Unrecorded is the number of messages that have not been recorded yet, and Behind the age of
-	// the oldest of them.
+	// The number of messages that have not been recorded yet, and the age of the oldest of them.
 	Unrecorded int64
 	Behind     time.Duration
 }
@@ -68,7 +67,7 @@ type Tier struct {
 	Consumers, MaxConsumers int
 }
 
-// Read queries NATS for its streams and the limits of the account.
+// Read queries NATS for the usage and limits of all streams and of the JetStream account.
 func Read(ctx context.Context, js jetstream.JetStream) (NATSUsage, error) {
 	var found NATSUsage
 	starts, reports, err := stream.Streams(ctx, js)
@@ -167,8 +166,8 @@ func readStream(
 	return s, info.Created, s.readRecorderLag(ctx, handle)
 }
 
-// readWeekStats counts the messages of the last week, day by day. Times are those of the server's
-// clock.
+// readWeekStats counts the messages that were stored in the last week, day by day, and for streams
+// of start messages also those in the deduplication window. All times are by the server's clock.
 func (s *Stream) readWeekStats(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo,
 ) error {
@@ -225,7 +224,8 @@ func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	return begin
 }
 
-// readRecorderLag sets Unrecorded and Behind.
+// readRecorderLag sets the number of messages that have not been recorded yet, and the age of the
+// oldest of them.
 func (s *Stream) readRecorderLag(ctx context.Context, handle jetstream.Stream) error {
 	consumer, err := handle.Consumer(ctx, stream.RecorderConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Read describes the shared stream and a queue's own streams completely, with and without
-// executors.
+// The usage that is read from NATS describes the shared stream and a queue's own streams
+// completely, with and without executors.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -98,8 +98,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// completeSince returns the time since which the stream has kept all messages. That is at most the
-// maximum age of its messages ago.
+// The time since which a stream has kept all messages is at most its maximum age ago.
 func TestBeginning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

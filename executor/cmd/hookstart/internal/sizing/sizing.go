@@ -39,7 +39,8 @@ type Limits struct {
 // Report describes how far an installation is from its limits.
 type Report struct {
 	At time.Time `json:"at"`
-	// Days is the number of days that the rates are based on. Complete is true if it is seven.
+	// Days is the number of days that the rates are based on. The report is complete if it is
+	// seven.
 	Days     float64 `json:"days"`
 	Complete bool    `json:"complete"`
 	// PerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is the mean
@@ -59,7 +60,7 @@ type Report struct {
 type LimitForecast struct {
 	Name string `json:"name"`
 	Unit Unit   `json:"unit"`
-	// Now is the current amount, and Detail holds further information about it.
+	// The current amount, and further information about it for people.
 	Now    float64 `json:"now"`
 	Detail string  `json:"detail,omitempty"`
 	// Limit is the limit itself. nil means that there is no limit or that it is unknown.
@@ -94,7 +95,7 @@ const (
 	ReachedNoLimit    ReachedWhen = "noLimit"    // there is no limit, or it is unknown
 	ReachedNoForecast ReachedWhen = "noForecast" // the growth is unknown
 	ReachedNow        ReachedWhen = "now"        // it has been reached
-	ReachedInDays     ReachedWhen = "inDays"     // in LimitForecast.Days days
+	ReachedInDays     ReachedWhen = "inDays"     // within forecastHorizonDays
 	// not within forecastHorizonDays, if growth continues as in the last week
 	ReachedNotInAYear ReachedWhen = "notWithinOneYear"
 	// ReachedDropsOldest means that it does not matter when the limit is reached, because the
@@ -170,7 +171,8 @@ func relativeGrowth(w WeekStats) float64 {
 	return w.Growth / w.PerDay
 }
 
-// busiestHour returns the hour with the most deliveries, and the mean rate in that hour.
+// busiestHour returns when the hour with the most deliveries began, and the mean rate in that hour,
+// in deliveries per second.
 func busiestHour(hours []api.SizeHour) (at time.Time, perSecond float64) {
 	for _, h := range hours {
 		if rate := float64(h.Accepted+h.Deduplicated) / time.Hour.Seconds(); rate > perSecond {
