@@ -15,7 +15,7 @@ import (
 // State is the state of a stream's replicas.
 type State struct {
 	Stream  string // the name of the stream
-	Want    int    // the configured number of replicas
+	Want    int    // number of replicas to wait for
 	Current int    // number of replicas that are complete
 	Lag     uint64 // number of operations by which the slowest replica lags
 }
