@@ -30,7 +30,8 @@ const (
 	pipeGrace     = time.Second
 )
 
-// CommandGrace is the time that Command.Handle may take beyond Command.Timeout.
+// CommandGrace is the time by which the handling of an execution may exceed the timeout of its
+// program.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
 // Command runs a program for each execution. The program receives the input on stdin, and the
@@ -42,7 +43,7 @@ const CommandGrace = stopGrace + pipeGrace + time.Second
 //	another code, or a signal     failed, with the end of stderr
 //	the execution is canceled     SIGTERM; canceled, unless it exits with 0
 //	no end within Timeout         failed: SIGTERM, then SIGKILL five seconds later
-//	output over MaxOutput         failed, once the program has ended
+//	the output is too long        failed, once the program has ended
 //	it cannot be started          tried again: nothing ran
 //
 // Each program runs in a separate process group. Processes that are left in that group when the
@@ -64,11 +65,11 @@ type Command struct {
 	Stderr io.Writer
 	// Stopping is closed when the runner stops. The programs of canceled executions are then ended.
 	// Their handlers' contexts cannot serve as the signal, because these contexts were already
-	// canceled. If Stopping is nil, only Timeout limits how long such a program may run.
+	// canceled. If the channel is nil, only Timeout limits how long such a program may run.
 	Stopping <-chan struct{}
 }
 
-// Handle implements runner.Handler.
+// Handle runs the program for one execution and returns its output. It implements runner.Handler.
 func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	p, err := c.start(e)
 	if err != nil {
@@ -150,7 +151,7 @@ func describe(exit *exec.ExitError) string {
 	return exit.Error()
 }
 
-// process is a running program.
+// process is a running program, with its output so far.
 type process struct {
 	*child.Process
 	stdout  headBuffer
@@ -215,8 +216,9 @@ func (w errorIgnoringWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// startFailure returns the error for a program that could not be started. It is permanent if the
-// file is not executable or the environment is too long.
+// startFailure returns the error for a program that could not be started. The error is permanent,
+// so that the execution is not tried again, if the file has no executable format or the environment
+// is too long.
 func startFailure(path string, err error) error {
 	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
 		err = wrapped.Err

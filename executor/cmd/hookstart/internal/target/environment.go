@@ -57,8 +57,8 @@ func environmentOf(e runner.Execution) []string {
 	return list
 }
 
-// executionHeaders returns the values that describe an execution, keyed by header name. Values may
-// be empty.
+// executionHeaders returns the values that describe an execution, keyed by header name without the
+// prefix Hookstart-. Values may be empty.
 func executionHeaders(e runner.Execution) map[string]string {
 	return map[string]string{
 		"Execution-Id": e.ID,

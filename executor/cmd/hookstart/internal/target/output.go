@@ -1,5 +1,5 @@
-// Package target provides the handlers of "hookstart run": Command runs a program for each
-// execution, and HTTPHandler sends each execution to a URL.
+// Package target provides the handlers of "hookstart run", which run a program for each execution
+// or send each execution to a URL.
 package target
 
 import (
@@ -43,7 +43,8 @@ func outputTooLong(maxBytes int64) error {
 		"and write a reference", maxBytes))
 }
 
-// describeWithOutput appends the target's output, if there is any, to the description of a failure.
+// describeWithOutput returns the description of a failure, followed by the target's output if there
+// is any.
 func describeWithOutput(what, output string) string {
 	if output = strings.TrimSpace(output); output == "" {
 		return what
@@ -51,8 +52,8 @@ func describeWithOutput(what, output string) string {
 	return what + ": " + output
 }
 
-// headBuffer keeps the first bytes written to it, up to the limit in its field most. over reports
-// whether it has dropped any.
+// headBuffer keeps the beginning of what is written to it, up to a limit in bytes, and records
+// whether it has dropped the rest.
 type headBuffer struct {
 	kept bytes.Buffer
 	most int64

@@ -31,7 +31,7 @@ const maxRetryAfter = time.Hour
 //	408, 425, 429, 5xx            tried again, after the delay in Retry-After, if any
 //	no response, or a broken one  tried again
 //	any other response            failed, with the beginning of the body; no redirect is followed
-//	output over MaxOutput         failed
+//	the output is too long        failed
 type HTTPHandler struct {
 	// URL is the URL to send to. Errors never contain its user, password, path or query.
 	URL *url.URL
@@ -55,7 +55,8 @@ func NewClient(concurrency int) *http.Client {
 	return noredirect.NewClient(transport, 0)
 }
 
-// Handle implements runner.Handler.
+// Handle sends one execution to the URL and returns the body of the response as the output. It
+// implements runner.Handler.
 func (p *HTTPHandler) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	body := e.Input
 	if p.Raw {
