@@ -12,11 +12,12 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// maxOIDCSessionLifetime is the maximum lifetime of a console session that began with a sign-in at
-// an identity provider.
+// maxOIDCSessionLifetime is the maximum lifetime of a console session that was started by signing
+// in through an OpenID Connect provider.
 const maxOIDCSessionLifetime = 12 * time.Hour
 
-// oidc returns the configured identity provider, or nil if there is none.
+// oidc returns the OpenID Connect provider from the flags, or nil if none is configured. It returns
+// an error if the flags contradict each other or a value is invalid.
 func (c *Config) oidc() (*signin.OIDC, error) {
 	if c.OIDCIssuer == "" {
 		if c.OIDCClientID != "" || c.OIDCClientSecretFile != "" || len(c.OIDCRole) > 0 {
@@ -64,7 +65,8 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 	return signin.NewOIDC(config), nil
 }
 
-// checkOrigins returns an error if an allowed origin is not of the form that browsers send.
+// checkOrigins returns an error unless every origin in --api-origins has exactly the form that
+// browsers send in the Origin header: scheme, host and port, in lower case.
 func (c *Config) checkOrigins() error {
 	for _, origin := range c.APIOrigins {
 		u, err := url.Parse(origin)

@@ -16,12 +16,12 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// SkippedConsumer is a consumer of runners that has skipped start messages.
+// SkippedConsumer identifies a runner group's consumer that has skipped start messages.
 type SkippedConsumer = recorder.SkippedConsumer
 
-// Config configures an executor. Its struct tags, and those of the types that it embeds, define the
-// command-line flags and their defaults, which program.Parse fills in. A zero Config is not valid:
-// for several fields, 0 does not select the default but is a value with its own meaning.
+// Config configures an executor. Its struct tags, and those of the embedded types, define the
+// command-line flags and their defaults; program.Parse fills in the fields. Do not use a zero
+// Config: in several fields, 0 is a value with its own meaning and does not select the default.
 type Config struct {
 	Addr string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 
@@ -62,39 +62,44 @@ type Config struct {
 	// The recorder waits until the ingress has responded to a burst of requests, and then records
 	// them. nil means that this process has no ingress.
 	Publishing *atomic.Int64 `kong:"-"`
-	// FreshNATS means that the caller has just started the NATS servers, so no ingress can depend
-	// on an earlier registry. If it is false, changes made in the first 3 s are confirmed only
-	// after those 3 s.
+	// FreshNATS tells the executor that the caller has just started the NATS servers, so no ingress
+	// can still be using an earlier registry. If it is false, the executor confirms changes made in
+	// its first 3 s only when those 3 s have passed.
 	FreshNATS bool `kong:"-"`
-	// SkippedConsumers returns the runners' consumers that skipped messages: NATS had lost their
-	// state, so they restarted after the last message of their stream. The skipped messages are
-	// delivered to the runners again, and then Redelivered is called. If SkippedConsumers is nil,
-	// no consumer has skipped messages.
+	// SkippedConsumers returns the runners' consumers that have skipped messages: NATS lost their
+	// state, and they were recreated after the last message of their stream. The executor delivers
+	// the skipped messages to the runners again, and then calls OnRedelivered. nil means that no
+	// consumer has skipped messages.
 	SkippedConsumers func() ([]SkippedConsumer, error) `kong:"-"`
-	// Redelivered removes a consumer from the result of SkippedConsumers once its messages have
-	// been redelivered. It must be set if SkippedConsumers is set.
+	// Redelivered is called when a consumer's skipped messages have been delivered again. It
+	// removes the consumer from the result of SkippedConsumers. It is required if SkippedConsumers
+	// is set.
 	Redelivered func(SkippedConsumer) error `kong:"-"`
-	// OpenPostgres opens the database at a postgres:// URL, and migrates it, which may take until
-	// ctx is done. If the server is unavailable, it retries until starting is done. nil means that
-	// the program does not support PostgreSQL. As this package does not import the driver,
-	// hookstart-local can be linked without it. Package withpostgres sets the field; code outside
-	// of the module cannot, because Store is internal.
+	// OpenPostgres opens the database at a postgres:// URL and migrates it, which may take until
+	// ctx is done. While the server is unavailable, it retries until the context starting is done.
+	// nil means that the program does not support PostgreSQL: this package does not import the
+	// driver, so that hookstart-local can be linked without it. Package withpostgres sets the
+	// field. Code outside the module cannot set it, because Store is internal.
 	OpenPostgres func(ctx, starting context.Context, url string) (store.Store, error) `kong:"-"`
-	// SignInOnce is the secret of the link that the process prints when it starts. The link signs
-	// in to the console without the admin token. It works once, and only in the first ten minutes.
-	// "" means that there is no such link.
+	// SignInOnce is the secret in the sign-in link that the process prints at startup. The link
+	// opens the console without the admin token, but only once, and only within ten minutes of the
+	// start. "" means that there is no such link.
 	SignInOnce string `kong:"-"`
-	// DemoQueue is the queue of the demo runner in this process. On workflows that use this queue,
-	// the console mentions the runner. "" means that there is no demo runner.
+	// DemoQueue is the queue of the demo runner in this process. The console mentions the runner on
+	// the pages of workflows that use this queue. "" means that there is no demo runner.
 	DemoQueue string `kong:"-"`
-	// OnReady is called once, when the API is being served and the recorder is running. It may be
-	// nil.
+	// OnReady is called once, when the API is being served and the recorder is running. nil means
+	// that the caller does not need to know.
 	OnReady func(ListenAddresses) `kong:"-"`
 }
 
-// hookstart-local also has the flags below. They are split into several types because its --help
-// lists them in a different order. Where the help texts of the two programs differ, they contain
-// kong variables, which each program sets with the struct tag "set".
+// The flags below are shared with hookstart-local. They are split into several types because its
+// --help lists them in a different order. Where the help texts of the two programs differ, they
+// contain kong variables, which each program sets with the struct tag "set".
+//
+// SignInFlags sets who may sign in to the console besides holders of the admin token, and which web
+// pages may call the API. The identity provider must know the console's redirect URI: the console's
+// address followed by /sign-in/callback.
 
 // SignInFlags sets who may sign in to the console besides holders of the admin token, and which web
 // pages may call the API. The identity provider must know the console's redirect URI: the console's
@@ -108,8 +113,8 @@ type SignInFlags struct {
 	APIOrigins           []string      `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
 }
 
-// PlanFlags sets the plans of accounts. The kong variable "without" is a part of the help text. It
-// describes what happens to accounts without a plan if there is no default plan.
+// PlanFlags sets the plans of accounts. The kong variable "without" completes the help text of
+// DefaultPlan: it says what happens to an account that names no plan if there is no default.
 type PlanFlags struct {
 	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
 	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ${without=they must name one}." placeholder:"PLAN"`
@@ -136,8 +141,8 @@ type RetentionFlags struct {
 	AuditRetention time.Duration `help:"How long is kept who changed what. 0: for ever." default:"9600h"`
 }
 
-// ListenAddresses holds the addresses on which an executor listens. Callers need them when a port
-// is configured as 0.
+// ListenAddresses holds the addresses on which an executor listens. If a port is configured as 0,
+// they show the port that the system has chosen.
 type ListenAddresses struct {
 	Addr    string // address of the operators' API and the console
 	OpsAddr string // address of the ops listener; "" if Ops is shared

@@ -12,12 +12,12 @@ import (
 
 const (
 	deadLetterCountInterval = 15 * time.Second
-	// maxCountedDeadLetters bounds the cost of counting: larger numbers of dead letters are not
-	// counted exactly.
+	// maxCountedDeadLetters is where the count of dead letters stops, which limits its cost. The
+	// gauge then shows this number, which means "at least as many".
 	maxCountedDeadLetters = 100_000
 )
 
-// deadLetterGauge is the gauge of the number of dead letters.
+// deadLetterGauge exports the number of dead letters as a metric.
 type deadLetterGauge struct{ number prometheus.Gauge }
 
 func newDeadLetterGauge(registerer prometheus.Registerer) *deadLetterGauge {
@@ -29,7 +29,8 @@ func newDeadLetterGauge(registerer prometheus.Registerer) *deadLetterGauge {
 	return d
 }
 
-// watch updates the gauge periodically until ctx is done.
+// watch counts the dead letters every deadLetterCountInterval until ctx is done, and sets the
+// gauge. If a count fails, the gauge keeps its value.
 func (d *deadLetterGauge) watch(ctx context.Context, letters store.DeadLetters) {
 	retry.Every(ctx, deadLetterCountInterval, func() {
 		if n, err := letters.CountDeadLetters(ctx, maxCountedDeadLetters); err == nil {

@@ -47,10 +47,10 @@ func ensureJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream,
 	return ensureRegistry(ctx, nc, js, c, nil)
 }
 
-// ensureRegistry creates the registry's buckets, and the registry's copy if --registry-copy is set.
-// If missing is nil, it creates the copy immediately. Otherwise, missing tracks since when the copy
-// has been missing, and the copy is created only once the server can no longer be deleting an old
-// one.
+// ensureRegistry creates the registry's buckets, and, if --registry-copy is set, the registry's
+// copy. If missing is nil, it creates the copy immediately. Otherwise, it creates a missing copy
+// only after some time, because the server may still be deleting the previous one; missing records
+// since when the copy has been missing.
 func ensureRegistry(
 	ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config,
 	missing stream.MissingStreams,
@@ -68,8 +68,8 @@ func ensureRegistry(
 	return nil
 }
 
-// ensureMirror creates the registry's copy: see ensureRegistry. copies is the JetStream of the
-// copy's account.
+// ensureMirror creates the registry's copy in the account that copies belongs to. If missing is not
+// nil, it may put that off: see ensureRegistry.
 func ensureMirror(
 	ctx context.Context, copies jetstream.JetStream, replicas int, missing stream.MissingStreams,
 ) error {
@@ -91,8 +91,8 @@ var ensuredStreams = []string{
 
 // ensureStreams creates the streams, and the consumers of the configured runner groups.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
-	// EXECUTIONS is created first, because its size is fixed, whereas the size of PROGRESS depends
-	// on the remaining space.
+	// Create the streams of fixed size first, and PROGRESS last: its size depends on the space that
+	// they leave. REPORTS is created here, and stream.Ensure creates EXECUTIONS before PROGRESS.
 	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
 		return err
 	}
@@ -115,11 +115,12 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 	return nil
 }
 
-// planCheckInterval is the interval at which the registry is checked for a plan catalog.
+// planCheckInterval is how often the executor checks whether the registry still has a plan catalog.
 const planCheckInterval = 3 * time.Second
 
-// restorePlansPeriodically calls restore periodically until ctx is done, because a registry may be
-// restored without its plan catalog while this process is running.
+// restorePlansPeriodically calls restore every planCheckInterval until ctx is done. It is needed
+// because a registry without a plan catalog may be restored from a backup while this process is
+// running.
 func restorePlansPeriodically(
 	ctx context.Context, log logrus.FieldLogger, restore func(context.Context) error,
 ) {

@@ -1,13 +1,13 @@
-// Package executor consumes the stream's messages and records executions. It serves the operators'
-// API and the console.
+// Package executor records the executions that the streams deliver, and serves the operators' API
+// and the console.
 //
 // It has two halves, which do not import each other. The packages in internal/record store what the
 // streams deliver: recorder stores executions, auditor the audit log, and databasecopy the copy of
 // the registry; holdings adds up how much each account has stored in a stream that is nearly full.
 // The packages in internal/operators serve operators: operate has one method for each operation,
-// and apiserver and console make the operations available over HTTP. The other packages in internal
-// are shared by both halves. The most important are store, the interface of the database, and
-// audit, the actions and entries of the audit log. This package connects the halves.
+// and apiserver and console make the operations available over HTTP. Both halves share the other
+// packages in internal. The most important are store, the interface of the database, and audit, the
+// actions and entries of the audit log. This package connects the halves.
 package executor
 
 import (
@@ -49,7 +49,8 @@ import (
 )
 
 // Run records executions and serves operators until ctx is done. It then waits for the requests in
-// flight and returns nil. Its errors are single lines that tell people what to do.
+// flight and returns nil. Its errors are single lines that tell an operator how to solve the
+// problem.
 func Run(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -89,7 +90,8 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// executor is a running executor. Its run method calls the other methods, one after the other.
+// executor is the state of one call of Run. Its run method calls the other methods one after
+// another, and they fill in the fields.
 type executor struct {
 	*service.Service
 	config    Config
@@ -282,8 +284,8 @@ func (e *executor) prepareWatches(ctx context.Context) (err error) {
 		return err
 	}
 	e.Add(e.changed.Stop)
-	// The executor can run without this stream. A client that resumes an event stream is then
-	// informed that it may have missed changes.
+	// The executor can run without the stream of changes. Clients that resume an event stream are
+	// then told that they may have missed changes.
 	err = changes.Ensure(ctx, e.JetStream, e.config.Replicas)
 	if err == nil {
 		err = e.changed.LoadRecent(ctx, e.JetStream)
@@ -422,14 +424,14 @@ func (e *executor) startRecording(ctx context.Context) {
 	e.Go(ctx, e.recorder.RunReports)
 	e.Go(ctx, e.recorder.EndLostExecutions)
 	for _, name := range registry.Streams() {
-		// The auditor keeps running after ctx has ended, because requests in flight wait for it.
-		// Stop ends it after the server has stopped.
+		// The auditor must outlive ctx, because requests in flight wait for it. Stop ends it after
+		// the HTTP server has stopped.
 		e.Go(context.WithoutCancel(ctx), func(ctx context.Context) { audit.Run(ctx, name) })
 	}
 }
 
-// workflowInAccountSince returns the time since which a workflow has been in its account. ok is
-// false if there is no workflow with that ID.
+// workflowInAccountSince returns when a workflow was created in its current account or moved to it.
+// ok is false if there is no workflow with that ID.
 func (e *executor) workflowInAccountSince(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
@@ -478,8 +480,8 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	e.Go(ctx, e.warnOfMissingEncryptionKeys)
 	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
-	// The copying to the database continues after ctx has ended, because a change in flight is
-	// confirmed only when the copy has it. Stop ends the copying after the server has stopped.
+	// The database copy must outlive ctx, because a change in flight is confirmed only when the
+	// copy has it. Stop ends it after the HTTP server has stopped.
 	e.Go(context.WithoutCancel(ctx), e.databaseCopy.Run)
 	if e.mirrorMonitor != nil {
 		e.Go(ctx, e.mirrorMonitor.Run)
@@ -534,12 +536,12 @@ func (e *executor) server(handler http.Handler) *http.Server {
 	}
 }
 
-// minAdminTokenLength is the recommended minimum length of an admin token. A shorter token only
-// causes a warning, because existing installations may have one.
+// minAdminTokenLength is the recommended minimum length of an admin token. A shorter one causes
+// only a warning, because existing installations may use one.
 const minAdminTokenLength = 16
 
-// withAPI returns a handler that serves api below /api/ and pages everywhere else. It does not use
-// a ServeMux, which would redirect paths that it considers unclean.
+// withAPI returns a handler that passes requests for paths below /api/ to api and all others to
+// pages. It does not use a ServeMux, which would redirect paths that it considers unclean.
 func withAPI(api, pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {

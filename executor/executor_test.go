@@ -114,7 +114,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// An executor starts with a plan catalog that lacks the plans of some accounts, and logs a warning.
+// An executor starts even if its plan catalog lacks the plans of some accounts, but it logs a
+// warning.
 func TestPlansThatTheCatalogLacks(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -200,7 +201,7 @@ func TestRunTwice(t *testing.T) {
 	}
 }
 
-// An executor responds to OPTIONS * with 400. By default, net/http would respond with 200.
+// An executor responds to "OPTIONS *" with 400, whereas net/http would respond with 200 by default.
 func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	c := config(t, natstest.Start(t).URL())
@@ -302,7 +303,8 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	}
 }
 
-// A change that is in flight when the executor stops is finished and confirmed.
+// A change is in flight when the executor is told to stop. The executor finishes and confirms it
+// before it exits.
 func TestAChangeInFlightIsConfirmed(t *testing.T) {
 	t.Parallel()
 	c := config(t, natstest.Start(t).URL())

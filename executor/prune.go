@@ -12,11 +12,11 @@ import (
 
 const (
 	pruneInterval = 10 * time.Minute
-	// minPruneBatch and maxPruneBatch limit the rows deleted in one batch. SQLite has a single
-	// writer and can record only between two batches. So if a batch takes longer than
-	// maxPruneBatchDuration, the next one is smaller. PostgreSQL records during a batch, so its
-	// batches always have the maximum size. They take longer anyway, because a batch takes several
-	// round trips and waits for the batch of another executor.
+	// minPruneBatch and maxPruneBatch limit the number of rows deleted in one batch. SQLite has a
+	// single writer, so nothing can be recorded while a batch is deleted: if a batch takes longer
+	// than maxPruneBatchDuration, the next one is smaller. PostgreSQL can record during a batch, so
+	// its batches always have the maximum size. They take longer anyway, because of the round trips
+	// and because a batch waits for the batch of another executor.
 	maxPruneBatch         = 500
 	minPruneBatch         = 20
 	maxPruneBatchDuration = 25 * time.Millisecond
@@ -46,7 +46,7 @@ func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 	e.startPruneTask(ctx, "records", func(ctx context.Context, limit int) (int, error) {
 		return pruner.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
-	// Delete reports whose start messages expired without being recorded.
+	// These are reports whose start messages expired before they were recorded.
 	e.startPruneTask(ctx, "reports of unknown executions",
 		func(ctx context.Context, _ int) (int, error) {
 			return pruner.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))
@@ -63,9 +63,9 @@ func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 	}
 }
 
-// startPruneTask starts a goroutine that deletes rows in batches at regular intervals. what
-// describes the rows in the log. batch deletes at most limit rows, and returns how many it has
-// deleted.
+// startPruneTask starts a goroutine that deletes rows every pruneInterval, batch by batch, until a
+// batch is not full. batch deletes at most limit rows and returns how many it has deleted. what
+// describes the rows in the log.
 func (e *executor) startPruneTask(
 	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
 ) {

@@ -63,8 +63,8 @@ func BenchmarkApplyBesidePruning(b *testing.B) {
 	}
 }
 
-// besidePruning deletes old records until the given number of them is deleted. It returns the
-// durations of the batches recorded meanwhile, and how long the deletion took.
+// besidePruning deletes the given number of old records while it records batches. It returns the
+// durations of these batches, and how long the deletion took.
 func besidePruning(
 	b *testing.B, records store.Store, old int,
 ) (batches []time.Duration, took time.Duration) {

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// If the database is slow, pruning deletes small batches, because new records wait while a batch is
-// deleted.
+// New records must wait while a batch is deleted. If the database is slow, pruning therefore
+// deletes small batches.
 func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
 	perRow := func(row time.Duration) (limit int, took time.Duration) {
 		limit = maxPruneBatch

@@ -50,7 +50,8 @@ func readinessChecks(
 	}
 }
 
-// lostStreamCheck holds the state of the streams at the last check. Only one goroutine may use it.
+// lostStreamCheck is a readiness check that detects lost streams by comparing them with their state
+// at the previous check. Only one goroutine may use it.
 type lostStreamCheck struct {
 	js      jetstream.JetStream
 	config  Config
@@ -59,17 +60,18 @@ type lostStreamCheck struct {
 	missing stream.MissingStreams
 }
 
-// streamPosition is the position of a stream at a check.
+// streamPosition is how far a stream had got at a check.
 type streamPosition struct {
 	last     uint64 // sequence of the newest message
 	recorded uint64 // every message up to this sequence is recorded
 }
 
-// recreateDeletedStreams recreates deleted streams. Their messages are lost, but no process has to
-// be restarted. It logs the range of messages that had been accepted and may not have been
-// recorded, and returns an error for a stream that is missing or that it has just recreated.
+// recreateDeletedStreams recreates deleted streams, so that no process has to be restarted,
+// although their messages are lost. It logs the range of messages that had been accepted and may
+// not have been recorded. It returns an error for a stream that is missing or that it has just
+// recreated.
 func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
-	// Look for all streams first. ensureStreams creates every missing stream, so it must not be
+	// Look up all streams first. ensureStreams creates every missing stream, so it must not be
 	// called while the server may still be deleting one of them.
 	found := map[string]jetstream.Stream{}
 	var lost, deleted []string // lost are those that can be created
@@ -113,7 +115,8 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	return nil
 }
 
-// storePosition stores the current position of a stream.
+// storePosition remembers a stream's position for the next check: last, the sequence of its newest
+// message, and the sequence up to which its messages are recorded.
 func (k *lostStreamCheck) storePosition(ctx context.Context, name string, last uint64) error {
 	now := streamPosition{last: last}
 	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumer)
@@ -186,8 +189,8 @@ func checkNotPaused(name string, info *jetstream.ConsumerInfo) error {
 		info.PauseRemaining.Round(time.Second), name, stream.RecorderConsumer)
 }
 
-// queueStreamConsumerCheck checks the recorder's consumers of queues' own streams. Only one
-// goroutine may use it.
+// queueStreamConsumerCheck checks that queues' own streams have the recorder's consumer and that it
+// is not paused. Only one goroutine may use it.
 type queueStreamConsumerCheck struct {
 	js     jetstream.JetStream
 	missed map[string]bool // the streams without a consumer at the last check

@@ -181,7 +181,8 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	}
 }
 
-// If a stream is deleted before its messages are recorded, the executor logs their range.
+// When a stream is deleted before its messages are recorded, the executor logs the range of their
+// sequences.
 func TestALostStreamIsNamed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

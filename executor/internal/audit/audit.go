@@ -1,8 +1,8 @@
 // Package audit defines the parts of the audit log that both halves of the executor use. The
-// operators' half (operate) determines who requests what. It stores the entries for requeues,
-// dismissals, cancellations and sign-ins itself. The recording half (recorder, auditor,
-// databasecopy) stores all other entries. Neither half imports the other; both import this package.
-// It defines:
+// operators' half (operate) knows who requests what. It stores the entries for requeues,
+// dismissals, cancellations and sign-ins itself, and the recording half (recorder, auditor,
+// databasecopy) stores all others. The two halves do not import each other, but both import this
+// package, which defines:
 //
 //   - the actions other than changes of the registry, and the fields of their entries;
 //   - how an entry is stored in the database: ToStoreEntry;
@@ -43,7 +43,7 @@ const (
 	fieldReplayOf   = "replayOf"
 )
 
-// ToStoreEntry converts an entry to its form in the database.
+// ToStoreEntry converts an entry to the form in which the database stores it.
 func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	changes := ""
 	if len(e.Changes) > 0 {
@@ -67,7 +67,7 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	}
 }
 
-// RequeueEntry returns the audit entry for recording a message that had been put aside. r is the
+// RequeueEntry returns the audit entry for requeuing a message that had been put aside. r is the
 // record that the message created or reports about, putAsideAt is when the message was put aside,
 // and deadLetterID is the message's ID in the list of dead letters. The entry's ID is derived from
 // deadLetterID and putAsideAt, so repeated attempts add only one entry.
@@ -99,8 +99,8 @@ func DismissEntry(
 		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
-// CancelEntry returns the entry for a request to cancel an execution. id is the execution's ID, and
-// r is its record.
+// CancelEntry returns the audit entry for a request to cancel the execution with the given ID. r is
+// the execution's record.
 func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	return entryAbout(newID(), now, actor, ActionCancel, r,
 		edit.FieldChange{Field: fieldExecution, To: id})
@@ -108,8 +108,8 @@ func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) sto
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// entryAbout returns an entry about a record. If the record is zero, the entry refers to no account
-// or workflow.
+// entryAbout returns an audit entry that refers to the account, workflow and node of a record. If
+// the record is zero, it refers to none.
 func entryAbout(
 	id string, at time.Time, actor edit.Actor, action string, about store.Record,
 	changes ...edit.FieldChange,

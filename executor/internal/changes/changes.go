@@ -1,12 +1,12 @@
-// Package changes notifies watchers of changed execution records, no matter which executor recorded
-// the changes. If a watch may have missed a change, the package ends it, so that its client reads
-// the records again.
+// Package changes notifies watchers when execution records change, no matter which executor
+// recorded the change. If a watcher may have missed a change, the package ends its watch, so that
+// the client reads the records again.
 //
-// Executors announce each change in a message. The messages of an executor are numbered, and it
-// repeats the last number in heartbeats, so that the others notice that a message did not reach
-// them, for example because the connection between two NATS servers broke. A stream keeps the
-// announcements of the last few minutes. A newly started executor reads them, so a client that
-// reconnects to it misses nothing.
+// Each executor announces its changes in numbered messages, and repeats the last number in
+// heartbeats. The other executors therefore notice when a message has not reached them, for example
+// because the connection between two NATS servers broke. A stream keeps the announcements of the
+// last few minutes. A newly started executor reads them, so a client that reconnects to it misses
+// nothing.
 package changes
 
 import (
@@ -30,7 +30,8 @@ const subject = "hookstart.executions.changed"
 // server's size limit.
 const maxIDsPerMessage = 2000
 
-// flushTimeout limits the wait for the server's response after a reconnect.
+// flushTimeout is how long to wait, after a reconnect, for the server to confirm that it has the
+// subscription again.
 const flushTimeout = 2 * time.Second
 
 // heartbeatInterval is how often a Notifier repeats the number of its last announcement.
@@ -43,19 +44,19 @@ const watcherBuffer = 64
 // StreamName is the name of the stream that keeps the announcements.
 const StreamName = "CHANGES"
 
-// Limits of the stream. They are enough for the announcements of a few minutes in a busy
-// installation.
+// Limits of the stream of announcements. They leave room for the announcements of a few minutes in
+// a busy installation.
 const (
 	streamMaxAge   = 10 * time.Minute
 	streamMaxBytes = 16 << 20
 )
 
-// loadTimeout limits reading the stream at startup.
+// loadTimeout is the maximum time that LoadRecent spends reading the stream at startup.
 const loadTimeout = 5 * time.Second
 
-// Ensure creates the stream if it does not exist. The stream is small and kept in memory. After a
-// restart of a single NATS server, it is therefore empty. Subscription.Complete then tells clients
-// that reconnect that there is a gap.
+// Ensure creates the stream if it does not exist. The stream is small and kept in memory, so it is
+// empty after the restart of a single NATS server. Clients that reconnect are then told that there
+// is a gap: see Subscription.
 func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -98,7 +99,8 @@ type Notifier struct {
 	watchers map[chan Batch]struct{}
 	past     recentBatches
 	last     time.Time // the time of the last batch
-	// heard holds the number of the last announcement of each Notifier, keyed by its ID.
+	// heard maps the ID of each Notifier to the number of its last announcement that has arrived
+	// here.
 	heard map[string]uint64
 }
 
@@ -124,8 +126,8 @@ func newNotifier(nc *nats.Conn, heartbeat time.Duration) (*Notifier, error) {
 	return c, nil
 }
 
-// run publishes heartbeats, and ends all watches when they may have missed changes: after a lost
-// connection, or when this process was too slow.
+// run publishes heartbeats. It also ends all watches when they may have missed changes, because the
+// connection was lost or this process was too slow.
 func (c *Notifier) run(
 	connected <-chan nats.Status, slow <-chan nats.SubStatus, heartbeat time.Duration,
 ) {
@@ -142,8 +144,8 @@ func (c *Notifier) run(
 			}
 			continue
 		case <-connected:
-			// The flush makes sure that the server knows the subscription again, so that a watch
-			// that begins later misses nothing.
+			// Flush, so that the server certainly has the subscription again. A watch that begins
+			// after that misses nothing.
 			_ = c.nc.FlushTimeout(flushTimeout)
 		case _, open := <-slow:
 			if !open {
@@ -194,8 +196,8 @@ func (c *Notifier) nextTime() time.Time {
 	return at
 }
 
-// Publish announces changed records. If that fails, it ends the watches of this process, because
-// they would not be notified of the change.
+// Publish announces changed records to all executors. If that fails, it ends the watches of this
+// process, because their clients would not learn of the change.
 func (c *Notifier) Publish(ids []string) error {
 	err := c.publish(ids)
 	if err != nil {
@@ -215,8 +217,8 @@ func (c *Notifier) publish(ids []string) error {
 	return nil
 }
 
-// announce publishes one announcement, or a heartbeat if there are no IDs. An announcement uses up
-// a number even if it fails, so that the other processes notice that they missed it.
+// announce publishes one announcement, or a heartbeat if there are no IDs. An announcement that
+// fails still uses up its number, so that the other processes notice that they have missed it.
 func (c *Notifier) announce(ids []string) error {
 	c.publishing.Lock()
 	defer c.publishing.Unlock()
@@ -232,25 +234,26 @@ func (c *Notifier) announce(ids []string) error {
 	return c.nc.Publish(subject, data)
 }
 
-// Subscription is a running watch.
+// Subscription is a watch that has begun. Its channel delivers the changes from now on.
 type Subscription struct {
-	// Since is when the watch began. Changed receives every batch after that time.
+	// Since is when the watch began. The channel delivers every batch after that time.
 	Since time.Time
-	// Before holds the batches since the requested time, and a few older ones, because executors'
-	// clocks differ and the client may have watched on another executor before.
+	// Before holds the batches since the time requested from Watch. It includes a few older ones,
+	// because executors' clocks differ and the client may have watched on another executor before.
 	Before []Batch
-	// Complete reports whether Before contains all changes since the requested time.
+	// Complete reports whether the batches before Since include all changes since the requested
+	// time.
 	Complete bool
-	// Changed receives all further batches. It is closed when changes may have been missed, or when
+	// Changed delivers all further batches. It is closed when changes may have been missed, or when
 	// the Notifier is stopped.
 	Changed <-chan Batch
 	// Cancel ends the watch. It must be called.
 	Cancel func()
 }
 
-// Watch begins a watch. If after is zero, the watch receives the changes from now on. Otherwise,
-// after must be the At of a batch that the client received from this or another process, and the
-// watch also receives the batches since then.
+// Watch begins a watch. If after is zero, the client receives the changes from now on. Otherwise,
+// it also receives the earlier ones: after must be the At of the last batch that it received, from
+// this or another process.
 func (c *Notifier) Watch(after time.Time) Subscription {
 	w := make(chan Batch, watcherBuffer)
 	c.mu.Lock()
@@ -307,8 +310,8 @@ func (c *Notifier) hasMissed(changed *hookstartv1.ExecutionsChanged) bool {
 	return known && before > last
 }
 
-// LoadRecent reads the announcements made before New from the stream. If it fails, clients cannot
-// resume from batches before New.
+// LoadRecent reads the announcements from before this Notifier was created from the stream. If it
+// fails, clients cannot resume from batches of that time.
 func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -360,8 +363,8 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Append the announcements received since New. Some of them are in the stream as well and occur
-	// twice.
+	// Append the announcements received since New. Some of them are also in the stream, and are
+	// then in the list twice, which does no harm.
 	for _, b := range c.past.batches {
 		before.add(b)
 	}

@@ -42,8 +42,8 @@ func watch(t *testing.T, c *changes.Notifier) <-chan changes.Batch {
 	return w.Changed
 }
 
-// While this process is disconnected from NATS, another one records changes. This process's
-// watchers miss them, so their watches must end.
+// This process is disconnected from NATS while another one announces changes. Its watchers miss
+// them, so their watches must end.
 func TestWatchesEndAfterALostConnection(t *testing.T) {
 	server := natstest.Start(t)
 	c := listen(t,

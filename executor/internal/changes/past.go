@@ -12,7 +12,7 @@ type Batch struct {
 }
 
 const (
-	// maxRecentIDs is the maximum number of IDs kept for clients that resume. That many take a few
+	// maxRecentIDs is the maximum number of IDs kept for clients that resume. They take up a few
 	// megabytes.
 	maxRecentIDs = 50_000
 	// maxClockSkew is the assumed maximum difference between the clocks of two executors. A client
@@ -41,8 +41,8 @@ func (p *recentBatches) add(b Batch) {
 // reset discards all batches. From then on, p holds the batches received after at.
 func (p *recentBatches) reset(at time.Time) { *p = recentBatches{since: at} }
 
-// after returns the batches received after at, and those from shortly before. complete reports
-// whether they include every batch received after at.
+// after returns the batches received after at, and those from up to maxClockSkew before. complete
+// reports whether no batch received after at is missing.
 func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-maxClockSkew)) {

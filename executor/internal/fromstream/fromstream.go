@@ -21,8 +21,8 @@ type MessagePosition struct {
 	StoredAt time.Time // when the stream stored the message
 }
 
-// StartRecord returns the record for a start message. now is when it is recorded, and bodyBytes is
-// the size of the message's body.
+// StartRecord returns the execution record for a start message. now is the time of recording, and
+// bodyBytes is the length of the message's body in bytes.
 func StartRecord(s *execution.Start, bodyBytes int, at MessagePosition,
 	now time.Time,
 ) store.Record {
@@ -58,7 +58,8 @@ func AuditEntries(header nats.Header, r store.Record, at MessagePosition) []stor
 	return []store.AuditEntry{entry}
 }
 
-// RejectionRecord returns the record for a rejected request. now is when it is recorded.
+// RejectionRecord returns the execution record for a request that was rejected. now is the time of
+// recording.
 func RejectionRecord(r *execution.Rejection, at MessagePosition, now time.Time) store.Record {
 	return store.Record{
 		ID:             r.ID,
@@ -89,7 +90,8 @@ func ProgressWithTime(p *execution.Progress, at MessagePosition) execution.Progr
 	return result
 }
 
-// messageTimeOrStored returns own, the time in a message, or stored if the message has no time.
+// messageTimeOrStored returns own, the time in a message, or, if that is zero, the time at which
+// the stream stored the message.
 func messageTimeOrStored(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored
@@ -97,8 +99,8 @@ func messageTimeOrStored(own, stored time.Time) time.Time {
 	return store.StoredTime(own)
 }
 
-// RecoveryBatch returns a batch that records a message that was put aside and removes it from the
-// dead letters. It fails with stream.ErrUnreadable if the message cannot be decoded.
+// RecoveryBatch returns a batch that records a message that was put aside, and thereby removes it
+// from the dead letters. It fails with stream.ErrUnreadable if the message still cannot be decoded.
 func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	event, bodyBytes, err := stream.DecodeSummary(msg.Subject, msg.Header, msg.Data)
 	if err != nil {

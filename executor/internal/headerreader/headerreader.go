@@ -14,18 +14,19 @@ import (
 
 // Errors returned by a Reader.
 var (
-	// ErrConsumerInUse means that another reader is using the consumer.
+	// ErrConsumerInUse means that another executor is reading with a consumer of the same name.
 	ErrConsumerInUse = errors.New("another executor reads the stream")
-	// ErrMessagesLost means that messages were lost between the server and the reader. Reading must
-	// start over.
+	// ErrMessagesLost means that messages were lost on their way from the server. The caller must
+	// read the stream from the beginning again.
 	ErrMessagesLost = errors.New("messages were lost on the way")
 )
 
 const (
-	// consumerInactiveThreshold is the time after which the server deletes the consumer of a reader
-	// that ended without deleting it.
+	// consumerInactiveThreshold is how long the server keeps the consumer of a reader that is gone
+	// without having deleted it.
 	consumerInactiveThreshold = 5 * time.Second
-	// ownerMetadataKey is the key in the consumer's metadata that identifies its reader.
+	// ownerMetadataKey is the key in the consumer's metadata under which its reader stores a random
+	// ID.
 	ownerMetadataKey = "hookstart.owner"
 )
 
@@ -39,9 +40,9 @@ type Reader struct {
 	next   uint64 // the expected consumer sequence of the next message
 }
 
-// Begin creates a consumer and returns its Reader. config holds the consumer's name and selects the
-// messages. The executors' NATS permissions must allow that name. Begin fails with ErrConsumerInUse
-// if another reader has a consumer with that name.
+// Begin creates a consumer and returns a Reader for it. config holds the consumer's name, which the
+// executors' NATS permissions must allow, and selects the messages. Begin fails with
+// ErrConsumerInUse if another reader has a consumer with that name.
 func Begin(
 	ctx context.Context, js jetstream.JetStream, streamName string, config jetstream.ConsumerConfig,
 ) (*Reader, error) {
@@ -67,8 +68,9 @@ func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
 	return info.Config.Metadata[ownerMetadataKey] == r.owner
 }
 
-// NextMetadata returns the metadata of the next received message, or ErrMessagesLost if a message
-// between it and the previous one is missing. It must be called once for each message.
+// NextMetadata returns the metadata of a message that the consumer has delivered. It must be called
+// once for each message, in order, because it fails with ErrMessagesLost if one is missing before
+// msg.
 func (r *Reader) NextMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	meta, err := msg.Metadata()
 	if err != nil {

@@ -40,17 +40,20 @@ const (
 	ackWait = 5 * time.Second
 	// heartbeatInterval is the interval of heartbeats while the auditor waits for a message.
 	heartbeatInterval = 5 * time.Second
-	// retryDelay is the delay before a failed step is retried.
+	// retryDelay is the delay before Run consumes again after an error, and before a message that
+	// could not be copied is redelivered.
 	retryDelay = time.Second
-	// stepTimeout is the maximum duration of one step.
+	// stepTimeout is the maximum duration of copying one entry, or of deleting the revisions before
+	// it.
 	stepTimeout = 10 * time.Second
-	// maxLeaderResponseAge is the maximum age of the leader's response about the newest revision of
-	// a record. If the response is older, for example because the process was frozen, it may be
-	// outdated, so nothing is deleted.
+	// maxLeaderResponseAge is how long the leader's response about a record's newest revision can
+	// be relied on. An older response may be outdated, for example because the process was frozen,
+	// so the auditor then deletes nothing.
 	maxLeaderResponseAge = 3 * time.Second
 )
 
-// Auditor copies audit entries. Several Auditors, in several executors, share the work.
+// Auditor copies audit entries from the registry's streams into the database. Several Auditors, in
+// several executors, share the work.
 type Auditor struct {
 	js       jetstream.JetStream
 	auditLog store.AuditLog
@@ -143,8 +146,8 @@ func (a *Auditor) copyEntry(ctx context.Context, msg jetstream.Msg) error {
 	return msg.DoubleAck(ctx)
 }
 
-// Replay resets the consumers, because the database may have lost audit entries. The auditors then
-// copy all entries in the registry's history again. Each entry is still stored only once.
+// Replay makes the auditors copy all entries in the registry's history again, because the database
+// may have lost some of them. It resets their consumers. Each entry is still stored only once.
 func (a *Auditor) Replay(ctx context.Context) {
 	for _, name := range registry.Streams() {
 		_, err := a.js.ResetConsumerToSequence(ctx, name, registry.AuditConsumer, 1)

@@ -86,8 +86,8 @@ func TestOlderRevisionsAreDeleted(t *testing.T) {
 	auditor.deleteOlderRevisions(t.Context(), streamName, msg)
 	wantSequences(t, s, 3, 4)
 
-	// The received message is no longer the record's newest revision. Nothing is deleted, because
-	// the newer revisions have no entry in the audit log yet.
+	// Newer revisions of the record follow the received message. Nothing is deleted, because these
+	// revisions have no entry in the audit log yet.
 	for range 2 {
 		if _, err := js.Publish(t.Context(), record, nil); err != nil {
 			t.Fatal(err)
