@@ -22,8 +22,8 @@ import (
 const (
 	// compareInterval is how often the registry is compared with the database's copy of it.
 	compareInterval = time.Second
-	// restoreDelay is how long a cluster must report an older registry before the registry is
-	// restored.
+	// restoreDelay is how long a cluster must keep reporting an older registry before it is
+	// restored. A cluster may report one briefly while it elects a leader.
 	restoreDelay = 3 * time.Second
 	// requestTimeout is the maximum duration of one comparison, and of one step of a restore.
 	requestTimeout = 5 * time.Second
@@ -31,8 +31,8 @@ const (
 	pageSize = 1000
 	// pageTimeout is the maximum duration of restoring one page.
 	pageTimeout = 30 * time.Second
-	// awaitCopiedPollInterval is the interval at which AwaitCopied polls the database for revisions
-	// that other executors have copied.
+	// awaitCopiedPollInterval is how often AwaitCopied checks whether another executor has copied
+	// the revision.
 	awaitCopiedPollInterval = 50 * time.Millisecond
 )
 
@@ -51,7 +51,7 @@ type Config struct {
 	Ensure func(context.Context) error
 	// AdoptDatabase allows an empty database to join a registry that has an identity.
 	AdoptDatabase bool
-	// Log receives a warning while the registry is unusable, and an entry about each repair.
+	// Log receives a warning when the registry becomes unusable, and an entry about each repair.
 	Log logrus.FieldLogger
 }
 
@@ -61,15 +61,16 @@ type RegistryCopy struct {
 
 	mu sync.Mutex
 	id string // the installation's identity
-	// reached holds, by bucket, the revision up to which the database's copy is certainly complete.
+	// reached maps each bucket to the revision up to which the database's copy is certainly
+	// complete.
 	reached map[string]uint64
-	moved   chan struct{}     // closed and replaced when reached changes
+	moved   chan struct{}     // closed and replaced when copiedRevisions changes
 	restart map[string]func() // functions that restart a bucket's mirror, by bucket
-	// trouble is the reason why the last comparison found the registry unusable, or nil.
+	// trouble is why the registry was unusable at the last comparison, or nil if it was usable.
 	trouble error
 
-	// older is when a cluster began to report a registry that is older than the database's copy. It
-	// is zero if no cluster reports one.
+	// older is when a cluster began to report a registry that is older than the database's copy.
+	// Zero means that none does.
 	older   time.Time
 	stamped bool // whether this process has written the identity's stamp
 	missing stream.MissingStreams
@@ -93,7 +94,7 @@ type InstallationMismatchError struct{ problem string }
 // Error names the installations and describes what to do.
 func (e *InstallationMismatchError) Error() string { return e.problem }
 
-// errRestoring is returned while a backup is being restored.
+// errRestoring means that a backup is being restored into the registry.
 var errRestoring = errors.New("a backup is being restored into it; until that is complete, every " +
 	"webhook is answered 503")
 
@@ -184,8 +185,8 @@ func (c *RegistryCopy) Run(ctx context.Context) {
 	mirrors.Wait()
 }
 
-// UnusableReason returns why the registry must not be used to handle requests, or nil if it may be
-// used.
+// UnusableReason returns why requests must not be handled with the registry now, or nil if it is
+// usable.
 func (c *RegistryCopy) UnusableReason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,8 +204,8 @@ func (c *RegistryCopy) updateUnusableReason(ctx context.Context) error {
 	return err
 }
 
-// ensureBuckets creates the registry's buckets. It returns an error if a bucket has not been
-// missing for long enough to conclude that it does not exist.
+// ensureBuckets creates the registry's buckets if they do not exist. It returns an error for a
+// bucket that has not been missing for long enough to conclude that it is gone.
 func (c *RegistryCopy) ensureBuckets(ctx context.Context) error {
 	for _, bucket := range buckets() {
 		name := registry.StreamOf(bucket)
@@ -260,8 +261,8 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	if c.stamped && !c.Follower.HasRolledBack() {
 		return nil
 	}
-	// Processes that have noticed an older registry wait until the identity has a new stamp. If
-	// another executor has written one at the same time, that is sufficient.
+	// Processes that have noticed an older registry wait until the identity has a new stamp. A
+	// stamp that another executor writes at the same time serves that purpose as well.
 	if _, err = edit.WriteInstallation(asking, c.JetStream, identity, over); err != nil &&
 		!errors.Is(err, edit.ErrInstallationChanged) {
 		return err
@@ -270,7 +271,8 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	return nil
 }
 
-// outdatedFor returns how long a cluster has been reporting an older registry.
+// outdatedFor returns for how long a cluster has reported an older registry. The time starts with
+// the first call.
 func (c *RegistryCopy) outdatedFor() time.Duration {
 	if c.older.IsZero() {
 		c.older = time.Now()
@@ -278,8 +280,9 @@ func (c *RegistryCopy) outdatedFor() time.Duration {
 	return time.Since(c.older)
 }
 
-// outdatedBuckets returns the buckets that end before the position of their copy in the database,
-// with that position. clustered reports whether any bucket has several replicas.
+// outdatedBuckets returns the buckets that are older than their copy in the database. It maps each
+// of them to the revision that the copy has reached. clustered reports whether any bucket has
+// several replicas.
 func (c *RegistryCopy) outdatedBuckets(
 	ctx context.Context,
 ) (older map[string]uint64, clustered bool, err error) {
@@ -293,8 +296,8 @@ func (c *RegistryCopy) outdatedBuckets(
 			return nil, false, err
 		}
 		if at.Revision < reached && restart != nil {
-			// This database lags behind what this process has copied, so it was replaced by an
-			// older one. Restart the mirror at the position of the older database.
+			// The database has a lower revision than this process has copied, so it was replaced by
+			// an older one. Restart the mirror where the older database ends.
 			restart()
 		}
 		s, err := c.JetStream.Stream(ctx, registry.StreamOf(bucket))
@@ -313,7 +316,9 @@ func (c *RegistryCopy) outdatedBuckets(
 	return older, clustered, nil
 }
 
-// restore restores the registry from the database's copy of it.
+// restore restores the older buckets, and everything else that the registry lacks, from the
+// database's copy. It then writes the registry's identity, unless that still exists, which makes
+// the registry usable.
 func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) error {
 	begun, err := c.beginRestore(ctx, older)
 	if err != nil {
@@ -356,7 +361,7 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 	return nil
 }
 
-// begunRestore is the state of the registry and of its copy that beginRestore has found.
+// begunRestore is what beginRestore has found in the registry and in its copy.
 type begunRestore struct {
 	identity registry.Installation // the registry's identity
 	over     uint64                // the revision of the registry's identity
@@ -365,7 +370,7 @@ type begunRestore struct {
 }
 
 // beginRestore advances the revisions of the older buckets past the positions of their copies. It
-// also makes processes stop using an earlier registry that they have in memory.
+// also makes running processes stop using the earlier registry that they have in memory.
 func (c *RegistryCopy) beginRestore(
 	ctx context.Context, older map[string]uint64,
 ) (b begunRestore, err error) {
@@ -384,18 +389,17 @@ func (c *RegistryCopy) beginRestore(
 	}
 	if b.identity.ID == "" && b.copied && b.over == 0 {
 		// Write an empty identity, so that processes that have the earlier registry in memory stop
-		// using it. If over is not 0, this is not necessary: the newest revision is a deletion, or
-		// the empty identity that another executor has written because it also restores the
-		// registry. In that case, writing a second one would make the other executor's last step
-		// fail.
+		// using it. This is unnecessary if the identity already has a revision: then its newest
+		// revision is a deletion, or the empty identity of another executor that is also restoring
+		// the registry. A second empty identity would make the last step of that executor fail.
 		b.over, err = edit.WriteInstallation(ctx, c.JetStream, registry.Installation{}, b.over)
 	}
 	return b, err
 }
 
 // copiedIdentity returns the identity in the database's copy of the registry, or the zero value if
-// the copy has none. copied reports whether there is a copy. A copy may have an empty identity: a
-// restore begins by writing one to the registry, and a mirror may have copied it.
+// the copy has none. copied reports whether there is a copy at all. The identity of a copy may be
+// empty: a restore first writes an empty one to the registry, and a mirror may have copied it.
 func (c *RegistryCopy) copiedIdentity(
 	ctx context.Context,
 ) (i registry.Installation, copied bool, err error) {
@@ -416,8 +420,8 @@ func (c *RegistryCopy) copiedIdentity(
 	return *read, true, nil
 }
 
-// restoreMissing restores the records that a bucket lacks from the bucket's copy in the database.
-// It returns how many it has stored.
+// restoreMissing adds the records that a bucket lacks from its copy in the database, and returns
+// how many it has added.
 func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
@@ -427,9 +431,9 @@ func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (store
 	return stored, err
 }
 
-// restorePage restores the missing records of one page of the database's copy of a bucket. It
-// returns how many it has stored, the key after which the next page begins, and whether there may
-// be a next page.
+// restorePage adds the records that a bucket lacks from one page of its copy in the database. It
+// returns how many it has added, the key after which the next page begins, and whether there may be
+// another page.
 func (c *RegistryCopy) restorePage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {

@@ -42,7 +42,7 @@ func openStore(t *testing.T) store.Store {
 	return s
 }
 
-// process is an executor, reduced to the parts that use the registry.
+// process is an executor reduced to the parts that use the registry.
 type process struct {
 	*edit.Editor
 	directory *edit.Directory
@@ -52,7 +52,7 @@ type process struct {
 }
 
 // start starts an executor with a database. If keeps is true, the executor also mirrors the
-// registry to the database.
+// registry to the database, as a complete executor does.
 func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, error) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -148,8 +148,8 @@ func (p *process) workflowOf(t *testing.T, account, id string) {
 
 func (p *process) token(t *testing.T, id string) string {
 	t.Helper()
-	// Repeat the call: after each reconnect, an executor refuses calls until it has checked that
-	// its registry is current.
+	// Retry: after each reconnect, an executor refuses calls until it has checked that its registry
+	// is current.
 	var node *edit.TriggerInfo
 	inForce(t, func(ctx context.Context) (err error) {
 		node, err = p.Trigger(ctx, id, "n")
@@ -185,8 +185,8 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	return i
 }
 
-// awaitUnavailable waits until the ingress has no lease. Until then, it checks that the ingress
-// knows all the active workflows.
+// awaitUnavailable waits until the ingress has lost its lease. Meanwhile, it checks that the
+// ingress knows all the active workflows.
 func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	t.Helper()
 	for i.lease.IsValid(time.Now()) {
@@ -214,8 +214,7 @@ func (i *ingress) knows(t *testing.T, active ...string) {
 	t.Helper()
 	for _, id := range active {
 		view, ok := i.Lookup(id)
-		// If the lease has expired since the lookup, the ingress would not use the result, so
-		// ignore it.
+		// If the lease has expired since the lookup, ignore the result, as the ingress would.
 		if (!ok || !view.Workflow.Active || !view.WithinPlan) && i.lease.IsValid(time.Now()) {
 			t.Fatalf("workflow %s: found %t, while the registry is relied on", id, ok)
 		}
@@ -229,7 +228,8 @@ func ids(n int) (list []string) {
 	return list
 }
 
-// losses is how often the storage is deleted, and workflows is the number of workflows.
+// losses is how often the test deletes the storage, and workflows is how many workflows the
+// registry has.
 var (
 	losses = flag.Int("losses", 2,
 		"how often TestALostRegistryIsRestored deletes the store of NATS")
@@ -324,7 +324,7 @@ func TestAnOlderRegistryIsRestored(t *testing.T) {
 	}
 }
 
-// inForce repeats a call until an editor considers the registry current again.
+// inForce retries a call until the editor considers the registry current again.
 func inForce(t *testing.T, call func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -341,8 +341,9 @@ func inForce(t *testing.T, call func(context.Context) error) {
 	}
 }
 
-// Two executors with the same database restore the registry concurrently, and a third one starts
-// while NATS is empty. All of them have the same tokens afterwards, and changes are possible.
+// Two executors with the same database restore the registry at the same time, and a third one
+// starts while NATS is empty. Afterwards, all of them have the same tokens and can change the
+// registry.
 func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -415,9 +416,9 @@ func (h *heldStore) RegistryRecords(
 	return h.Store.RegistryRecords(ctx, bucket, after, limit)
 }
 
-// If a second executor begins to restore the registry while the first one is still doing so, the
-// second one does not undo the work of the first. Otherwise, two executors could undo each other's
-// work forever, if a restore takes longer than compareInterval.
+// A second executor begins to restore the registry while the first one is still restoring it. The
+// second one must not undo the work of the first: if a restore takes longer than compareInterval,
+// they could otherwise undo each other's work forever.
 func TestARestoreIsNotUndoneByAnother(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -456,9 +457,9 @@ func TestARestoreIsNotUndoneByAnother(t *testing.T) {
 	})
 }
 
-// The database's copy contains the empty identity that a restore writes first, because a mirror has
-// copied it. If NATS then loses the registry, it is restored, and the identity tells processes that
-// it was.
+// The database's copy has an empty identity, because a mirror has copied the one that a restore
+// writes first. When NATS then loses the registry, it is restored, and the new identity tells
+// processes so.
 func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -515,7 +516,7 @@ func (s *silentServer) Conn() *nats.Conn {
 	return s.JetStream.Conn()
 }
 
-// If one request of a restore never gets a response, the restore is repeated and succeeds.
+// If NATS never responds to one request of a restore, the restore is repeated and succeeds.
 func TestARestoreOutlivesALostAnswer(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -543,8 +544,8 @@ func TestARestoreOutlivesALostAnswer(t *testing.T) {
 	}
 }
 
-// An executor is rejected if its database is empty or belongs to another installation. Otherwise,
-// each database would have only part of the records.
+// An executor does not start if its database is empty or belongs to another installation.
+// Otherwise, each of the two databases would have only some of the records.
 func TestAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -589,7 +590,7 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 		node.Tokens[0].Token != token {
 		t.Errorf("it has another token, %v", err)
 	}
-	// The copy also has the records that were stored before the identity was created.
+	// The copy also has the record that was stored before the identity was created.
 	p.workflow(t, "new")
 	server.Stop()
 	fatal(t, os.RemoveAll(server.StoreDir()))

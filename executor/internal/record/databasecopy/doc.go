@@ -5,7 +5,7 @@
 // # No confirmed change is lost
 //
 // Every executor follows both buckets and writes their revisions to the database, in order, with
-// their audit entries: see mirror. The copy's position is the revision up to which it is complete.
+// their audit entries: see mirrorBucket. The copy's position is the revision up to which it is complete.
 // An Editor confirms a change when the position has reached the revisions that the change stored:
 // see AwaitCopied. The copy therefore has every confirmed change, no matter when an executor
 // crashes. A change that was stored but not confirmed is in NATS, and the mirror of any executor

@@ -28,9 +28,9 @@ const (
 	retryDelay = 500 * time.Millisecond
 )
 
-// mirror copies a bucket's revisions to the database, and retries after failures of NATS and of the
-// database. After a failure, it continues at the end of the database's copy, not where this process
-// stopped, because the database may have been replaced by an older backup.
+// mirror copies a bucket's revisions to the database. It retries after failures of NATS and of the
+// database, and then continues where the database's copy ends, not where this process stopped,
+// because the database may have been replaced by an older backup.
 func (c *RegistryCopy) mirror(ctx context.Context, bucket string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
@@ -119,7 +119,7 @@ func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 }
 
 // copyMessages copies a bucket's messages to the database until an error occurs. The database must
-// already have every message up to and including the revision after.
+// already have all messages up to and including the revision after.
 func (c *RegistryCopy) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {
@@ -155,10 +155,10 @@ func (c *RegistryCopy) copyMessages(
 	}
 }
 
-// nextOfBatch returns the next message. If the batch already has a message, nextOfBatch returns
+// nextOfBatch returns the next message. If the batch already has some (received > 0), it returns
 // nats.ErrTimeout after maxBatchWait, so that the batch is written even if no further message
-// arrives. The server may announce a message that never arrives, if the auditor purges messages at
-// the same time.
+// arrives. The server may announce a message that never arrives, because the auditor has purged it
+// in the meantime.
 func nextOfBatch(messages jetstream.MessagesContext, received int) (jetstream.Msg, error) {
 	if received == 0 {
 		// Wait without a time limit, because a call with a short limit does not detect missed
@@ -199,9 +199,9 @@ func (c *RegistryCopy) addToBatch(
 	}
 }
 
-// setCopiedRevision stores, in this process, the revision up to which the database's copy of a
-// bucket is complete. The revision can decrease only if restarted is true, which means that the
-// mirror has just been started again.
+// setCopiedRevision notes the revision up to which the database's copy of a bucket is complete, and
+// wakes the waiting calls of AwaitCopied. The revision can decrease only if restarted is true,
+// which means that the mirror has just been restarted.
 func (c *RegistryCopy) setCopiedRevision(bucket string, revision uint64, restarted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

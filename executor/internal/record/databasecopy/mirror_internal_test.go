@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// onePending is a message that wrongly reports that one more message is pending.
+// onePending is a message whose metadata wrongly says that one more message is pending.
 type onePending struct{ jetstream.Msg }
 
 func (onePending) Subject() string      { return registry.SubjectOf(registry.Bucket, "key") }
@@ -26,8 +26,8 @@ func (onePending) Metadata() (*jetstream.MsgMetadata, error) {
 
 var errForever = errors.New("there is no other message")
 
-// oneMessage delivers one message. After that, a call with a time limit fails with nats.ErrTimeout.
-// A call without one would wait forever, and fails with errForever instead.
+// oneMessage delivers one message. After that, a call with a time limit fails with nats.ErrTimeout,
+// and a call without one, which would wait forever, fails with errForever.
 type oneMessage struct {
 	jetstream.MessagesContext
 	delivered bool
@@ -45,7 +45,7 @@ func (m *oneMessage) Next(opts ...jetstream.NextOpt) (jetstream.Msg, error) {
 	}
 }
 
-// saved counts the records that are saved in the database's copy.
+// saved counts the records that are written to the database's copy.
 type saved struct {
 	store.RegistryCopy
 	records int
@@ -59,8 +59,8 @@ func (s *saved) SaveRegistryCopy(
 	return nil
 }
 
-// A revision is copied even if the server wrongly reports that another one is pending, and none
-// arrives.
+// The server wrongly reports that another revision is pending. The revision before it is copied
+// although the other one never arrives.
 func TestARevisionIsCopiedBeforeAnotherOneComes(t *testing.T) {
 	t.Parallel()
 	s := &saved{}

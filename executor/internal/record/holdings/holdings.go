@@ -30,21 +30,21 @@ import (
 const (
 	// publishInterval is the interval at which the sums are published.
 	publishInterval = time.Second
-	// Fill levels of the stream, in tenths of its maximum size. Sums are computed once the level
-	// has reached trackFromTenths, and until it falls below stopTrackingBelowTenths. Operators are
-	// warned from warnAtTenths on.
+	// Fill levels of the stream, in tenths of its maximum size. The sums are computed from the time
+	// at which the level reaches trackFromTenths until it falls below stopTrackingBelowTenths.
+	// Operators are warned when it reaches warnAtTenths.
 	trackFromTenths, stopTrackingBelowTenths, warnAtTenths = 8, 7, 9
 	tenthsPerWhole                                         = 10
-	// chunkCount is the approximate number of chunks that the stream is divided into, by sequence.
-	// The bytes of a chunk are subtracted from the sums together, once all its messages have
-	// expired.
+	// chunkCount is about how many chunks, by sequence, the stream is divided into. When all
+	// messages of a chunk have expired, its bytes are subtracted from the sums at once.
 	chunkCount = 256
 	// batchSize is the number of messages requested at a time.
 	batchSize = 2000
 	// readTimeout is the maximum time spent reading messages before checking the stream's state
 	// again.
 	readTimeout = 5 * time.Second
-	// maxLoggedAccounts is the maximum number of accounts in the log event.
+	// maxLoggedAccounts is the maximum number of accounts that the warning about a nearly full
+	// stream lists.
 	maxLoggedAccounts = 5
 )
 
@@ -69,7 +69,7 @@ type Tracker struct {
 type streamScan struct {
 	reader *headerreader.Reader
 	chunk  uint64 // number of stream sequences per chunk
-	// byChunk holds the bytes of each account, keyed by stream sequence divided by chunk.
+	// byChunk holds the bytes of each account, keyed by stream sequence divided by chunkSize.
 	byChunk map[uint64]map[string]int64
 	sums    map[string]int64 // total bytes of each account
 }
@@ -97,7 +97,8 @@ func (h *Tracker) Run(ctx context.Context) {
 	h.releaseConsumer(ending)
 }
 
-// checkAndPublish checks the stream's size, and publishes the sums if the stream is nearly full.
+// checkAndPublish checks the stream's size. If the stream is nearly full, it brings the sums up to
+// date and publishes them.
 func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -136,7 +137,8 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	return nil
 }
 
-// startScan creates the consumer. It returns nil if another executor is using it.
+// startScan creates the consumer with which the stream is read from its first message. It returns
+// nil without an error if another executor is already doing so.
 func (h *Tracker) startScan(ctx context.Context, state jetstream.StreamState) (*streamScan, error) {
 	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.ExecutionsName,
 		jetstream.ConsumerConfig{
@@ -159,7 +161,7 @@ func (h *Tracker) startScan(ctx context.Context, state jetstream.StreamState) (*
 }
 
 // releaseConsumer deletes this executor's consumer, if it has one, so that another executor can
-// begin immediately.
+// take over immediately.
 func (h *Tracker) releaseConsumer(ctx context.Context) {
 	if h.read != nil {
 		h.read.reader.End(ctx)
@@ -167,8 +169,8 @@ func (h *Tracker) releaseConsumer(ctx context.Context) {
 	}
 }
 
-// readNewMessages reads the messages that have arrived since the last call. complete reports
-// whether it has reached the end of the stream.
+// readNewMessages adds the messages that have arrived since the last call to the sums. complete
+// reports whether it has reached the end of the stream.
 func (r *streamScan) readNewMessages(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {
@@ -197,8 +199,8 @@ func (r *streamScan) readNewMessages(
 	return false, nil
 }
 
-// addMessage adds a message to the sums. The server has omitted the message's data, but reports
-// their length in a header.
+// addMessage adds a message's size to the sum of its account. The server has omitted the data, but
+// reports its length in a header.
 func (r *streamScan) addMessage(msg jetstream.Msg, sequence uint64, account func(string) string) {
 	header := msg.Headers()
 	bytes, err := strconv.Atoi(header.Get(msgSizeHeader))
@@ -223,8 +225,8 @@ func (r *streamScan) addMessage(msg jetstream.Msg, sequence uint64, account func
 // msgSizeHeader is the header in which the server reports the length of the omitted data.
 const msgSizeHeader = "Nats-Msg-Size"
 
-// expireChunksBefore subtracts the chunks whose messages have all expired, because their sequences
-// are less than first.
+// expireChunksBefore subtracts the chunks whose messages have all expired: first is the sequence of
+// the stream's oldest message.
 func (r *streamScan) expireChunksBefore(first uint64) {
 	for chunk, sums := range r.byChunk {
 		if (chunk+1)*r.chunk > first {

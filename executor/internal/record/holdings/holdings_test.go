@@ -198,7 +198,7 @@ func TestSums(t *testing.T) {
 	if strings.Count(text, "nine tenths full") != 1 || !strings.Contains(text, "b ") {
 		t.Errorf("the log: %s", text)
 	}
-	// The first messages are those of a1. A chunk has one message here.
+	// The first messages belong to a1. The stream is so small that each chunk has one message.
 	s, err := r.js.Stream(t.Context(), stream.ExecutionsName)
 	if err == nil {
 		err = s.Purge(t.Context(), jetstream.WithPurgeSequence(6))
@@ -226,8 +226,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// One of two executors computes the sums. When it ends, the other one takes over. No published sum
-// is based on only part of the messages.
+// One of two executors computes the sums, and the other one takes over when it stops. No published
+// sum covers only some of the messages.
 func TestTwoExecutors(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// arrivalBuffer holds the messages that were delivered to this process and are not recorded yet:
-// those waiting for the next batch, and those of the batch being recorded. It is safe for
+// arrivalBuffer holds the messages that have arrived in this process and are not recorded yet:
+// those that wait for the next batch, and those of the batch that is being recorded. It is safe for
 // concurrent use.
 type arrivalBuffer struct {
 	mu      sync.Mutex
@@ -17,7 +17,8 @@ type arrivalBuffer struct {
 	bytes   int // total length of the bodies in waiting
 	batch   []arrival
 	ended   bool // no more messages will arrive
-	// moved is closed when one of the fields above changes. It is nil if no goroutine is waiting.
+	// moved is closed when one of the fields above changes. It is nil while no goroutine is
+	// waiting.
 	moved chan struct{}
 }
 
@@ -43,7 +44,8 @@ func (a *arrivalBuffer) changeSignal() <-chan struct{} {
 	return a.moved
 }
 
-// add adds messages. It never blocks: callers wait in awaitRoom before fetching more.
+// add adds messages that have arrived. It never blocks: the caller must call awaitRoom before it
+// fetches more.
 func (a *arrivalBuffer) add(messages ...jetstream.Msg) {
 	now := time.Now()
 	a.mu.Lock()
@@ -55,7 +57,7 @@ func (a *arrivalBuffer) add(messages ...jetstream.Msg) {
 	a.notifyWaiters()
 }
 
-// close signals that no more messages will arrive.
+// close signals that no more messages will arrive, so that nextBatch ends.
 func (a *arrivalBuffer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,8 +65,8 @@ func (a *arrivalBuffer) close() {
 	a.notifyWaiters()
 }
 
-// nextBatch waits for messages and returns those that have arrived, at most maxBatchMessages. It
-// marks the messages returned by the previous call as recorded. It returns nil once close has been
+// nextBatch waits for messages and returns the ones that have arrived, at most maxBatchMessages. It
+// treats the messages returned by the previous call as recorded. It returns nil once close has been
 // called and no messages are left.
 func (a *arrivalBuffer) nextBatch() []jetstream.Msg {
 	a.mu.Lock()
@@ -109,7 +111,7 @@ func (a *arrivalBuffer) awaitRoom(ctx context.Context) {
 	}
 }
 
-// arrivedBefore returns the messages that arrived before t.
+// arrivedBefore returns the messages that arrived before t and are not recorded yet.
 func (a *arrivalBuffer) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +141,7 @@ func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivalBuffer) {
 				continue
 			}
 			for _, msg := range arrived.arrivedBefore(now.Add(-every)) {
-				// Losing a heartbeat, or sending one after the acknowledgement, does no harm.
+				// A lost heartbeat, or one that is sent after the acknowledgement, does no harm.
 				_ = msg.InProgress()
 			}
 		}

@@ -22,8 +22,7 @@ type entry struct {
 	created string // creation time of its stream, which identifies it; "" if unknown
 	kind    messageKind
 	verdict verdict
-	// The fields below are what the entry adds to the batch. Its kind determines which of them are
-	// set.
+	// The data that the entry adds to the batch. Which of these fields are set depends on its kind.
 	record store.Record // set for a start or a rejection
 	isCopy bool         // whether this start is a copy for groups that skipped the original
 	// progress is set for a report. If the report is unreadable, progress marks the execution named
@@ -41,16 +40,16 @@ const (
 	kindRejection
 	kindProgress
 	kindUnreadable // it cannot be decoded
-	// An empty message with the ID of a delivery whose start message is in another stream. Because
-	// of such a marker, this stream recognizes repeats of that delivery, too. It is not recorded.
+	// An empty message with the delivery ID of a start message in another stream. Because of such a
+	// marker, this stream recognizes repeats of that delivery, too. It is not recorded.
 	kindDedupMarker
-	// A start, a rejection or a report that is older than the retention of records. Such messages
-	// are delivered again if, for example, the recorder's consumer is lost. They are not recorded,
-	// because their records were deleted, or would be deleted immediately.
+	// A start, a rejection or a report that is older than the retention of records. It is delivered
+	// again if, for example, the recorder's consumer is lost. It is not recorded, because its
+	// record was deleted, or would be deleted immediately.
 	kindExpired
 )
 
-// verdict is the outcome for an entry.
+// verdict is what happened to an entry, which determines how its message is acknowledged.
 type verdict int
 
 const (
@@ -60,9 +59,9 @@ const (
 	verdictPoisonSuspect // refused by the database; it is retried before it is put aside
 )
 
-// decode decodes messages and sorts them in the order in which they are applied: start messages
-// come before reports of progress. now is the time of recording. Messages that the streams stored
-// before expired become entries that are not recorded.
+// decode decodes messages and sorts the entries in the order in which they are applied: start
+// messages come before reports of progress. now is the time of recording. Messages that a stream
+// stored before the time expired become entries that are not recorded.
 func decode(messages []jetstream.Msg, now, expired time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))

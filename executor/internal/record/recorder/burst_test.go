@@ -45,8 +45,8 @@ func (r *rig) beginMany(count int) (ids []string) {
 // delivered each message once.
 func (r *rig) allRecorded(ids []string) {
 	r.t.Helper()
-	// Wait for the records first: the consumer may not have counted the last messages yet, so
-	// pending could be 0 too early.
+	// Wait for the records first: the consumer may not have counted the last messages yet, and
+	// pending would then return 0 too early.
 	r.await("all are recorded", func() bool {
 		for some := range slices.Chunk(ids, store.MaxGetMany) {
 			records, err := r.store.GetMany(r.t.Context(), some)

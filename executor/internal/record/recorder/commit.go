@@ -12,8 +12,8 @@ import (
 )
 
 // redeliveredIDs returns the IDs of the recorded executions whose messages were delivered more than
-// once. Announce their changes: an executor may have recorded them earlier, and may have been
-// killed before it could announce them.
+// once. Their changes must be announced even if nothing changed: another executor may have recorded
+// them and may have been killed before it could announce them.
 func redeliveredIDs(entries []*entry) (ids []string) {
 	for _, e := range entries {
 		if e.verdict == verdictRecorded && e.meta.NumDelivered > 1 {
@@ -38,13 +38,13 @@ const applyTimeout = 30 * time.Second
 
 // commit records entries and sets their verdicts. It retries until every entry has a verdict or the
 // context is done. If the database refuses a transaction because of its data, commit splits the
-// batch and tries the parts. In the end, only an entry that is refused although it is alone in its
-// transaction counts as refused.
+// batch and tries the parts, so that in the end only the entries that are refused alone count as
+// refused.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.ApplyResult) {
 	todo := [][]*entry{entries} // the batches to commit, in order; a batch that fails is split
-	// uncertain reports whether a failed transaction may have been committed nevertheless, because
-	// only the database's response was lost. In that case, the retry changes nothing and returns no
-	// changes, so all entries count as changed.
+	// uncertain is true if a failed transaction may have been committed, because only the
+	// database's response was lost. A retry then changes nothing and returns no changes, so all
+	// entries are reported as changed.
 	uncertain := false
 	for failures := 0; len(todo) > 0; {
 		group := todo[0]
@@ -90,8 +90,8 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 	return all
 }
 
-// apply runs one transaction. timedOut reports whether its context ended, because of applyTimeout
-// or because ctx ended.
+// apply runs one transaction. timedOut reports whether it was canceled, because of applyTimeout or
+// because ctx is done.
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.ApplyResult, timedOut bool, err error) {
@@ -115,7 +115,7 @@ func setVerdicts(group []*entry) {
 }
 
 // noteLateStarts makes the next search of EndLostExecutions go back to executions that were
-// accepted long before their start messages were stored. For example, a queue may have accepted no
+// accepted long before their start messages were stored, for example because a queue accepted no
 // messages for hours after an operator event.
 func (r *Recorder) noteLateStarts(group []*entry) {
 	for _, e := range group {

@@ -15,7 +15,8 @@ import (
 // maxBackoff is the maximum pause between two attempts while the database fails.
 const maxBackoff = 5 * time.Second
 
-// backoff returns the pause after a number of consecutive failures.
+// backoff returns the pause after the given number of consecutive failures, which doubles with each
+// of them, up to maxBackoff.
 func backoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 10), maxBackoff)
 }
@@ -23,7 +24,7 @@ func backoff(failures int) time.Duration {
 // logInterval is the minimum interval between log entries about a persistent failure.
 const logInterval = time.Minute
 
-// databaseLoop is a loop of a recorder that writes to the database.
+// databaseLoop identifies a loop of the recorder that writes to the database.
 type databaseLoop int
 
 const (
@@ -31,10 +32,10 @@ const (
 	reportsLoop                       // RunReports
 )
 
-// databaseHealth tracks, for all loops of a recorder, whether the database works. It reports an
-// outage only once, in readiness and in the log, no matter how many loops fail and how often. The
-// outage ends when every loop that failed has succeeded again, because the loops write to different
-// tables.
+// databaseHealth tracks whether the database works for all loops of a recorder. It reports an
+// outage only once, in readiness and in the log, no matter how many loops fail and how often.
+// Because the loops write to different tables, the outage ends only when every loop that failed has
+// succeeded again.
 type databaseHealth struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter // counts failed attempts
@@ -71,7 +72,8 @@ func (d *databaseHealth) noteSuccess(loop databaseLoop) {
 	d.since, d.attempts, d.told = time.Time{}, 0, false
 }
 
-// noteFailure records that a loop's attempt failed for a reason other than its data.
+// noteFailure records that a loop's attempt failed for a reason other than the data. It marks the
+// recorder as not ready.
 func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 	d.failures.Inc()
 	d.mu.Lock()

@@ -25,8 +25,8 @@ type source struct {
 // isStartStream reports whether the source is a stream of start messages.
 func (s source) isStartStream() bool { return s.stream == pairOfStream(s.stream).starts }
 
-// maxStartBacklog is the number of waiting start messages above which the reading of reports is
-// delayed.
+// maxStartBacklog is the number of waiting start messages above which the recorder delays fetching
+// reports.
 const maxStartBacklog = 2_000
 
 // delayReports delays fetching reports while many start messages are waiting, for example after an
@@ -60,24 +60,25 @@ const (
 	// maxBatchBytes is the total length of bodies at which a burst ends. No further messages are
 	// fetched while messages of this total length are waiting to be recorded.
 	maxBatchBytes = 32 << 20
-	// burstRate is the rate, in messages per second, from which on the recorder fetches in bursts.
-	// The recorder stops that after maxSmallBursts consecutive bursts with fewer than
+	// burstRate is the rate, in messages per second, at which the recorder begins to fetch in
+	// bursts. It stops doing so after maxSmallBursts consecutive bursts with fewer than
 	// minBurstMessages messages each, because a single small burst says little about the rate.
 	burstRate = 1_000
-	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and therefore how
-	// much the pause delays a record.
+	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and with it the
+	// delay of a record.
 	minPauseAfterBurst, maxPauseAfterBurst = 25 * time.Millisecond, 200 * time.Millisecond
-	// longerPausesFrom is the rate, in messages per second, up to which the pause after a burst is
-	// minPauseAfterBurst. For each further thousand messages per second, the pause is longer by
-	// pausePerThousand: at a high rate, saving CPU time is more important than a short delay.
+	// Up to the rate longerPauseMinRate, in messages per second, the pause after a burst is
+	// minPauseAfterBurst. It is longer by extraPausePerThousand for every thousand messages per
+	// second beyond that, because at a high rate saving CPU time is more important than a short
+	// delay.
 	longerPausesFrom = 5_000
 	pausePerThousand = 35 * time.Millisecond
 	minBurstMessages = int(burstRate * minPauseAfterBurst / time.Second / 4)
 	maxSmallBursts   = 4
 )
 
-// pauseAfterBurst returns the pause after a burst. messages is the number of messages in the burst,
-// and since is the time from the beginning of the previous burst to the beginning of this one.
+// pauseAfterBurst returns the pause after a burst of the given number of messages. since is the
+// time from the beginning of the previous burst to the beginning of this one.
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 	rate := int64(messages) * int64(time.Second) / int64(max(since, minPauseAfterBurst))
 	longer := time.Duration(max(rate-longerPausesFrom, 0) * int64(pausePerThousand) / 1000)
@@ -86,8 +87,8 @@ func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 
 var errReconnected = errors.New("the connection was lost, and the stream may be another one")
 
-// fetchAll fetches messages from all streams until the context is done. It begins to fetch from
-// streams that are created in the meantime, and stops fetching from streams that are deleted.
+// fetchAll fetches messages from all streams until the context is done. It also notices streams
+// that are created or deleted in the meantime.
 func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
@@ -136,7 +137,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 	}
 }
 
-// source returns the source for the named stream, with the configuration of its consumer.
+// source returns the named stream together with the configuration of the recorder's consumer.
 func (r *Recorder) source(name string) source {
 	return source{stream: name, consumer: jetstream.ConsumerConfig{
 		Durable:       stream.RecorderConsumer,
@@ -169,16 +170,16 @@ func (r *Recorder) consumeWithRetry(
 	}
 }
 
-// fetch adds messages to arrived until the consumer fails or the context is done. It waits for the
-// response to every request instead of canceling the request: messages that are already on their
-// way could be lost, and would be redelivered only after deliverAgain.
+// fetch adds messages to arrived until the consumer fails or the context is done. It never cancels
+// a request, but waits for the response: messages that are already on their way could be lost, and
+// would be redelivered only after the consumer's AckWait.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffer) error {
 	connection := r.connectionNumber()
 	config := from.consumer
 	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil &&
 		existing.CachedInfo().Paused {
-		// The consumer may be paused while a backup is being restored. Keep the pause in the
-		// update; otherwise, the update would end it.
+		// The consumer may be paused because a backup is being restored. Without this, the update
+		// would end the pause.
 		config.PauseUntil = existing.CachedInfo().Config.PauseUntil
 	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, config)
@@ -257,9 +258,9 @@ func (r *Recorder) fetchUpTo(
 	return n, batch.Error()
 }
 
-// fetchBurst fetches the messages that are available now and adds them to arrived together. It
-// stops at about the stream's share of a batch. n is the number of messages, and drained reports
-// whether no more were available.
+// fetchBurst fetches the messages that are available now, up to about the stream's share of a
+// batch, and adds them to arrived together. It returns their number. drained reports whether no
+// more were available.
 func (r *Recorder) fetchBurst(
 	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivalBuffer,
 ) (n int, drained bool, err error) {
@@ -282,8 +283,8 @@ func (r *Recorder) fetchBurst(
 	return len(messages), drained, err
 }
 
-// addFetched adds messages to arrived, and updates the number of waiting start messages from the
-// last message's metadata.
+// addFetched adds messages to arrived. It also updates the number of waiting start messages, which
+// it reads from the last message's metadata.
 func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *arrivalBuffer) {
 	if len(messages) == 0 {
 		return
@@ -297,7 +298,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 	arrived.add(messages...)
 }
 
-// setLag updates the number of messages in a stream that have not been recorded.
+// setLag sets the metric for the number of messages in a stream that are not recorded yet.
 func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(stream.Unacknowledged(info))
 	if from.isStartStream() {
@@ -309,8 +310,8 @@ func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 }
 
 // watchConsumer polls the consumer's state and the stream's size, and updates the metrics. If the
-// consumer was deleted, or after a reconnect, it calls restart to make fetch begin again. fetch
-// then also rewinds the consumer if the stream was rolled back.
+// consumer was deleted, or after a reconnect, it calls restart, which makes fetch begin again.
+// fetch then also rewinds the consumer if the stream was rolled back.
 func (r *Recorder) watchConsumer(
 	ctx context.Context, from source, consumer jetstream.Consumer, restart func(why error),
 	connection uint64,

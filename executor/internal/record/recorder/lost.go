@@ -21,17 +21,16 @@ import (
 
 const (
 	// lostSearchDelay is how long the search is delayed after the process has started or
-	// reconnected. In that time, the recorder can catch up, and runners that have received start
-	// messages can report.
+	// reconnected. The recorder can catch up in that time, and runners can report on the start
+	// messages that they have received.
 	lostSearchDelay = 10 * time.Second
-	// lostRecheckDelay is the delay before a missing start message is looked up again, because a
-	// replica may lag behind.
+	// lostRecheckDelay is the delay before a missing start message is looked up again, because the
+	// first lookup may have reached a replica that lags behind.
 	lostRecheckDelay = 5 * time.Second
 	// maxConcurrentLookups is the maximum number of concurrent message lookups.
 	maxConcurrentLookups = 8
-	// minRunTimeToExpire is how long an execution must have been running before it counts as
-	// expired, if its start message has expired. Before that, the execution's handler may still be
-	// running.
+	// minRunTimeToExpire is how long an execution whose start message has expired must have been
+	// running before it is ended. Its handler may still be running before that.
 	minRunTimeToExpire = 24 * time.Hour
 )
 
@@ -42,7 +41,7 @@ func lostSearchInterval(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
 
-// endReason describes why the recorder ends an execution that no runner will end.
+// endReason is a reason for which the recorder ends an execution that no runner will end.
 type endReason struct {
 	label  string // the value of the metric's label
 	reason string // the error that is stored in the record
@@ -112,8 +111,8 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 
 // endLostOnce searches once for executions that no runner will end, and marks them as failed. It
 // ignores executions that were accepted within the last lostRecheckDelay. It returns the shortest
-// maximum age of the streams. After an error, call it again with the same pass: the search then
-// continues where it was.
+// maximum age of the streams. After an error, call it again with the same pass, which makes the
+// search continue where it stopped.
 func (r *Recorder) endLostOnce(
 	ctx context.Context, pass *lostPass,
 ) (maxAge time.Duration, err error) {
@@ -162,9 +161,9 @@ func (r *Recorder) endLostOnce(
 	return streams.maxAge(), nil
 }
 
-// endFound ends the executions that a search has found, if no runner will end them. To be sure, it
-// first waits for lostRecheckDelay and looks up their start messages again. It returns the streams
-// that it has read for this purpose, with their groups of runners.
+// endFound ends the executions that a search has found. It first waits for lostRecheckDelay and
+// looks up their start messages again, and leaves out those that a runner may still end. It returns
+// the streams that it has read again, with their groups of runners.
 func (r *Recorder) endFound(
 	ctx context.Context, pass *lostPass, found []lostCandidate,
 ) (startStreams, error) {
@@ -193,7 +192,7 @@ func (r *Recorder) endFound(
 }
 
 // readStartStreams returns the streams of start messages that currently exist, with their groups of
-// runners. It adds the streams that could not be read to pass.unread.
+// runners. It adds those that could not be read to pass.unreadStreams.
 func (r *Recorder) readStartStreams(ctx context.Context, pass *lostPass) (startStreams, error) {
 	streams, err := r.listStartStreams(ctx)
 	if err == nil {
@@ -241,16 +240,16 @@ func (r *Recorder) readRunnerGroupsOf(
 	return r.checkAllRecorded(ctx, pairOfStream(name))
 }
 
-// checkAllRecorded returns an error unless the database has everything that a pair of streams
-// holds.
+// checkAllRecorded returns an error unless everything that a pair of streams holds is recorded in
+// the database.
 func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) error {
 	for _, name := range at.names() {
 		if err := r.awaitCaughtUp(ctx, name); err != nil {
 			return err
 		}
 	}
-	// Check for goals before the comparison, too. If a goal is reached while the comparison is
-	// running, the comparison may have missed the last messages up to the goal.
+	// Check for goals before the comparison as well as after it. If a goal is reached during the
+	// comparison, the comparison may have missed the last messages up to the goal.
 	mayLack := r.recovery.mayLack(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
 	if err == nil && (mayLack || behind || r.recovery.mayLack(at)) {
@@ -259,8 +258,8 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 	return err
 }
 
-// endAsFailed marks executions as failed. It returns an error if the database may lack messages
-// that were acknowledged, because it was replaced in the meantime: the executions may then have
+// endAsFailed marks executions as failed. It returns an error if the database may have been
+// replaced in the meantime and may lack acknowledged messages, because the executions may then have
 // ended.
 func (r *Recorder) endAsFailed(
 	ctx context.Context, streams startStreams, why endReason, candidates []lostCandidate,
@@ -342,8 +341,8 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	}
 }
 
-// findUnended returns the unfinished executions in a window of acceptance times that no runner will
-// end. It also returns the duration of the slowest query.
+// findUnended returns the executions in a window of acceptance times that have not ended and that
+// no runner will end. It also returns the duration of the slowest query.
 func (r *Recorder) findUnended(
 	ctx context.Context, streams startStreams, pass *lostPass, window store.RecordFilter,
 ) (found []lostCandidate, slowest time.Duration, err error) {
@@ -378,7 +377,7 @@ func (r *Recorder) findUnended(
 	return found, slowest, nil
 }
 
-// findEndReasons returns the candidates that no runner will end, keyed by the reason. It leaves out
+// findEndReasons returns the candidates that no runner will end, grouped by reason. It leaves out
 // candidates whose start message could not be looked up.
 func (r *Recorder) findEndReasons(
 	ctx context.Context, streams startStreams, candidates []lostCandidate,
@@ -386,8 +385,8 @@ func (r *Recorder) findEndReasons(
 	if _, err := r.locateStartMessages(ctx, streams, candidates); err != nil {
 		return nil, err
 	}
-	// Compute the ages as of now, after the lookups. With an earlier time, a start message that
-	// expired during the lookups would count as lost.
+	// Take the time after the lookups. With an earlier time, a start message that expired during
+	// the lookups would count as lost.
 	asked := time.Now()
 	found := map[endReason][]lostCandidate{}
 	for _, c := range candidates {
@@ -403,13 +402,13 @@ func (r *Recorder) findEndReasons(
 }
 
 // endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
-// still end it. c must contain the result of the lookup of the start message. maxAge and groups are
-// those of the stream that holds, or held, the start message.
+// still end it. The start message of c must have been looked up before. maxAge and groups are the
+// maximum age and the groups of runners of the stream that holds or held the start message.
 func endReasonFor(
 	c lostCandidate, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {
-	// The margin is needed because ages are not exact. Without it, a start message that expired
-	// could count as lost, although a runner may have received it at the last moment.
+	// Ages are not exact. Without a margin, a start message that expired could count as lost,
+	// although a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(c.acceptedAt)
 	switch {
@@ -500,7 +499,7 @@ func (s startStreams) maxAgeAndGroups(
 	return at.stream.CachedInfo().Config.MaxAge, at.groups, true
 }
 
-// lostCandidate is an execution whose start message is being looked up.
+// lostCandidate is an unfinished execution, with the result of looking up its start message.
 type lostCandidate struct {
 	store.LostExecution
 	queue      string // the queue of the execution
@@ -524,10 +523,9 @@ func newLostCandidate(record store.Record) lostCandidate {
 	}
 }
 
-// locateStartMessages looks up the candidates' start messages, and sets the fields of the
-// candidates that describe them. It returns the candidates whose start message is not at the
-// recorded sequence of any stream. The result does not include candidates for which a stream could
-// not be searched.
+// locateStartMessages looks up the candidates' start messages and stores the results in the
+// candidates. It returns the candidates whose start message is not at the recorded sequence of any
+// stream, except for candidates with a stream that could not be searched.
 func (r *Recorder) locateStartMessages(
 	ctx context.Context, streams startStreams, candidates []lostCandidate,
 ) (lost []lostCandidate, err error) {
@@ -557,8 +555,8 @@ func (r *Recorder) locateStartMessages(
 	return lost, err
 }
 
-// locateStartMessage looks up a candidate's start message and sets the candidate's stream, subject,
-// stored and unknown fields accordingly.
+// locateStartMessage looks up a candidate's start message and sets the fields startStreamName,
+// startSubject, startStoredAt and streamUnreadable of the candidate.
 func (r *Recorder) locateStartMessage(ctx context.Context, streams startStreams,
 	c *lostCandidate,
 ) error {
@@ -597,8 +595,9 @@ func (r *Recorder) isStartMissing(
 	return err == nil && msg == nil, err
 }
 
-// findStartMessage returns an execution's start message, which it looks up at the recorded
-// sequence. It returns nil if there is no message, or if it belongs to another execution.
+// findStartMessage returns the start message of an execution, which it expects at the recorded
+// sequence. It returns nil if there is no message at that sequence, or a message of another
+// execution.
 func (r *Recorder) findStartMessage(
 	ctx context.Context, s jetstream.Stream, lost store.LostExecution,
 ) (*jetstream.RawStreamMsg, error) {

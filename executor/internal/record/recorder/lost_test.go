@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// keep stores the record of an execution that was accepted age ago, and whose start message is not
-// in the stream.
+// keep stores the record of an execution that was accepted the given time ago. Its start message is
+// not in the stream.
 func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 	r.t.Helper()
 	at := store.StoredTime(time.Now().Add(-age))
@@ -42,9 +42,9 @@ func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 
 var errTooSlow = errors.New("canceling statement due to statement timeout")
 
-// The database rejects queries that would read too many executions, so the search reads them in
-// windows of at most a day. After a failed query, the search continues where it was. Later searches
-// do not go back to the oldest execution.
+// The database rejects queries that would read too many executions, so the search reads windows of
+// at most a day. After a failed query, it continues where it stopped. Later searches do not go back
+// to the oldest execution.
 func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -78,8 +78,8 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	r.searchEvery = 20 * time.Millisecond
 	r.stop = r.again()
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
-	// passes returns, for each search that has ended, the beginning of its last window, which is
-	// the earliest.
+	// passes returns the beginning of the last, and therefore earliest, window of each search that
+	// has ended.
 	passes := func() (oldest []time.Time) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -108,7 +108,7 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	}
 }
 
-// Lost executions among the newest, such as those lost in a power failure, are ended before the
+// Executions that were lost in a power failure are among the newest. They are ended before the
 // search has read the older executions, and even if the older ones cannot be read.
 func TestTheNewestLostExecutionsAreEndedFirst(t *testing.T) {
 	t.Parallel()
@@ -129,8 +129,8 @@ func TestTheNewestLostExecutionsAreEndedFirst(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
 }
 
-// An execution is recorded late, with an acceptance time that the searches have already passed.
-// Later searches do not find it. After NoteRecordedLate, the next search does.
+// An execution is recorded late, with an acceptance time that the searches have already passed, so
+// later searches do not find it. The next search after NoteRecordedLate does.
 func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	t.Parallel()
 	r := start(t)

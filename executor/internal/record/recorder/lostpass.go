@@ -9,17 +9,17 @@ import (
 
 const (
 	// A search reads the executions in windows of acceptance times, one query per window. The query
-	// reads all executions of the window, because there is no index of unfinished executions: every
-	// step of every execution would have to write to it. The first window has the length
-	// firstLostWindow. A query that takes longer than slowLostWindow makes the next window shorter,
-	// and one that takes less than a tenth of that makes it longer, between minLostWindow and
-	// maxLostWindow.
+	// reads all executions of the window: there is no index of unfinished executions, because every
+	// step of every execution would have to update it. The first window has the length
+	// firstLostWindow. If a query takes longer than slowLostWindow, the next window is shorter; if
+	// it takes less than a tenth of that, the next window is longer. All are between minLostWindow
+	// and maxLostWindow.
 	maxLostWindow   = 24 * time.Hour
 	minLostWindow   = time.Second
 	firstLostWindow = 10 * time.Minute
 	slowLostWindow  = time.Second
-	// lostSearchOverlap is the period, in acceptance times, that a search reads again although the
-	// previous search has read it. An execution can be recorded later than one that was accepted
+	// lostSearchOverlap is how far a search goes back, in acceptance times, into the period that
+	// the previous search has read. An execution can be recorded later than one that was accepted
 	// after it, and the clocks of the ingresses differ.
 	lostSearchOverlap = time.Hour
 	// fullSearchInterval is how often a search reads all executions.
@@ -27,10 +27,10 @@ const (
 )
 
 // lostPass is the state of a search for executions that no runner will end. A search goes from the
-// newest to the oldest executions, because those that a power failure has lost are among the
+// newest executions to the oldest, because executions that a power failure has lost are among the
 // newest. It usually stops at the oldest execution that the previous search found unfinished,
-// because all older ones have ended. It reads all executions every fullSearchInterval, and after
-// the recorder's consumers have been rewound.
+// because all older ones have ended. Every fullSearchInterval, and after the recorder's consumers
+// have been rewound, a search reads all executions.
 type lostPass struct {
 	since   time.Time // acceptance time at which the search stops; zero: it reads all
 	until   time.Time // acceptance time at which the search starts; zero: it has not begun
@@ -38,15 +38,15 @@ type lostPass struct {
 	unended time.Time // acceptance time of the oldest unfinished execution; zero: none found
 	full    time.Time // when the last search of all executions began
 	window  time.Duration
-	// unread holds the names of the streams that could not be read at some point of the search. The
-	// search has ignored the executions whose start messages may be in these streams.
+	// unread holds the names of the streams that could not be read at some point of the search.
+	// Executions whose start messages may be in these streams were ignored.
 	unread  map[string]bool
 	skipped []SkippedConsumer // result of Config.SkippedConsumers when the search began
 }
 
 // begin begins the next search. late is the acceptance time of the oldest execution that was
-// recorded after the previous search had passed that time; the new search goes back at least that
-// far. Zero means that there is none.
+// recorded after the previous search had passed that time, or zero if there is none. The new search
+// goes back at least to that time.
 func (p *lostPass) begin(now, late time.Time) {
 	p.until, p.next, p.unended = time.Time{}, time.Time{}, time.Time{}
 	p.unread = map[string]bool{}
@@ -58,14 +58,14 @@ func (p *lostPass) begin(now, late time.Time) {
 	}
 }
 
-// beginFull begins a search of all executions.
+// beginFull begins a search that reads all executions.
 func (p *lostPass) beginFull(now time.Time) {
 	p.full = time.Time{}
 	p.begin(now, time.Time{})
 }
 
-// windowOf returns the next window to read. newest is the acceptance time of the newest execution
-// that the search has not read yet, so the window skips times without executions.
+// windowOf returns the next window to read. It ends just after newest, the acceptance time of the
+// newest execution that the search has not read yet, and thereby skips times without executions.
 func (p *lostPass) windowOf(newest time.Time) store.RecordFilter {
 	window := store.RecordFilter{Since: newest.Add(-p.window), Until: newest.Add(time.Millisecond)}
 	if window.Since.Before(p.since) {
@@ -95,8 +95,8 @@ func (p *lostPass) noteQuery(took time.Duration, err error) {
 	}
 }
 
-// end ends a search, and sets where the next one stops. If a stream could not be read, the next
-// search goes back as far as this one.
+// end ends a search and sets the acceptance time at which the next one stops. If a stream could not
+// be read, the next search goes back as far as this one.
 func (p *lostPass) end() {
 	if len(p.unread) > 0 {
 		return

@@ -139,8 +139,8 @@ func (m *metrics) makeStreamGauges() {
 	m.streamMaxBytes.WithLabelValues(stream.ExecutionsName)
 }
 
-// observe counts the entries that have a verdict. It does not count an entry without one, because
-// its message is redelivered, and counted then.
+// observe counts the entries that have a verdict. An entry without one is counted when its message
+// has been redelivered.
 func (m *metrics) observe(entries []*entry, applied store.ApplyResult, took time.Duration) {
 	for _, e := range entries {
 		switch {

@@ -54,8 +54,8 @@ func (r *rig) progressIn(at stream.Layout, id string, status execution.Status) {
 	}))
 }
 
-// unrecorded returns the number of messages of a stream that the recorder has not acknowledged. It
-// returns 1 if the stream or the recorder's consumer does not exist yet.
+// unrecorded returns the number of messages in a stream that the recorder has not acknowledged, or
+// 1 if the stream or the recorder's consumer does not exist yet.
 func (r *rig) unrecorded(name string) int64 {
 	r.t.Helper()
 	consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumer)
@@ -69,16 +69,16 @@ func (r *rig) unrecorded(name string) int64 {
 	return stream.Unacknowledged(consumer.CachedInfo())
 }
 
-// hasStream reports whether a metric has a value for a stream.
+// hasStream reports whether a metric has a value with the stream as its label.
 func (r *rig) hasStream(metric, name string) bool {
 	_, ok := r.counted()[metric+" "+name]
 	return ok
 }
 
-// A recorder records a queue's own streams from the first message to the last, in addition to the
-// shared streams. It does so whether the own streams are created while it is running or before it
-// starts, and also after they were deleted and created again. It does not record markers, which
-// consist of only a message ID.
+// A recorder records a queue's own streams completely, in addition to the shared streams. It does
+// not matter whether they are created before the recorder starts or while it is running, or whether
+// they were deleted and created again. Markers, which consist of only a message ID, are not
+// recorded.
 func TestAnOwnStreamIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -224,9 +224,8 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// Another executor holds a message of a queue's own stream, so that stream has to be compared again
-// later. The search for executions that no runner will end is still possible for the shared
-// streams.
+// Another executor holds a message of a queue's own stream, so that stream must be compared again
+// later. In the shared streams, the search for executions that no runner will end still works.
 func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -318,8 +317,8 @@ func TestLostStartsOfBothPlaces(t *testing.T) {
 	oldPlace := r.begin("wf") // the shared stream's first message
 	r.await("it is recorded", func() bool { return r.has(oldPlace, execution.Queued) })
 	r.ownStreams()
-	// unheard and oldPlace have the same sequence, but in different streams, so the search must not
-	// confuse them.
+	// unheard and oldPlace have the same sequence in different streams, which the search must not
+	// confuse.
 	unheard := r.beginIn(own)
 	waiting, gone := r.beginIn(own), r.beginIn(own)
 	r.await("all are recorded", func() bool {
