@@ -17,7 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Streams provides access to the streams of start messages. It is safe for concurrent use.
+// Streams reads and publishes the start messages in the shared stream and in queues' own streams.
+// It is safe for concurrent use.
 type Streams struct {
 	js jetstream.JetStream
 
@@ -25,14 +26,14 @@ type Streams struct {
 	known map[string]jetstream.Stream // by name; streams that have been looked up
 }
 
-// New returns the Streams of an installation.
+// New returns the Streams of the installation that js connects to.
 func New(js jetstream.JetStream) *Streams {
 	return &Streams{js: js, known: map[string]jetstream.Stream{}}
 }
 
-// GetStart returns the message that started or rejected an execution. It looks for it at the
-// sequence in the shared stream and in the queue's own stream, and ignores messages of other
-// executions. It fails with jetstream.ErrMsgNotFound if neither stream has the message.
+// GetStart returns the message that started or rejected an execution. It reads the given sequence
+// of the shared stream and of the queue's own stream, and ignores messages of other executions. It
+// fails with jetstream.ErrMsgNotFound if neither stream has the message.
 func (s *Streams) GetStart(
 	ctx context.Context, queue string, sequence uint64, executionID string,
 ) (*jetstream.RawStreamMsg, error) {
@@ -78,8 +79,8 @@ func (s *Streams) MessageAt(
 	return msg, nil
 }
 
-// OldestSequence returns the lower of the first sequences of a queue's two streams. Messages with a
-// lower sequence are no longer in either stream.
+// OldestSequence returns the lower of the first sequences of a queue's two streams. No message of
+// the queue has a lower sequence.
 func (s *Streams) OldestSequence(ctx context.Context, queue string) (oldest uint64, err error) {
 	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName(queue)} {
 		found, err := s.js.Stream(ctx, name)
@@ -97,7 +98,7 @@ func (s *Streams) OldestSequence(ctx context.Context, queue string) (oldest uint
 	return oldest, nil
 }
 
-// stream returns a stream. It looks each stream up only once.
+// stream returns the stream with the given name, which it looks up only once.
 func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	s.mu.Lock()
 	found := s.known[name]
@@ -115,8 +116,8 @@ func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, er
 	return found, nil
 }
 
-// ErrQueueMoving means that a queue is moving to another stream and does not accept start messages
-// now.
+// ErrQueueMoving means that a queue accepts no start messages now, because it is moving to another
+// stream.
 var ErrQueueMoving = errors.New("the queue is being moved to another stream; try again in a moment")
 
 const (
@@ -126,16 +127,17 @@ const (
 )
 
 // Publish stores the start message of a workflow's execution in its queue's stream. message returns
-// the start message for either stream: the shared one or the queue's own. While the queue is closed
-// for a move, Publish waits for up to awaitMoveTimeout, and then fails with ErrQueueMoving.
+// the start message for the stream with the given layout: the shared one or the queue's own. While
+// the queue is closed for a move, Publish waits for up to awaitMoveTimeout, and then fails with
+// ErrQueueMoving.
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
-// the other stream. Publish therefore checks the queue again afterwards. If it has moved, Publish
+// the other stream. Publish therefore checks the queue again afterwards. If the queue has moved, it
 // stores the message's ID in the other stream, too.
 //
-// If Publish gets no confirmation, it does not do that, although the message may have been stored.
+// If Publish gets no confirmation, it stores no such ID, although the message may have been stored.
 // A later call with the same ID may then store the message a second time, in the other stream.
-// Callers must therefore first look in the records whether the execution exists.
+// Callers must therefore check first whether there is a record of the execution.
 func (s *Streams) Publish(
 	ctx context.Context, queue, workflowID string,
 	message func(stream.Layout) (*nats.Msg, error),
@@ -186,8 +188,8 @@ func (s *Streams) awaitLayout(ctx context.Context, queue string) (layout stream.
 	return layout, err
 }
 
-// publishWithRetry publishes a message. While the server is still storing another message with the
-// same ID, it retries.
+// publishWithRetry publishes a message. It retries while the server is still storing another
+// message with the same ID.
 func (s *Streams) publishWithRetry(
 	ctx context.Context, msg *nats.Msg,
 ) (ack *jetstream.PubAck, err error) {

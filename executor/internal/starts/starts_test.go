@@ -48,7 +48,7 @@ func (r *rig) check(err error) {
 	}
 }
 
-// phase stores the phase of queue q, which determines the stream of its start messages.
+// phase sets the phase of queue q, which determines the stream of its start messages.
 func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.Helper()
 	data, err := proto.Marshal(&hookstartv1.QueueSettings{
@@ -59,8 +59,8 @@ func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.check(err)
 }
 
-// message returns a function that returns, for a given stream, the start message of the execution
-// with the given ID. All of these executions have the delivery ID "d".
+// message returns a function that builds the start message of the execution with the given ID for a
+// given stream. All of these executions have the delivery ID "d".
 func message(id string) func(stream.Layout) (*nats.Msg, error) {
 	return func(p stream.Layout) (*nats.Msg, error) {
 		return p.StartMessage(execution.Start{
@@ -110,8 +110,8 @@ func TestStartsOfBothPlaces(t *testing.T) {
 			t.Errorf("%d: a message of another sequence: %v", i, err)
 		}
 	}
-	// When the queue's own stream has been deleted, its start messages are gone. Those in the
-	// shared stream are still there.
+	// After the queue's own stream has been deleted, its start messages are gone, but the ones in
+	// the shared stream are still there.
 	r.check(stream.DeleteOwnStreams(ctx, r.js, "q"))
 	if _, err := r.starts.GetStart(ctx, "q", 1, ids[1]); !errors.Is(err, jetstream.ErrMsgNotFound) {
 		t.Errorf("of a deleted stream: %v", err)
@@ -160,8 +160,8 @@ func TestOldestSequence(t *testing.T) {
 	}
 }
 
-// While a queue is closed for a move, Publish waits until the queue opens. If the queue stays
-// closed, Publish stores nothing and returns an error.
+// While a queue is closed for a move, Publish waits. When the queue opens, Publish stores the
+// message. If the queue stays closed, Publish stores nothing and returns an error.
 func TestAStartWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	r := start(t)

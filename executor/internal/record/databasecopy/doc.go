@@ -5,12 +5,12 @@
 // # No confirmed change is lost
 //
 // Every executor follows both buckets and writes their revisions to the database, in order, with
-// their audit entries: see mirrorBucket. The copy's position is the revision up to which it is complete.
-// An Editor confirms a change when the position has reached the revisions that the change stored:
-// see AwaitCopied. The copy therefore has every confirmed change, no matter when an executor
-// crashes. A change that was stored but not confirmed is in NATS, and the mirror of any executor
-// copies it from there. If NATS loses such a change before it is copied, no client has been told
-// that it was made.
+// their audit entries: see mirrorBucket. The copy's position is the revision up to which it is
+// complete. An Editor confirms a change when the position has reached the revisions that the change
+// stored: see AwaitCopied. The copy therefore has every confirmed change, no matter when an
+// executor crashes. A change that was stored but not confirmed is in NATS, and the mirror of any
+// executor copies it from there. If NATS loses such a change before it is copied, no client has
+// been told that it was made.
 //
 // The revisions of a bucket only increase, even if the bucket is lost: a restored bucket begins
 // after the copy's position (edit.AdvanceRevision). Of two revisions of a record, the higher one is

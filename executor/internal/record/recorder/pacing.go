@@ -16,19 +16,20 @@ import (
 // recording a batch occupies a CPU for tens of milliseconds. maxRecordDelay limits the delay.
 const (
 	// busyRequestsPerCPU is the number of concurrent requests per CPU at which senders begin to
-	// wait for CPUs. One request takes a fraction of a millisecond, so even at 5,000 requests per
-	// second, only one or two are in progress at a time.
+	// wait for a CPU. One request takes a fraction of a millisecond, so even at 5,000 requests per
+	// second only one or two are in progress at a time.
 	busyRequestsPerCPU = 4
-	// quietPeriod is how long the number of requests must stay below busyRequestsPerCPU before the
-	// recorder continues. It must not be too short: NATS acknowledges many requests together, so
-	// even during a burst there are moments without any.
+	// quietPeriod is how long the number of requests must stay below the limit before the recorder
+	// continues. It must not be too short: NATS acknowledges many requests together, so even during
+	// a burst there are moments without any.
 	quietPeriod       = 50 * time.Millisecond
 	quietPollInterval = 2 * time.Millisecond
 	// maxRecordDelay is the age of a message at which the recorder stops waiting for requests.
 	maxRecordDelay = 2 * time.Second
 )
 
-// burstGate tracks the senders served by an ingress in this process.
+// burstGate makes the recorder wait while an ingress in this process responds to a burst of
+// requests.
 type burstGate struct {
 	publishing *atomic.Int64 // requests whose messages are being stored; nil without an ingress
 	calmAt     time.Time     // quietPeriod after the last time that there were many requests
@@ -43,7 +44,8 @@ func (s *burstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 	now := time.Now()
 	end := now
 	if meta, err := first.Metadata(); err == nil {
-		// If the clock was set back, the message's age is negative. It then counts as zero.
+		// If the clock was set back, the message seems to be from the future. Its age then counts
+		// as zero.
 		end = now.Add(min(maxRecordDelay, maxRecordDelay-now.Sub(meta.Timestamp)))
 	}
 	for ; now.Before(end) && ctx.Err() == nil; now = time.Now() {
@@ -58,19 +60,21 @@ func (s *burstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 }
 
 const (
-	// batchPauseRatio is the length of the pause after a batch, relative to the duration of the
-	// batch, if no messages are waiting. With a ratio of 3, recording uses a quarter of one core.
+	// batchPauseRatio is the length of the pause after a batch, as a multiple of the batch's
+	// duration, while no messages are waiting. With a ratio of 3, recording uses a quarter of one
+	// core.
 	batchPauseRatio = 3
-	// maxPauseAfterBatch is the maximum pause. It is well below ackWait.
+	// maxPauseAfterBatch limits the pause. It is well below ackWait, so that messages are not
+	// redelivered during the pause.
 	maxPauseAfterBatch = 100 * time.Millisecond
-	// noPauseBacklog is the number of waiting messages at which the recorder no longer pauses.
-	// Below it, the pause gets shorter as the number grows, so that the recorder keeps up with a
-	// load that lasts longer than a burst.
+	// noPauseBacklog is the number of waiting messages from which on the recorder does not pause.
+	// The pause gets shorter as the number approaches it, so that the recorder keeps up with a load
+	// that lasts longer than a burst.
 	noPauseBacklog = 30_000
 )
 
-// pauseAfterBatch returns the pause after a batch. took is the batch's duration, and waiting is the
-// number of messages still waiting.
+// pauseAfterBatch returns the pause after a batch that took the given time. waiting is the number
+// of messages that are still waiting to be recorded.
 func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
 	leisure := 1 - float64(min(waiting, noPauseBacklog))/noPauseBacklog
 	return min(time.Duration(batchPauseRatio*leisure*float64(took)), maxPauseAfterBatch)
@@ -80,10 +84,10 @@ func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
 // Handling that many messages takes about 50 µs.
 const messagesPerYield = 16
 
-// yieldToOthers lets other goroutines run after every messagesPerYield messages. message is the
-// index of the message in its batch. A batch occupies a P (a processor of the Go scheduler) for
-// tens of milliseconds, and the scheduler preempts a goroutine only after 10 ms. Without yielding,
-// goroutines of an ingress in this process would wait that long for this P.
+// yieldToOthers lets other goroutines run after every messagesPerYield messages; message is the
+// index of a message in its batch. A batch occupies a P (a processor of the Go scheduler) for tens
+// of milliseconds, and the scheduler preempts a goroutine only after 10 ms. Without yielding,
+// goroutines of an ingress in this process would have to wait that long for the P.
 func yieldToOthers(message int) {
 	if message%messagesPerYield == messagesPerYield-1 {
 		runtime.Gosched()

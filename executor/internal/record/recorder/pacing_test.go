@@ -88,7 +88,7 @@ func TestSendersPassFirst(t *testing.T) {
 	}
 }
 
-// aged is a message with the time at which it was stored.
+// aged is a message that a stream stored at the time at.
 type aged struct {
 	jetstream.Msg
 

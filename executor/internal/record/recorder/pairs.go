@@ -19,14 +19,14 @@ import (
 // reports about them.
 type startReportPair struct{ starts, reports string }
 
-// sharedStartReportPair is the pair of streams used by all queues that do not have their own.
+// sharedStartReportPair is the pair of streams of all queues that have none of their own.
 var sharedStartReportPair = startReportPair{stream.ExecutionsName, stream.ProgressName}
 
 func ownStartReportPair(queue string) startReportPair {
 	return startReportPair{stream.OwnStreamName(queue), stream.OwnProgressStreamName(queue)}
 }
 
-// pairOfStream returns the pair that a stream of start messages or of reports belongs to.
+// pairOfStream returns the pair to which a stream of start messages or of reports belongs.
 func pairOfStream(name string) startReportPair {
 	if queue, ok := stream.QueueOfStream(name); ok {
 		return ownStartReportPair(queue)
@@ -67,7 +67,7 @@ func (r *Recorder) existingPairs(ctx context.Context) ([]startReportPair, error)
 	return all, nil
 }
 
-// forgetStream removes the recorder's state about a deleted stream.
+// forgetStream removes everything that the recorder remembers about a deleted stream.
 func (r *Recorder) forgetStream(name string) {
 	r.metrics.forgetStream(name)
 	r.marks.forget(name)
@@ -75,10 +75,10 @@ func (r *Recorder) forgetStream(name string) {
 	r.startBacklog.Delete(pairOfStream(name).starts)
 }
 
-// maxFetchPerStream returns the maximum number of messages, and their maximum total size in bytes,
-// that may be fetched from one stream at a time. With these limits, a round of fetching from all
-// streams of start messages yields about maxBatchMessages messages or maxBatchBytes, and so does
-// one from all streams of reports.
+// maxFetchPerStream returns how many messages may be fetched from one stream at a time, and their
+// maximum total size in bytes. With these limits, a round of fetching from all streams of start
+// messages yields about one batch (maxBatchMessages or maxBatchBytes), and so does a round of
+// fetching from all streams of reports.
 func (r *Recorder) maxFetchPerStream() (messages, bytes int) {
 	pairs := max(1, int(r.streams.Load())/2)
 	return max(fetchSize, maxBatchMessages/pairs), max(1<<20, maxBatchBytes/pairs)

@@ -19,43 +19,44 @@ import (
 )
 
 // A database can lose its last transactions when a lagging standby is promoted or a dump is
-// restored. NATS does not redeliver acknowledged messages, so the recorder must find out which ones
-// the database lacks. For this purpose, every transaction also stores the ranges of messages that
-// it records or puts aside (store.Batch.Handled). A message in the stream that is acknowledged but
-// in none of these ranges is missing from the database. The recorder then rewinds the consumer to
-// the first missing message. Messages that are already recorded are not recorded twice.
+// restored. NATS does not redeliver acknowledged messages, so the recorder must find out which of
+// them the database lacks. For this purpose, every transaction also stores the ranges of messages
+// that it records or puts aside (store.Batch.Handled). A message in the stream that is acknowledged
+// but in none of these ranges is missing from the database. The recorder then rewinds the consumer
+// to the first missing message. Messages that are already recorded are not recorded twice.
 //
 // The recorder compares the streams with the database when it starts or connects to NATS, when the
 // store has connected to another server, every databaseCompareInterval, and before it ends
 // executions.
 //
-// A comparison covers only the messages up to the consumer's ack floor. The floor stays below a
-// message that another executor has not acknowledged yet, or whose acknowledgement is still on its
-// way, and the comparison therefore misses acknowledged messages after that one. When the database
-// may have been replaced, the recorder compares again once the floor has passed everything that had
-// been delivered before.
+// A comparison covers only the messages up to the consumer's ack floor. If another executor has not
+// acknowledged a message yet, or if its acknowledgement is still on its way, the floor stays below
+// that message, and the comparison misses the acknowledged messages after it. When the database may
+// have been replaced, the recorder therefore compares again once the floor has passed everything
+// that had been delivered before.
 
 const (
-	// databaseCompareInterval is how often the database is compared with the acknowledged messages.
+	// databaseCompareInterval is how often the recorder compares the database with the acknowledged
+	// messages.
 	databaseCompareInterval = time.Minute
 	// databaseCompareTimeout is the maximum duration of one comparison.
 	databaseCompareTimeout = 30 * time.Second
 	// natsRequestTimeout is the maximum duration of one request to NATS.
 	natsRequestTimeout = 2 * time.Second
-	// recoveryPollInterval is the interval at which the recorder checks whether a database that was
-	// behind has caught up.
+	// recoveryPollInterval is how often the recorder checks whether a database that lacked messages
+	// has them all.
 	recoveryPollInterval = 200 * time.Millisecond
-	// While a new database may lack messages above the ack floor, the executor is not ready, unless
+	// The executor is not ready while a new database may lack messages above the ack floor, unless
 	// the store has only one server. This state ends when everything that was delivered is
-	// acknowledged. uncertaintyGrace is how long the executor stays ready nevertheless, so that
-	// executors can acknowledge what they are recording. After maxUncertainty, it is ready again in
-	// any case: the floor of a queue's own stream does not rise while the stream is unreachable,
-	// but everything else is recorded.
+	// acknowledged. For the first uncertaintyGrace, the executor stays ready, so that executors can
+	// acknowledge the messages that they are recording. After maxUncertainty, it becomes ready even
+	// if the state persists: the floor of a queue's own stream does not rise while the stream is
+	// unreachable, but everything else is recorded.
 	uncertaintyGrace = time.Second
 	maxUncertainty   = time.Minute
 )
 
-// fetchedMsg is a message with the identity of the stream that it was fetched from.
+// fetchedMsg is a fetched message, together with the identity of its stream.
 type fetchedMsg struct {
 	jetstream.Msg
 	created string // the identity of the stream: see identityOf
@@ -66,7 +67,8 @@ func identityOf(info *jetstream.StreamInfo) string {
 	return info.Created.UTC().Format(time.RFC3339Nano)
 }
 
-// rangesOf returns the ranges of the sequences of the entries' messages, for store.Batch.Handled.
+// rangesOf returns the ranges of stream sequences that the entries' messages occupy, for
+// store.Batch.Handled.
 func rangesOf(entries []*entry) (ranges []store.HandledRange) {
 	type source struct {
 		stream, created string
@@ -95,8 +97,8 @@ func rangesOf(entries []*entry) (ranges []store.HandledRange) {
 	return ranges
 }
 
-// recovery tracks whether the database lacks acknowledged messages, and up to which sequences the
-// streams must be acknowledged again until it has them.
+// recovery tracks whether the database lacks acknowledged messages, and how far the streams must be
+// acknowledged again before the database has them all.
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
@@ -105,23 +107,23 @@ type recovery struct {
 	// the database is compared again.
 	goals  map[string]uint64
 	floors map[string]ackFloor // the most recent ack floor, by stream
-	// delivered holds, by stream, the sequence up to which messages had been delivered at the last
-	// comparison. It has no entry for a stream if all of them were acknowledged.
+	// delivered maps each stream to the sequence up to which messages had been delivered at the
+	// last comparison. A stream is missing if all of them had been acknowledged.
 	delivered map[string]uint64
 	behind    bool // the database lacks messages that were acknowledged
-	// uncertainSince is the time since which a new database may lack messages that the comparison
-	// has not covered. It is reset to zero once all goals have been reached.
+	// uncertainSince is when a new database was found that may lack messages which the comparison
+	// has not covered. It is zero again once all goals have been reached.
 	uncertainSince time.Time
 }
 
-// ackFloor is a position in a stream up to which every message is acknowledged.
+// ackFloor is the position up to which all messages of a stream are acknowledged.
 type ackFloor struct {
 	created  string // the stream's identity
 	sequence uint64
 }
 
-// recoveryReadinessComponent is the name of the readiness component that is not ready while the
-// database is behind.
+// recoveryReadinessComponent is the component that /readyz reports as not ready while the database
+// lacks messages, or may lack some.
 const recoveryReadinessComponent = "database position"
 
 func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
@@ -144,8 +146,8 @@ func (r *recovery) addGoal(stream string, goal uint64) {
 	r.goals[stream] = max(r.goals[stream], goal)
 }
 
-// setDelivered stores, for addDelivered, the sequence up to which a stream's messages had been
-// delivered at a comparison. delivered is 0 if all of them are acknowledged.
+// setDelivered notes the sequence up to which a stream's messages had been delivered at a
+// comparison, for addGoalsForDelivered. delivered is 0 if all of them are acknowledged.
 func (r *recovery) setDelivered(stream string, delivered uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,11 +160,11 @@ func (r *recovery) setDelivered(stream string, delivered uint64) {
 	}
 }
 
-// addDelivered makes the recorder compare the database again once everything is acknowledged that
-// had been delivered at the last comparison. That comparison has not covered messages that were
-// acknowledged above the ack floor, nor messages whose acknowledgements were still on their way. A
-// previous database may have recorded these, and the new one may lack them. uncertain specifies
-// whether the executor is not ready in the meantime.
+// addDelivered makes the recorder compare the database again once everything that had been
+// delivered at the last comparison is acknowledged. That comparison did not cover messages that
+// were acknowledged above the ack floor, or whose acknowledgements were still on their way. The
+// previous database may have recorded them, and the new one may lack them. If uncertain is true,
+// the executor is not ready in the meantime.
 func (r *recovery) addDelivered(uncertain bool) {
 	r.mu.Lock()
 	delivered := maps.Clone(r.delivered)
@@ -175,9 +177,9 @@ func (r *recovery) addDelivered(uncertain bool) {
 	}
 }
 
-// updateReadiness marks the executor as not ready while a new database may lack messages: once that
-// state has lasted for grace. It marks the executor as ready again when all goals are reached, or
-// after maxUncertainty. It does nothing while the database is known to be behind, because the
+// updateReadiness marks the executor as not ready when, for the duration grace, a new database may
+// have been lacking messages. It marks the executor as ready again when all goals are reached, or
+// after maxUncertainty. It does nothing while the database is known to lack messages, because the
 // executor is then not ready anyway.
 func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	r.mu.Lock()
@@ -199,15 +201,15 @@ func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	}
 }
 
-// isBehind reports whether the database lacks messages that were acknowledged.
+// isBehind reports whether the database is known to lack acknowledged messages.
 func (r *recovery) isBehind() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.behind
 }
 
-// end ends the recovery unless there are goals to reach: another stream may have been found to be
-// behind in the meantime. It reports whether it ended a recovery.
+// end ends the recovery, unless there are goals left: another stream may have turned out to lack
+// messages in the meantime. It reports whether it has ended a recovery.
 func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,8 +221,8 @@ func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	return true
 }
 
-// updateFloor stores the position up to which a stream is acknowledged. If the position has gone
-// back, another executor has rewound the consumer. updateFloor then returns the sequence of the
+// updateFloor notes the position up to which a stream is acknowledged. If the position has gone
+// back, which means that another executor has rewound the consumer, it returns the sequence of the
 // previous position. Otherwise, it returns 0.
 func (r *recovery) updateFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
@@ -242,7 +244,7 @@ func (r *recovery) goal(stream string) uint64 {
 	return r.goals[stream]
 }
 
-// forget removes the state of a deleted stream.
+// forget removes everything that the recovery remembers about a deleted stream.
 func (r *recovery) forget(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,7 +253,7 @@ func (r *recovery) forget(stream string) {
 	delete(r.delivered, stream)
 }
 
-// unreached returns the names of the streams that have not reached their goals.
+// unreached returns the names of the streams that are not yet acknowledged up to their goals.
 func (r *recovery) unreached() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,7 +266,7 @@ func (r *recovery) markGoalReached(stream string) {
 	delete(r.goals, stream)
 }
 
-// mayLack reports whether the database may lack acknowledged messages of a pair of streams.
+// mayLack reports whether the database may lack acknowledged messages of either stream of a pair.
 func (r *recovery) mayLack(at startReportPair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -278,7 +280,8 @@ func (r *recovery) isRunning() bool {
 	return r.behind || len(r.goals) > 0
 }
 
-// trySend sends to c unless c's buffer, which has room for one value, is full. It never blocks.
+// trySend sends to c, which must have a buffer for one value, unless the buffer is full. It never
+// blocks.
 func trySend(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -293,8 +296,8 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	defer tick.Stop()
 	poll := time.NewTicker(recoveryPollInterval)
 	defer poll.Stop()
-	// mayBeReplaced reports whether the database may have been replaced since the acknowledged
-	// messages were recorded. It is true at the start, because the recorder does not know.
+	// mayBeReplaced is true if the database may have been replaced since the acknowledged messages
+	// were recorded. The recorder does not know that at its start, so it assumes the worst.
 	mayBeReplaced := true
 	// If the store has only one server, it cannot fail over to a database that lacks messages.
 	uncertain := r.store.Reconnected() != nil
@@ -330,8 +333,8 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	}
 }
 
-// updateAckFloor stores the position up to which a stream is acknowledged. If another executor has
-// rewound the consumer, updateAckFloor makes this executor join the recovery.
+// updateAckFloor notes the position up to which a stream is acknowledged. If another executor has
+// rewound the consumer, it makes this executor join the recovery.
 func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
 	if before := r.recovery.updateFloor(name, ackFloor{created, sequence}); before > 0 {
 		r.recovery.start(name, before, r.ready)
@@ -339,8 +342,8 @@ func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
 	}
 }
 
-// finishRecovery compares the database again once all goals are reached, and then ends the
-// recovery if the database lacks nothing.
+// finishRecovery does nothing until all goals are reached. It then compares the database again, and
+// ends the recovery if the database lacks nothing.
 func (r *Recorder) finishRecovery(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseCompareTimeout)
 	defer cancel()
@@ -380,8 +383,9 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	return nil
 }
 
-// rewindAllToUnrecorded calls rewindToUnrecorded for every pair of streams, and continues with the
-// others if one fails. behind reports whether the database was behind any of them.
+// rewindAllToUnrecorded calls rewindToUnrecorded for every pair of streams. If that fails for one
+// pair, it still continues with the others. behind reports whether the database has lost
+// transactions of any pair.
 func (r *Recorder) rewindAllToUnrecorded(ctx context.Context) (behind bool, err error) {
 	pairs, err := r.existingPairs(ctx)
 	if err != nil {
@@ -394,10 +398,10 @@ func (r *Recorder) rewindAllToUnrecorded(ctx context.Context) (behind bool, err 
 	return behind, err
 }
 
-// rewindToUnrecorded compares a pair of streams with the database. It rewinds the recorder's
-// consumer of each stream to the first message that the consumer would skip although it is not
-// recorded. There are such messages if the stream was rolled back or the database has lost
-// transactions. rewindToUnrecorded reports whether the database has lost any.
+// rewindToUnrecorded compares a pair of streams with the database. If a consumer of the recorder
+// would skip messages that are not recorded, rewindToUnrecorded rewinds it to the first of them.
+// There are such messages if the stream was rolled back or the database has lost transactions. The
+// result reports whether the database has lost transactions.
 func (r *Recorder) rewindToUnrecorded(
 	ctx context.Context,
 	at startReportPair,
@@ -441,13 +445,12 @@ func (r *Recorder) rewindToUnrecorded(
 
 // consumerPosition is the position of the recorder's consumer in a stream.
 type consumerPosition struct {
-	// stream is nil if the stream or the consumer does not exist. In that case, nothing is
-	// acknowledged.
+	// stream is nil if the stream or the consumer does not exist. Nothing is acknowledged then.
 	stream jetstream.Stream
 	name   string
 	floor  uint64 // the sequence up to which every message is acknowledged
-	// replaced is the sequence of the first message that has the sequence of an earlier,
-	// acknowledged message, because the stream was rolled back. It is 0 if there is none.
+	// replaced is the sequence of the first new message that has taken the place of an acknowledged
+	// one, because the stream was rolled back. It is 0 if there is none.
 	replaced uint64
 	// missing is the sequence of the first acknowledged message that is missing from the database.
 	// It is 0 if there is none.
@@ -455,7 +458,7 @@ type consumerPosition struct {
 }
 
 // positionOf returns the position of the recorder's consumer in a stream. Call it before reading
-// the ranges from the database. A message is acknowledged only after its transaction, so the ranges
+// the ranges from the database: a message is acknowledged only after its transaction, so the ranges
 // then include every message that is acknowledged according to the position.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPosition, error) {
 	p := &consumerPosition{name: name}
@@ -483,10 +486,10 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPositi
 	return p, nil
 }
 
-// setFirstMissing sets the missing field of the positions. If the database has no ranges for a
-// stream, it assumes that all messages of the stream are missing. It does not search for the
-// stream's records instead: executors record in parallel, so a record does not prove that the
-// messages before it are recorded.
+// setFirstMissing sets firstMissing in each position. If the database has no ranges for a stream,
+// it assumes that all messages of the stream are missing. It does not look for records of these
+// messages: because executors record in parallel, a record does not prove that the messages before
+// it are recorded.
 func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPosition) error {
 	for _, p := range positions {
 		if p.stream == nil {
@@ -506,8 +509,8 @@ func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPo
 	return nil
 }
 
-// acknowledgedRange returns the first and the last sequence of the messages that were acknowledged
-// and have not been replaced by a rollback of the stream.
+// acknowledgedRange returns the first and the last sequence of the acknowledged messages, without
+// those that were replaced when the stream was rolled back.
 func (p *consumerPosition) acknowledgedRange() (first, last uint64) {
 	state := p.stream.CachedInfo().State
 	last = min(p.floor, state.LastSeq)
@@ -517,8 +520,8 @@ func (p *consumerPosition) acknowledgedRange() (first, last uint64) {
 	return max(state.FirstSeq, 1), last
 }
 
-// firstMissing returns the sequence of the first acknowledged message that is in none of the
-// ranges, or 0 if there is none.
+// firstMissing returns the sequence of the first acknowledged message that none of the ranges
+// contains, or 0 if they contain all.
 func firstMissing(ctx context.Context, p *consumerPosition, ranges []store.HandledRange) (uint64,
 	error,
 ) {
@@ -531,8 +534,8 @@ func firstMissing(ctx context.Context, p *consumerPosition, ranges []store.Handl
 			next = ranges[i].Last + 1
 			continue
 		}
-		// A message that was deleted or dropped before it was delivered is in none of the ranges,
-		// but it is not missing. Skip to the first message that still exists.
+		// The stream may have deleted or dropped this message before it was delivered. It is then
+		// in none of the ranges, but not missing. Skip to the first message that still exists.
 		sequence, err := firstSequenceFrom(ctx, p.stream, next)
 		if err != nil || sequence == 0 || sequence > last {
 			return 0, err
@@ -560,8 +563,8 @@ func firstSequenceFrom(ctx context.Context, s jetstream.Stream, sequence uint64)
 	return msg.Sequence, nil
 }
 
-// rewind rewinds the recorder's consumer of a stream to the first message that it would otherwise
-// skip.
+// rewind makes the recorder's consumer of a stream deliver messages again, beginning with the first
+// one that it would otherwise skip.
 func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 	first, cause := p.missing, rewindCauseDatabase
 	if p.replaced > 0 {

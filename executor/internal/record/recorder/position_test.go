@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// The executor is not ready while a new database may lack messages. It stays ready for a grace
-// period at first, and becomes ready again after maxUncertainty at the latest.
+// While a new database may lack messages, the executor is not ready. It stays ready for a grace
+// period first, and it becomes ready again after maxUncertainty at the latest.
 func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

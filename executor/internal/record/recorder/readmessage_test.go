@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// lagging is a stream whose GetMsg goes to a replica that has not received any message yet.
+// lagging is a stream whose GetMsg reads from a replica that has not received any message yet.
 type lagging struct{ jetstream.Stream }
 
 func (lagging) GetMsg(
@@ -22,8 +22,8 @@ func (lagging) GetMsg(
 	return nil, jetstream.ErrMsgNotFound
 }
 
-// If a lagging replica lacks a message, readMessage asks the leader. Otherwise, the recorder could
-// conclude that the stream was rolled back, and executions would run again.
+// If a lagging replica does not have a message, readMessage queries the leader. Otherwise, the
+// recorder could conclude that the stream was rolled back, and executions would run again.
 func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

@@ -2,11 +2,11 @@
 // only after the transaction that records it has been committed. A message that is delivered twice
 // is recorded once, because execution IDs are unique.
 //
-// One goroutine for each stream fetches messages (fetch.go) and hands them over (arrivals.go). The
-// recording goroutine decodes them in batches (batch.go), commits each batch (commit.go), and then
-// acknowledges its messages (recorder.go). If the database is found to lack messages that were
-// acknowledged, the consumers are moved back (position.go, rewind.go). Executions whose messages
-// are gone, and that no runner will therefore end, are ended as failed (lost.go).
+// One goroutine for each stream fetches messages (fetch.go) and passes them to the recording
+// goroutine (arrivals.go). The recording goroutine decodes them in batches (batch.go), commits each
+// batch (commit.go), and then acknowledges its messages (recorder.go). If the database turns out to
+// lack acknowledged messages, the consumers are rewound (position.go, rewind.go). An execution
+// whose start message is gone, so that no runner will end it, is ended as failed (lost.go).
 package recorder
 
 import (
@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	// maxBatchMessages is the maximum number of messages in one transaction. The larger it is, the
-	// less each message costs; with SQLite, for example, more messages share a page of the ID
-	// index. With 1,000 messages per transaction, one message takes 31 µs of CPU time; with 4,000
-	// messages and correspondingly longer pauses, it takes 26 µs.
+	// maxBatchMessages is the maximum number of messages in one transaction. In larger
+	// transactions, each message costs less; with SQLite, for example, more messages share a page
+	// of the ID index. With 1,000 messages per transaction, one message takes 31 µs of CPU time;
+	// with 4,000 messages and correspondingly longer pauses, it takes 26 µs.
 	maxBatchMessages = 4_000
 	// ackWait is how long a message may stay unacknowledged before it is delivered to another
-	// executor. When an executor is killed, recording the messages that it was handling is delayed
-	// by this duration.
+	// executor. When an executor is killed, the messages that it was handling are recorded only
+	// after this delay.
 	ackWait = 5 * time.Second
 	// drainTimeout is how long Run may continue after its context is done, to record messages that
 	// have already arrived.
@@ -51,45 +51,46 @@ type Config struct {
 	Log       logrus.FieldLogger
 
 	// Publishing is the number of requests whose messages an ingress in this process is storing
-	// now. During a burst of requests, the recorder waits: see pacing.go. nil means that this
+	// now. The recorder waits during a burst of requests: see pacing.go. nil means that this
 	// process has no ingress.
 	Publishing *atomic.Int64
 	// Retention is how long execution records are kept. The recorder does not search for older
 	// records, and does not record older messages. 0 means that records are kept forever.
 	Retention time.Duration
-	// Captured stores a sealed secret that a node's provider sent. The recorder may call it
-	// repeatedly with the same secret, and retries indefinitely after an error. nil means that
-	// such secrets are ignored.
+	// Captured stores a sealed secret that a node's provider has sent. The recorder may call it
+	// repeatedly with the same secret, and retries until it succeeds. nil means that such secrets
+	// are ignored.
 	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
 	// SenderPreset returns the current preset of a node's sender, or "" if the node has none.
-	// Observations about a sender with another preset do not count. The recorder retries
-	// indefinitely after an error. nil means that everything counts.
+	// Observations about a sender with another preset are ignored. After an error, the recorder
+	// retries until it succeeds. nil means that no observation is ignored for this reason.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 	// WorkflowInAccountSince returns since when a workflow has been in its account, or ok = false
-	// if there is none with that ID. Observations from before that time do not count: they concern
-	// the workflow's time in another account, or an earlier workflow with the same ID. The recorder
-	// retries indefinitely after an error. nil means that everything counts.
+	// if there is no workflow with that ID. Earlier observations are ignored: they concern the
+	// workflow's time in another account, or an earlier workflow with the same ID. After an error,
+	// the recorder retries until it succeeds. nil means that no observation is ignored for this
+	// reason.
 	WorkflowInAccountSince func(ctx context.Context, id string) (at time.Time, ok bool, err error)
-	// Behind is called when the database lacks acknowledged messages. The database may then also
-	// lack data from other sources than the recorder's streams, such as audit entries, and Behind
-	// should copy these again. nil means that there are no such sources.
+	// Behind is called when the database is found to lack acknowledged messages. The database may
+	// then also lack data that does not come from the recorder's streams, such as audit entries,
+	// and the function should copy this data again. nil means that there is no such data.
 	Behind func(ctx context.Context)
 	// SkippedConsumers returns the runners' consumers that have skipped start messages. nil means
-	// that there are none. For each of these consumers, Redelivered is called once the start
-	// messages have been published again. Redelivered must be set if SkippedConsumers is.
+	// that there are none. When the start messages that a consumer skipped have been published
+	// again, OnRedelivered is called for this consumer. It must be set if SkippedConsumers is.
 	SkippedConsumers func() ([]SkippedConsumer, error)
 	Redelivered      func(SkippedConsumer) error
 }
 
-// SkippedConsumer identifies a consumer of a group of runners that has skipped start messages.
+// SkippedConsumer identifies a runner group's consumer that has skipped start messages.
 type SkippedConsumer struct {
 	// Stream is the name of the consumer's stream: the shared stream, or a queue's own. A group has
-	// a consumer of the same name in each.
+	// a consumer with the same name in each of them.
 	Stream   string
 	Consumer string
 }
 
-// Store is what a Recorder uses of the database.
+// Store is the part of store.Store that a Recorder uses.
 type Store interface {
 	store.Recording
 	store.Records
@@ -98,7 +99,8 @@ type Store interface {
 	store.HandledMessages
 }
 
-// Recorder records the streams' messages. Several recorders in several executors share the work.
+// Recorder records the streams' messages in the database. Several recorders, in several executors,
+// share the work.
 type Recorder struct {
 	config  Config
 	timing  timing
@@ -125,7 +127,7 @@ type Recorder struct {
 	streams      atomic.Int64 // number of streams being followed
 }
 
-// timing holds the durations that tests shorten; defaultTiming returns those of production.
+// timing holds the durations that tests shorten. defaultTiming returns the ones for production.
 type timing struct {
 	deliverAgain     time.Duration // AckWait of the consumers
 	ackWait          time.Duration // duration of a transaction that makes the executor not ready
@@ -139,7 +141,7 @@ type timing struct {
 	// time from the start, or a reconnect, to EndLostExecutions's search
 	lostSearchDelay  time.Duration
 	lostRecheckDelay time.Duration // delay before a missing start message is looked up again
-	// interval at which EndLostExecutions checks whether all is recorded
+	// interval at which EndLostExecutions checks whether everything is recorded
 	catchUpPoll time.Duration
 	// lostSearchInterval returns the interval between two searches. maxAge is the shortest maximum
 	// age of the streams of start messages.
@@ -190,13 +192,13 @@ func New(c Config) *Recorder {
 // Run records until the context is done. It survives failures of NATS and of the database: the
 // streams keep the messages that are not recorded yet.
 func (r *Recorder) Run(ctx context.Context) {
-	// recording outlives ctx, so that messages that have already arrived are still recorded after
+	// recording outlives ctx, so that messages that have already arrived can still be recorded when
 	// ctx is done.
 	recording, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTimeout, giveUp) })()
 
-	// The messages of the next batch arrive while a batch is being recorded.
+	// New messages go into this buffer while a batch is being recorded, and become the next batch.
 	var arrived arrivalBuffer
 	var keeping sync.WaitGroup
 	go func() {
@@ -251,7 +253,7 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	took := time.Since(began)
 	r.metrics.observe(entries, applied, took)
 	if meta, err := messages[0].Metadata(); err == nil {
-		// The server's clock may be ahead.
+		// The difference is negative if the server's clock is ahead.
 		r.metrics.delay.Observe(max(0, time.Since(meta.Timestamp)).Seconds())
 	}
 	r.traceBatch(ctx, entries, began)
@@ -274,7 +276,7 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	}).Info("recorded")
 }
 
-// announce tells watchers, such as event streams of the operators' API, that executions have
+// announce notifies watchers, such as event streams of the operators' API, that executions have
 // changed.
 func (r *Recorder) announce(ids []string) {
 	if err := r.changes.Publish(ids); err != nil {
@@ -282,8 +284,8 @@ func (r *Recorder) announce(ids []string) {
 	}
 }
 
-// expiredBefore returns the time before which a stream must have stored a message for the message
-// to be older than the retention of records. It returns the zero time if records are kept forever.
+// expiredBefore returns the time before which all stored messages are older than the retention of
+// records. It returns the zero time if records are kept forever.
 func (r *Recorder) expiredBefore(now time.Time) time.Time {
 	if r.config.Retention == 0 {
 		return time.Time{}
@@ -306,7 +308,7 @@ func (r *Recorder) acknowledge(e *entry) error {
 }
 
 // numPendingAfter returns how many messages were still waiting in the stream when msg was
-// delivered.
+// delivered, or 0 if its metadata is unreadable.
 func numPendingAfter(msg jetstream.Msg) uint64 {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -318,16 +320,16 @@ func numPendingAfter(msg jetstream.Msg) uint64 {
 // connectionNumber returns the number of reconnects to NATS, which identifies the connection.
 func (r *Recorder) connectionNumber() uint64 { return r.js.Conn().Stats().Reconnects }
 
-// AwaitQueueRecorded waits until everything that the shared stream and the queue's own stream hold
-// at the time of the call is recorded, or until the context is done.
+// AwaitQueueRecorded waits until everything that the shared stream and the queue's own stream
+// contain at the time of the call is recorded, or until the context is done.
 func AwaitQueueRecorded(ctx context.Context, js jetstream.JetStream, queue string) {
 	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName(queue)} {
 		stream.AwaitConsumed(ctx, js, name, stream.RecorderConsumer)
 	}
 }
 
-// AwaitRecorded waits until everything that the streams of start messages hold at the time of the
-// call is recorded, or until the context is done.
+// AwaitRecorded waits until everything that the streams of start messages contain at the time of
+// the call is recorded, or until the context is done.
 func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {
 	var names []string
 	retry.Until(ctx, 20*time.Millisecond, func() bool {

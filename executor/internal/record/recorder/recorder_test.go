@@ -29,7 +29,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// faulty is a store that can be made to fail.
+// faulty is a store that can be made to fail or to be slow.
 type faulty struct {
 	store.Store
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ type faulty struct {
 	// listing is called before each List for a single status. If it returns an error, List fails
 	// with that error. It may be nil.
 	listing func(store.RecordFilter) error
-	// reconnected is what Reconnected returns.
+	// reconnected is the channel that Reconnected returns.
 	reconnected chan struct{}
 }
 
@@ -194,8 +194,8 @@ func start(t *testing.T) *rig {
 	if r.db, err = sql.Open("sqlite", path); err != nil {
 		t.Fatal(err)
 	}
-	// Because Reconnected returns a channel, the recorder assumes that a lagging standby may
-	// replace the database.
+	// Reconnected returns a channel, so the recorder assumes that a lagging standby may replace the
+	// database.
 	r.store = &faulty{Store: records, reconnected: make(chan struct{}, 1)}
 	changed, err := changes.New(nc)
 	if err != nil {
@@ -387,7 +387,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 		ids = append(ids, r.begin("wf"))
 	}
 	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
-	// Wait, because the server updates this number with a slight delay.
+	// The server updates this number with a slight delay, so wait for it.
 	r.await("all are still to be recorded", func() bool { return r.pending() == int64(len(ids)) })
 	r.store.setAway(false)
 	for _, id := range ids {
@@ -418,9 +418,9 @@ func (r *rig) aside() []store.AsideMessage {
 	return aside
 }
 
-// counted returns the values of all counters. A counter has one key with its name, for the sum, and
-// one key with its name and label value for each label value. Other metrics have such keys with the
-// value 0.
+// counted returns the values of all counters. The key of a counter's sum is its name, and the key
+// of one of its label values is the name and the value, separated by a space. Other metrics have
+// such keys with the value 0.
 func (r *rig) counted() map[string]float64 {
 	r.t.Helper()
 	families, err := r.ops.Metrics.Gather()
@@ -441,8 +441,8 @@ func (r *rig) counted() map[string]float64 {
 
 const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workflow = (SELECT workflow FROM workflows WHERE workflow_id = 'refused') BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`
 
-// A message that cannot be decoded is put aside, and so is one whose data the database refuses.
-// Neither blocks other messages.
+// A message that cannot be decoded is put aside, and so is a message whose data the database
+// refuses. Neither blocks other messages.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -513,12 +513,12 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	}
 }
 
-// If the database responds but cannot write records, the messages are not to blame. Even if the
-// database could still write dead letters, no message is put aside or acknowledged.
+// The database responds but cannot write records, which is not the messages' fault. No message is
+// put aside or acknowledged, although the database could still write dead letters.
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	// Recording a start needs this table, and writing a dead letter does not.
+	// Recording a start requires this table; writing a dead letter does not.
 	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`)
 	var ids []string
 	for range 5 {
@@ -543,8 +543,8 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A transaction that takes too long is canceled, and its batch is split into smaller ones until
-// they succeed. In the meantime, the recorder is not ready.
+// A transaction that takes too long is canceled, and its batch is split until the parts succeed. In
+// the meantime, the recorder is not ready.
 func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -562,8 +562,8 @@ func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A transaction is committed, but the database's response is lost. The retry changes nothing, and
-// watchers are still told of the changes. The same applies if executions are ended as failed.
+// A transaction is committed, but the database's response is lost. The retry changes nothing, yet
+// watchers are notified of the changes. The same applies to executions that are ended as failed.
 func TestChangesOfAnUnansweredCommitAreAnnounced(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -578,7 +578,8 @@ func TestChangesOfAnUnansweredCommitAreAnnounced(t *testing.T) {
 	r.wantTold(lost)
 }
 
-// wantTold checks that the next message to watchers announces a change of the execution.
+// wantTold checks that the next message to watchers announces a change of the execution with the
+// given ID.
 func (r *rig) wantTold(id string) {
 	r.t.Helper()
 	select {
@@ -591,7 +592,7 @@ func (r *rig) wantTold(id string) {
 	}
 }
 
-// While the database is unavailable, the number of attempts and of log lines does not depend on how
+// During an outage of the database, the number of attempts and of log lines does not depend on how
 // many messages are waiting. The log says once that the outage has begun, and once that it has
 // ended.
 func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
@@ -625,8 +626,8 @@ func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	}
 }
 
-// While executions cannot be recorded, a report that can be applied does not make the executor
-// ready again.
+// The database cannot record executions, but it can apply a report. The report does not make the
+// executor ready again.
 func TestAReportDoesNotEndAnOutage(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -660,8 +661,8 @@ func (r *rig) reportsAreAcknowledged() bool {
 	return info.AckFloor.Stream > 0 && stream.Unacknowledged(info) == 0
 }
 
-// If a report cannot be applied because the registry is unavailable, this does not count as a
-// failure of the database.
+// A report that cannot be applied because the registry is unavailable does not count as a failure
+// of the database.
 func TestARegistryThatIsAwayIsNotTheDatabase(t *testing.T) {
 	t.Parallel()
 	senders := func() (*nats.Msg, error) {
@@ -714,8 +715,8 @@ func TestARegistryThatIsAwayIsNotTheDatabase(t *testing.T) {
 	}
 }
 
-// NATS restarts without the recorder's consumer, and the server does not report that it is gone.
-// The recorder notices this after it has reconnected, and creates the consumer again.
+// NATS restarts without the recorder's consumer, and the server does not report that the consumer
+// is gone. The recorder notices that after it has reconnected, and creates the consumer again.
 func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -765,7 +766,7 @@ func TestForgedProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The subject names another execution than the body.
+	// This subject names an execution other than the one in the body.
 	of.Subject = stream.ProgressSubject("q", "wf", uuid.NewString())
 	r.publish(of, nil)
 	withID, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{
@@ -782,8 +783,8 @@ func TestForgedProgress(t *testing.T) {
 		return r.has(id, execution.Running) && r.pending() == 0
 	})
 	counted := r.counted()
-	// Both forged reports are on the same execution. They count once if they are in the same batch,
-	// and twice otherwise.
+	// Both forged reports concern the same execution. They count once if they are in the same
+	// batch, and twice otherwise.
 	if n := counted["hookstart_executor_foreign_progress_total"]; n < 1 || n > 2 {
 		t.Errorf("%v foreign", n)
 	}
@@ -792,8 +793,8 @@ func TestForgedProgress(t *testing.T) {
 	}
 }
 
-// Progress that arrives before its start is kept until the start is recorded. That can take long,
-// if another executor has received the start and is frozen.
+// Progress that arrives before its start message is kept until the start message is recorded. That
+// can take long if another executor has received the start message and is frozen.
 func TestProgressWaitsForItsStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -816,7 +817,7 @@ func TestProgressWaitsForItsStart(t *testing.T) {
 	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
 }
 
-// Reports on unknown executions do not block other messages. They are recorded immediately and
+// Reports on unknown executions do not hold up other messages. They are stored immediately and
 // never redelivered.
 func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	t.Parallel()
@@ -944,8 +945,8 @@ func TestReportsOfRefusalsCountOnce(t *testing.T) {
 	})
 }
 
-// If a node's sender has another preset when an ingress's observation arrives, the observation does
-// not count, because it concerns an earlier sender.
+// An ingress's observation names a preset that the node's sender no longer has. It is ignored,
+// because it concerns an earlier sender.
 func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -985,9 +986,9 @@ const (
 
 var recreatedAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// An observation of an ingress from before a workflow was created concerns an earlier workflow with
-// the same ID, perhaps of another account. It does not count for the new workflow, and neither does
-// an observation of a workflow that no longer exists.
+// An observation from before a workflow was created concerns an earlier workflow with the same ID,
+// perhaps in another account, so it is ignored. So is an observation of a workflow that no longer
+// exists.
 func TestReportsOfADeletedWorkflowDoNotCount(t *testing.T) {
 	t.Parallel()
 	r := start(t)

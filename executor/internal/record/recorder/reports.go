@@ -51,8 +51,8 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	}
 }
 
-// errRegistry means that a report cannot be applied yet because of the registry, so the database is
-// not to blame.
+// errRegistry means that a report cannot be applied yet because the registry is unavailable, so the
+// database is not to blame.
 var errRegistry = errors.New("the registry could not be read or changed")
 
 // applyReport applies a report and acknowledges it. It retries while the database or the registry
@@ -108,8 +108,8 @@ func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
 	case stream.FilteredSubject:
 		return r.applyFiltered(ctx, msg.Data())
 	default:
-		// The remaining subject is that of reports of suppressed duplicates, the first kind of
-		// report that existed.
+		// The remaining subject, of the oldest kind of report, is the one for counts of suppressed
+		// duplicates.
 		return r.applyDuplicates(ctx, msg.Data())
 	}
 }
@@ -155,9 +155,9 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 		} else if late {
 			continue
 		}
-		// Store the secrets before the report. If that fails, the report is redelivered and they
-		// are stored again, which changes nothing. After the report has been applied, a redelivery
-		// would be skipped, and the secrets would be lost.
+		// Store the secrets before the report. If the report then fails, it is redelivered, and
+		// storing the secrets again changes nothing. In the opposite order, a redelivered report
+		// would be skipped as already applied, and secrets that could not be stored would be lost.
 		if len(s.Captured) > 0 && r.config.Captured != nil {
 			if err := r.config.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
 				return fmt.Errorf("%w: %w", errRegistry, err)
@@ -184,9 +184,10 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// workflowInAccountSince returns the result of Config.WorkflowInAccountSince, which may be nil. If
-// the registry is unavailable, it returns an error, so that the report waits: what was observed
-// while the workflow was in another account must not be shown to its current account.
+// workflowInAccountSince returns the result of Config.WorkflowInAccountSince, or a zero time and
+// true if that is nil. It returns an error while the registry is unavailable, so that the report
+// waits: observations from the workflow's time in another account must not be shown to its current
+// one.
 func (r *Recorder) workflowInAccountSince(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
@@ -199,9 +200,8 @@ func (r *Recorder) workflowInAccountSince(
 	return at, ok, err
 }
 
-// isFromDeletedWorkflow reports whether an observation must be ignored, because there is no
-// workflow with the ID, or because the observation is older than the workflow or than the
-// workflow's move to its current account.
+// isFromDeletedWorkflow reports whether an observation must be ignored: there is no workflow with
+// the ID, or the observation is older than the workflow or than its move to its current account.
 func (r *Recorder) isFromDeletedWorkflow(
 	ctx context.Context, id string, observed time.Time,
 ) (bool, error) {
@@ -209,8 +209,8 @@ func (r *Recorder) isFromDeletedWorkflow(
 	return !ok || observed.Before(since), err
 }
 
-// isFromReplacedSender reports whether an observation concerns a sender that the node no longer
-// has.
+// isFromReplacedSender reports whether an observation must be ignored because it concerns a sender
+// that the node no longer has.
 func (r *Recorder) isFromReplacedSender(
 	ctx context.Context,
 	s stream.SenderActivity,

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The recorder's pause after a batch is proportional to the batch's duration, up to a maximum.
-// There is no pause when the recorder has fallen behind.
+// The recorder's pause after a batch is proportional to the batch's duration, up to a maximum. If
+// many messages are waiting, there is no pause.
 func TestRest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

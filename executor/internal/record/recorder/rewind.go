@@ -31,15 +31,15 @@ import (
 // If no record shows that the stream was rolled back, the database has lost transactions: see
 // rewindToUnrecorded.
 
-// ackMarks holds the last message that this process acknowledged on each connection to NATS. There
-// is one per connection, because a stream may have been rolled back and grown again between two
-// connections.
+// ackMarks holds, for each connection to NATS, the last message that this process acknowledged on
+// it. The connections are kept apart because a stream may have been rolled back and grown again
+// between two of them.
 type ackMarks struct {
 	mu   sync.Mutex
 	last map[string][]ackMark // by stream
 }
 
-// ackMark is one acknowledged message.
+// ackMark identifies the last message that was acknowledged on a connection.
 type ackMark struct {
 	connection uint64 // the number of reconnects at that time
 	sequence   uint64 // the message's sequence in its stream
@@ -67,7 +67,7 @@ func (m *ackMarks) forStream(stream string) []ackMark {
 	return slices.Clone(m.last[stream])
 }
 
-// forget removes the marks of a deleted stream.
+// forget removes the marks in a deleted stream.
 func (m *ackMarks) forget(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (m *ackMarks) keepNewest(stream string) {
 	}
 }
 
-// setFirstReplaced sets p.replaced if the stream was rolled back.
+// setFirstReplaced sets p.firstReplaced if the stream was rolled back.
 func (r *Recorder) setFirstReplaced(ctx context.Context, p *consumerPosition) error {
 	if p.stream == nil {
 		return nil
@@ -99,8 +99,8 @@ func (r *Recorder) setFirstReplaced(ctx context.Context, p *consumerPosition) er
 	return err
 }
 
-// firstSkipped returns the sequence of the first message that the consumer would skip although it
-// is not recorded, or 0 if there is none. floor is the sequence up to which the consumer has
+// firstSkipped returns the sequence of the first message that is not recorded and that the consumer
+// would skip, or 0 if there is none. floor is the sequence up to which the consumer has
 // acknowledged everything.
 func (r *Recorder) firstSkipped(
 	ctx context.Context, s jetstream.Stream, floor uint64,
@@ -127,8 +127,9 @@ func (r *Recorder) firstSkipped(
 }
 
 // findFirstUnrecorded returns the sequence of the first message up to last that is not recorded, or
-// 0 if last is recorded. It ignores messages before oldest. The unrecorded messages are adjacent,
-// so it goes backwards in growing steps until it finds a recorded one, and then bisects.
+// 0 if last is recorded. It ignores messages before oldest. It relies on the unrecorded messages
+// being adjacent: it goes backwards in growing steps until it finds a recorded one, and then
+// bisects.
 func (r *Recorder) findFirstUnrecorded(
 	ctx context.Context, s jetstream.Stream, last, oldest uint64,
 ) (uint64, error) {
@@ -169,9 +170,10 @@ func (r *Recorder) findFirstUnrecorded(
 	return missing, nil
 }
 
-// wasRolledBack reports whether the stream was rolled back: it ends before the ack floor, or has
-// other messages at sequences that were acknowledged. To find that out, it compares the stream with
-// this process's marks and with the newest records.
+// wasRolledBack reports whether a stream was rolled back whose consumer would skip unrecorded
+// messages. It was if it ends before the ack floor, or if, according to this process's marks or the
+// newest records, it has other messages at sequences that were acknowledged. In a stream of
+// reports, the unrecorded messages are proof enough.
 func (r *Recorder) wasRolledBack(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
@@ -205,8 +207,8 @@ func (r *Recorder) wasRolledBack(
 	return len(lost) > 0, err
 }
 
-// newestRecords returns the newest records since the given time whose start messages may be in the
-// stream.
+// newestRecords returns the newest records, not older than since, whose start messages may be in
+// the stream.
 func (r *Recorder) newestRecords(
 	ctx context.Context, name string, since time.Time,
 ) (found []lostCandidate, err error) {
@@ -231,8 +233,9 @@ func (r *Recorder) newestRecords(
 	return found, nil
 }
 
-// maxRecordedAge returns the maximum age of messages that the database must have. Older ones may
-// have been deleted. A margin is subtracted, because ages are not exact.
+// maxRecordedAge returns the age up to which the database must still have the records of messages;
+// older records may have been deleted. It is somewhat lower than the exact limit, because ages are
+// not exact.
 func (r *Recorder) maxRecordedAge(info *jetstream.StreamInfo) time.Duration {
 	age := info.Config.MaxAge
 	if r.config.Retention > 0 {
@@ -242,8 +245,8 @@ func (r *Recorder) maxRecordedAge(info *jetstream.StreamInfo) time.Duration {
 }
 
 // isRecordedAt reports whether the message at a sequence is recorded, deleted, or older than the
-// retention of records. known is false if the message is of a kind that is never recorded; the
-// first result is then meaningless.
+// retention of records. If known is false, the message is of a kind that is never recorded, and the
+// first result means nothing.
 func (r *Recorder) isRecordedAt(
 	ctx context.Context, s jetstream.Stream, sequence uint64,
 ) (recorded, known bool, err error) {
@@ -275,8 +278,8 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 	case err == nil && event.Progress != nil:
 		return r.isApplied(ctx, event.Progress)
 	case err != nil && stream.IsProgress(msg.Subject):
-		// There is nothing to look up, because a report that cannot be decoded names no execution.
-		// Treat it as recorded, so that the consumer is not rewound because of it.
+		// A report that cannot be decoded names no execution to look up. Treat it as recorded, so
+		// that the consumer is not rewound because of it.
 		return true, nil
 	}
 	if id := msg.Header.Get(stream.HeaderExecutionID); id != "" {

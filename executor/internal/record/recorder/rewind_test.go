@@ -23,14 +23,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// taken creates a consumer of the shared stream and acknowledges the given number of messages with
-// it.
+// taken creates a consumer of the shared stream and acknowledges the given number of messages, as
+// if their recipient had handled them.
 func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Consumer {
 	r.t.Helper()
 	return r.takenOf(stream.ExecutionsName, config, messages)
 }
 
-// takenOf creates a consumer of a stream and acknowledges the given number of messages with it.
+// takenOf is like taken for the stream with the given name.
 func (r *rig) takenOf(
 	name string, config jetstream.ConsumerConfig, messages int,
 ) jetstream.Consumer {
@@ -68,8 +68,8 @@ var (
 )
 
 // A power failure rolls the stream back, and the stream grows again past the sequences that its
-// consumers had acknowledged. Executions accepted since then are recorded and run once. The
-// unfinished ones that were lost are ended as failed.
+// consumers had acknowledged. The executions accepted since then are recorded and run once. The
+// unfinished executions that were lost are ended as failed.
 func TestAStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -94,8 +94,8 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
-	// The group now receives the messages after those that its consumer has skipped. It receives
-	// copies of the skipped ones later.
+	// The group now receives the messages after the skipped ones. It receives copies of the skipped
+	// ones later.
 	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestADatabaseThatWasLost(t *testing.T) {
 	}
 }
 
-// copied copies the database and returns the path of the copy.
+// copied copies the database to a new file and returns its path.
 func (r *rig) copied() string {
 	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "copy.db")
@@ -228,7 +228,8 @@ func (r *rig) copied() string {
 	return path
 }
 
-// putBack stops the recorder, replaces the database with a copy, and starts a recorder again.
+// putBack stops the recorder, replaces the database with the copy at path, and starts a new
+// recorder.
 func (r *rig) putBack(path string) {
 	r.t.Helper()
 	r.stop()
@@ -327,9 +328,10 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 	}
 }
 
-// A database loses transactions while the recorder is running, for example because another server
-// has taken over its address. The recorder notices that and records the messages again. The lost
-// messages are not the newest, because several executors commit their transactions in any order.
+// While the recorder is running, the database loses transactions, for example because another
+// server has taken over its address. The recorder notices that and records the messages again. The
+// lost messages are not the newest, because several executors commit their transactions in any
+// order.
 func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -353,8 +355,8 @@ func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	}
 }
 
-// A runner acknowledges an execution without a report. The execution becomes a dead letter, and the
-// recorder does not rewind anything because of it, so no other execution runs again.
+// A runner acknowledges an execution without a report. The execution becomes a dead letter. The
+// recorder does not rewind any consumer because of it, so no other execution runs again.
 func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -502,8 +504,8 @@ func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	}
 }
 
-// While all processes keep running, a start message expires before a runner has received it. Its
-// execution becomes a dead letter. An execution that is running does not.
+// A start message expires before a runner has received it, while all processes keep running. Its
+// execution becomes a dead letter, but an execution that is already running does not.
 func TestAStartThatExpired(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -543,7 +545,7 @@ func TestAStartThatExpired(t *testing.T) {
 }
 
 // The recorder's consumers are lost, so all messages are delivered again. Executions that were
-// deleted after the retention are not recorded again.
+// deleted because of the retention are not recorded again.
 func TestWhatWasDeletedIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)

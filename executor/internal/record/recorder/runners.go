@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// runnerGroup is a group of workflow runners, identified by its consumer.
+// runnerGroup is a group of workflow runners, which share one consumer.
 type runnerGroup struct {
 	consumer string
 	subject  string // the filter subject of the group's consumer
@@ -59,9 +59,10 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 }
 
 // haveHandled reports whether the groups of runners have handled a candidate's start message: at
-// least one group has acknowledged it, and every group that is present has too. Groups that began
-// after the message do not count. If haveHandled returns true and the execution has not ended, no
-// report will follow, because runners report before they acknowledge.
+// least one group has acknowledged it, and so has every active group, which is one with a member
+// that is waiting for messages or handling some. Groups that began after the message do not count.
+// If haveHandled returns true and the execution has not ended, no report will follow, because
+// runners report before they acknowledge.
 func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 	filter := stream.RunnerFilterSubject(c.subject)
 	for _, g := range groups {
@@ -78,7 +79,7 @@ func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 }
 
 // copiedStartMsgIDPrefix is the prefix of the Nats-Msg-Id of a start message that the recorder has
-// copied.
+// copied to the end of its stream.
 const copiedStartMsgIDPrefix = "again-"
 
 // maxSkippedCopies limits the work for a group whose acknowledgements are ahead of the whole
@@ -90,8 +91,8 @@ const maxSkippedCopies = 1000
 // redeliverSkipped makes the groups of runners receive the start messages that they would skip
 // after a stream was rolled back.
 //
-// If a group's acknowledgements are ahead of the whole stream, redeliverSkipped rewinds the group's
-// consumer, because the group has handled none of the messages to come. It cannot do so in two
+// If a group's acknowledgements are ahead of the whole stream, the group has handled none of the
+// messages to come, so redeliverSkipped rewinds its consumer. Rewinding is not possible in two
 // cases: a group that has also handled messages after the skipped ones would receive those again,
 // and the server refuses to rewind a consumer that began later than the replaced messages.
 //
@@ -125,7 +126,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 			last = max(last, g.floor)
 		}
 	}
-	// A group may also skip copies that get sequences up to last. The loop copies these again.
+	// The group may also skip copies with sequences up to last, so the loop copies these again.
 	copied, end := 0, info.State.LastSeq
 	for sequence := p.replaced; sequence <= min(last, end); sequence++ {
 		copySequence, err := r.publishCopy(ctx, p.stream, groups, sequence)
@@ -148,7 +149,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 
 // rewindRunners rewinds the consumer of a group whose acknowledgements are ahead of the whole
 // stream. It returns false if the server refuses that, because the consumer began with new
-// messages, or with a sequence or a time after p.replaced.
+// messages, or at a sequence or a time after p.firstReplaced.
 func (r *Recorder) rewindRunners(
 	ctx context.Context, p *consumerPosition, g *runnerGroup,
 ) (rewound bool, err error) {
@@ -171,9 +172,9 @@ func (r *Recorder) rewindRunners(
 	return true, nil
 }
 
-// publishCopy publishes a copy of the start message at a sequence to the end of the same stream,
-// unless a group of the message's queue will still receive the original, or its execution has
-// ended. It returns the sequence of the copy, or 0 if it did not publish one.
+// publishCopy adds a copy of the start message at a sequence to the end of the same stream, unless
+// a group of the message's queue will still receive the original, or its execution has ended. It
+// returns the sequence of the copy, or 0 if it has not published one.
 func (r *Recorder) publishCopy(
 	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
 ) (copySequence uint64, err error) {
@@ -210,7 +211,7 @@ func (r *Recorder) publishCopy(
 	if err == nil && record.Status.Final() {
 		return 0, nil
 	}
-	// The execution may have a final report that is not recorded yet.
+	// The execution may have ended without its last report being recorded yet.
 	at, _ := stream.LayoutOf(raw.Subject)
 	reports, err := r.js.Stream(ctx, pairOfStream(s.CachedInfo().Config.Name).reports)
 	if err != nil {
@@ -241,8 +242,8 @@ func (r *Recorder) publishCopy(
 }
 
 // republishSkipped publishes copies of the start messages that the given consumers have skipped,
-// unless their executions have ended. It returns the executions whose start messages were not
-// skipped: runners have acknowledged them without a report.
+// unless their executions have ended. It returns the other executions: runners have acknowledged
+// their start messages without a report.
 func (r *Recorder) republishSkipped(
 	ctx context.Context, streams startStreams, consumers []SkippedConsumer,
 	unreported []lostCandidate,
@@ -280,8 +281,8 @@ func (r *Recorder) republishSkipped(
 	return acknowledged, nil
 }
 
-// useCopySequences makes records refer to the copies of their start messages that are in the same
-// batch. The recorder publishes copies for groups of runners that have skipped the original.
+// useCopySequences makes records refer to the copies of their start messages, if the batch contains
+// such copies. The recorder publishes a copy for groups of runners that have skipped the original.
 func useCopySequences(entries []*entry, records []store.Record) {
 	var copies map[string]uint64
 	for _, e := range entries {

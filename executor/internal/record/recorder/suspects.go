@@ -12,12 +12,12 @@ const (
 	maxPoisonSuspects  = 1_000
 )
 
-// poisonSuspects tracks messages that the database has refused until they are recorded or put
-// aside. Until then, they stay in the stream without being acknowledged, and do not block other
-// messages. Only the recording goroutine uses it, so it needs no lock.
+// poisonSuspects tracks the messages that the database has refused, until they are recorded or put
+// aside. In the meantime, they stay in the stream unacknowledged and do not block other messages.
+// Only the recording goroutine uses poisonSuspects, so it needs no lock.
 type poisonSuspects struct {
-	// A message is put aside after at least tries refusals, if its first refusal is at least time
-	// ago.
+	// A message is put aside after at least minTries refusals, and at least minRetryTime after the
+	// first one.
 	tries int
 	time  time.Duration
 	seen  map[messageID]*poisonSuspect
@@ -29,7 +29,7 @@ type messageID struct {
 	sequence uint64
 }
 
-// poisonSuspect counts how often one message was refused.
+// poisonSuspect is the history of one message that was refused.
 type poisonSuspect struct {
 	since time.Time // when it was first refused
 	tries int       // number of refusals
@@ -57,7 +57,7 @@ func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	return known.tries >= s.tries && now.Sub(known.since) >= s.time
 }
 
-// remove removes messages that have been recorded or put aside.
+// remove removes the messages of entries that have been recorded or put aside.
 func (s *poisonSuspects) remove(entries []*entry) {
 	if len(s.seen) == 0 {
 		return
