@@ -31,8 +31,8 @@ const maxHeldBackBytes = 32 << 10
 // blocks, for example because the reader of stderr has stopped. Further lines are dropped.
 const maxWaitingBytes = 1 << 20
 
-// batchedLineWriter collects lines, and writes them together in a separate goroutine. A log that
-// cannot be written therefore never blocks those who log. It is safe for concurrent use.
+// batchedLineWriter collects lines, and writes them together in a separate goroutine, so that
+// callers are never blocked if the log cannot be written. It is safe for concurrent use.
 type batchedLineWriter struct {
 	out io.Writer
 
@@ -51,8 +51,8 @@ type batchedLineWriter struct {
 	empty chan struct{}
 }
 
-// Write queues a line to be written as soon as possible, after the collected ones. It returns
-// before the line is written.
+// Write queues a line, to be written together with the collected ones without further delay. It
+// returns before the line is written.
 func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,8 +61,9 @@ func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// add queues an event's line to be written as soon as possible. If other lines were written less
-// than maxLineDelay ago, add holds the line back.
+// add queues an event's line, and returns before the line is written. If other lines were written
+// less than maxLineDelay ago, it holds the line back, so that it can be written together with later
+// ones.
 func (w *batchedLineWriter) add(line []byte, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +77,8 @@ func (w *batchedLineWriter) add(line []byte, now time.Time) {
 	}
 }
 
-// collect adds a line to the collected ones, or drops it. The caller must hold mu.
+// collect adds a line to the waiting ones, or counts it as dropped if they would exceed
+// maxWaitingBytes. The caller must hold mu.
 func (w *batchedLineWriter) collect(line []byte) {
 	if len(w.waiting)+len(line) > maxWaitingBytes {
 		w.dropped++
@@ -159,7 +161,8 @@ func (w *batchedLineWriter) writeOut(lines []byte, dropped int) error {
 	return err
 }
 
-// flush writes the collected lines. It returns when all are written or the timeout has passed.
+// flush writes the collected lines immediately. It returns when all of them are written or the
+// timeout has passed.
 func (w *batchedLineWriter) flush(timeout time.Duration) {
 	w.mu.Lock()
 	if len(w.waiting) == 0 && !w.writing {

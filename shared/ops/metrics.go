@@ -20,7 +20,8 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// RegisterReadiness registers a component's metric of the readiness of the whole process.
+// RegisterReadiness registers a component's gauge, which is 1 while the whole process is ready, and
+// 0 otherwise.
 func (o *Ops) RegisterReadiness(component string) {
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_" + component + "_ready", Help: "1 while /readyz answers 200.",

@@ -78,9 +78,10 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// NewLoggerAndOps returns the log and the Ops of a service. If log is nil, it creates one. If given
-// is nil, it creates an Ops and serves it on addr until stop is called; otherwise it returns given,
-// and stop does nothing.
+// NewLoggerAndOps returns the log and the Ops of a service. If log is nil, it creates one with the
+// given level. If given is not nil, it returns given, an empty bound and a stop that does nothing.
+// Otherwise it creates an Ops, which is not ready yet, and serves it on addr until stop is called;
+// bound is the address that it listens on.
 func NewLoggerAndOps(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
@@ -98,7 +99,8 @@ func NewLoggerAndOps(
 	return o, log, bound, stop, err
 }
 
-// Serve serves o on addr until stop is called. It returns the address that it listens on.
+// Serve serves o on addr until stop is called. bound is the address that it listens on, which
+// differs from addr if the port is 0.
 func (o *Ops) Serve(
 	ctx context.Context, addr string, log *logrus.Logger,
 ) (bound string, stop func(), err error) {

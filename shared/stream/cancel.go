@@ -24,7 +24,7 @@ import (
 // deleted, because NATS would then forget its delivery ID as well.
 const CancellationsBucket = "cancellations"
 
-// CancellationsStream is the stream behind the bucket.
+// CancellationsStream is the name of the stream that stores CancellationsBucket.
 const CancellationsStream = keyvalue.StreamPrefix + CancellationsBucket
 
 const cancellationsPrefix = keyvalue.SubjectPrefix + CancellationsBucket + "."
@@ -67,11 +67,11 @@ func keepCancellations(ctx context.Context, js jetstream.JetStream, age time.Dur
 }
 
 const (
-	// inFlightRetryDelay is the delay before a cancellation is stored again after a cluster has
-	// refused it because it was still storing another cancellation of the same execution.
+	// inFlightRetryDelay is how long PutCancellation waits before it tries again if a cluster has
+	// refused a cancellation because it is still storing another one of the same execution.
 	inFlightRetryDelay = 50 * time.Millisecond
-	// maxInFlightWait is the maximum time for which PutCancellation waits for that other
-	// cancellation.
+	// maxInFlightWait is how long PutCancellation waits for that other cancellation to be stored
+	// before it fails.
 	maxInFlightWait = 5 * time.Second
 )
 

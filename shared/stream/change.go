@@ -17,7 +17,8 @@ type ExecutionsState struct {
 	Oldest   time.Time // when the oldest message was stored; zero if the stream is empty
 }
 
-// ReadExecutionsState returns the state of EXECUTIONS.
+// ReadExecutionsState reads the current settings and size of EXECUTIONS from the server. It leaves
+// ProgressMaxBytes at 0.
 func ReadExecutionsState(ctx context.Context, js jetstream.JetStream) (ExecutionsState, error) {
 	s, err := js.Stream(ctx, ExecutionsName)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 // changed its queue since its execution was started.
 const AnyQueue = "*"
 
-// statusNotFound is the status in the server's response if there is no such message.
+// statusNotFound is the value of the Status header in the server's response if it has found no
+// message.
 const statusNotFound = "404"
 
 // FirstFinalReport returns the first final report that PROGRESS has stored for an execution. Only

@@ -26,7 +26,7 @@ type FilteredCount struct {
 	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
-// FilteredRequest is the part that is kept of a request that did not match its node's filter.
+// FilteredRequest is the stored part of a request that did not match its node's filter.
 type FilteredRequest struct {
 	At         time.Time // when the request arrived
 	DeliveryID string    // at most execution.MaxDeliveryIDBytes bytes; "" if it has none
@@ -41,8 +41,9 @@ const (
 	MaxFilteredPlaceBytes = 500
 )
 
-// FilteredMessage encodes a report. The message may be sent more than once, but is applied only
-// once. 1,000 nodes with 700 requests in total fit into NATS's default max_payload of 1 MB.
+// FilteredMessage encodes a report on filtered requests, which was made at the given time. The
+// message may be sent repeatedly: a report is applied only once, because it is recognized by its
+// ID. 1,000 nodes with 700 requests in total fit into NATS's default max_payload of 1 MB.
 func FilteredMessage(reportID string, at time.Time, nodes []FilteredCount) (*nats.Msg, error) {
 	report := &hookstartv1.FilterReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, n := range nodes {
@@ -68,7 +69,8 @@ func truncate(text string, length int) string {
 	return strings.ToValidUTF8(text[:min(len(text), length)], "")
 }
 
-// DecodeFiltered decodes a report. It skips invalid entries. Its errors wrap ErrUnreadable.
+// DecodeFiltered decodes the data of a report on filtered requests. It skips invalid entries. Its
+// errors wrap ErrUnreadable.
 func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []FilteredCount, err error) {
 	var report hookstartv1.FilterReport
 	if err := proto.Unmarshal(data, &report); err != nil {

@@ -34,8 +34,8 @@ func LaneFilterSubject(queue string, lane int) string {
 // order key.
 func OrderedFilterSubject(queue string) string { return orderedPrefix + queue + ".>" }
 
-// RunnerFilterSubject returns the filter subject of the runners' consumers that receive start
-// messages with the given subject. It returns "" if the subject is not that of a start message.
+// RunnerFilterSubject returns the filter subject of those runners' consumers that receive start
+// messages with the given subject, or "" if a start message cannot have that subject.
 func RunnerFilterSubject(subject string) string {
 	start, ok := ParseStartSubject(subject)
 	switch {
@@ -61,8 +61,8 @@ type LastReport struct {
 }
 
 // ReadLastReport returns the state of an execution for a group, according to the last report on the
-// given subject. That must be the subject of the execution's reports. Any replica may respond, and
-// it may lag a moment behind the leader.
+// execution by any group. subject is the subject of the execution's reports. Any replica may
+// respond, and it may lag a moment behind the leader.
 func ReadLastReport(
 	ctx context.Context, nc *nats.Conn, subject, group string,
 ) (last LastReport, err error) {

@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The headers of every message, in addition to Nats-Msg-Id and Content-Type.
+// Names of the headers that start messages, rejections and reports on executions have in addition
+// to Content-Type. A message whose repeats must be recognized also has a Nats-Msg-Id.
 const (
 	HeaderExecutionID = "Hookstart-Execution-Id"
 	HeaderWorkflowID  = "Hookstart-Workflow-Id"
@@ -26,7 +27,7 @@ const (
 // HeaderActor is the header that names the operator who requested a start message, for the audit.
 const HeaderActor = "Hookstart-Actor"
 
-// contentType is the Content-Type of every message.
+// contentType is the Content-Type of every message: protobuf.
 const contentType = "application/protobuf"
 
 // StartMessage returns the message that starts an execution. If s has a delivery ID, the message's
@@ -39,15 +40,15 @@ func (l Layout) StartMessage(s execution.Start) (*nats.Msg, error) {
 	return new(StartEncoder).MessageAt(l, s)
 }
 
-// StartEncoder is reusable memory for one start message at a time: its data and its headers. The
-// zero value is ready to use.
+// StartEncoder encodes start messages, one at a time, into memory that it reuses. The zero value is
+// ready to use.
 type StartEncoder struct {
 	msg    nats.Msg
 	values *headerValues // the values of msg.Header
 }
 
-// Message returns the same message as StartMessage, in e's memory. The message is valid until the
-// next call of Message or MessageAt.
+// Message returns the same message as the StartMessage function, but in memory of e. The message is
+// therefore valid only until e encodes the next one.
 func (e *StartEncoder) Message(s execution.Start) (*nats.Msg, error) {
 	return e.MessageAt(Layout{}, s)
 }
@@ -71,7 +72,8 @@ func (e *StartEncoder) MessageAt(l Layout, s execution.Start) (*nats.Msg, error)
 	return &e.msg, nil
 }
 
-// Trim frees the buffer of the data if its capacity exceeds maxBytes bytes.
+// Trim frees the memory of the last message's data if its capacity exceeds maxBytes, so that one
+// long message does not keep memory in use. The last message is then no longer valid.
 func (e *StartEncoder) Trim(maxBytes int) {
 	if cap(e.msg.Data) > maxBytes {
 		e.msg.Data = nil

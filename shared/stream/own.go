@@ -37,7 +37,7 @@ const (
 	dedupMarkerSubjectPrefix = "executions.remembered."
 )
 
-// OwnStreamName returns the name of a queue's own stream.
+// OwnStreamName returns the name of a queue's own stream of start messages and rejections.
 func OwnStreamName(queue string) string { return ownStreamPrefix + queue }
 
 // OwnProgressStreamName returns the name of a queue's own stream of reports.
@@ -60,13 +60,13 @@ func QueueOfProgressStream(name string) (queue string, ok bool) {
 	return queueOf(name, ownProgressStreamPrefix)
 }
 
-// Layout determines the streams and the subjects of a queue's messages: those that all queues
-// share, which is the zero value, or those of the queue's own stream.
+// Layout identifies where a queue's messages are stored, and so determines their streams and
+// subjects. The zero value stands for the streams that all queues share.
 type Layout struct {
 	Own bool // true for the queue's own stream
 }
 
-// StreamName returns the name of the stream in which start messages and rejections are stored.
+// StreamName returns the name of the stream that stores the queue's start messages and rejections.
 func (l Layout) StreamName(queue string) string {
 	if l.Own {
 		return OwnStreamName(queue)
@@ -75,7 +75,7 @@ func (l Layout) StreamName(queue string) string {
 }
 
 // ProgressStreamName returns the name of the stream that stores the reports on executions whose
-// start messages are in l.
+// start messages are stored according to l.
 func (l Layout) ProgressStreamName(queue string) string {
 	if l.Own {
 		return OwnProgressStreamName(queue)
@@ -102,7 +102,7 @@ func (l Layout) OrderedSubject(queue string, lane int, workflowID, nodeID string
 	return OrderedSubject(queue, lane, workflowID, nodeID)
 }
 
-// RejectedSubject returns the subject of a rejected request.
+// RejectedSubject returns the subject of the record of a rejected request.
 func (l Layout) RejectedSubject(queue, workflowID, nodeID string) string {
 	if l.Own {
 		return ownSubjectPrefix + queue + ".rejected." + workflowID + "." + nodeID
@@ -120,7 +120,7 @@ func (l Layout) DedupMarkerSubject(queue, workflowID string) string {
 	return dedupMarkerSubjectPrefix + queue + "." + workflowID
 }
 
-// ProgressSubject returns the subject of a runner's reports about one execution.
+// ProgressSubject returns the subject of the reports on one execution.
 func (l Layout) ProgressSubject(queue, workflowID, executionID string) string {
 	if l.Own {
 		return ownProgressSubjectPrefix + queue + "." + workflowID + "." + executionID
@@ -154,7 +154,7 @@ func (l Layout) LaneFilterSubject(queue string, lane int) string {
 	return LaneFilterSubject(queue, lane)
 }
 
-// SubjectOf returns the subject of a start message.
+// SubjectOf returns the subject of s. If s has an order key, the subject contains the key's lane.
 func (l Layout) SubjectOf(s *execution.Start) string {
 	if s.OrderKey == "" {
 		return l.StartSubject(s.Queue, s.WorkflowID, s.NodeID)
@@ -195,8 +195,8 @@ func StreamOf(subject string) string {
 }
 
 // parseOwnSubject splits a subject of a queue's own stream of start messages into the queue and the
-// tail. The tail has the same form as the part after "executions." in a subject of the shared
-// stream.
+// tail, which has the same form as the part after "executions." in a subject of the shared stream.
+// ok is false for any other subject.
 func parseOwnSubject(subject string) (queue, tail string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, ownSubjectPrefix)
 	if !ok {

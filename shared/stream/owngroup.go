@@ -34,8 +34,8 @@ func (g RunnerGroup) OwnStreamConsumerConfig(
 	return config
 }
 
-// NewestLayout returns the Layout in which the queue's newest start messages are stored. If none
-// are accepted at the moment, it is the one in which the last message was stored.
+// NewestLayout returns the Layout of the queue's newest start messages. If no start messages are
+// accepted at the moment, this is the Layout of the last ones that were accepted.
 func (p QueueStreamPhase) NewestLayout() Layout {
 	layout, _ := p.Layout()
 	return layout
@@ -67,8 +67,8 @@ func ReadQueueSettings(
 	return DecodeQueueSettings(msg.Data)
 }
 
-// EncodeQueueSettings encodes the settings of a queue that has lanes or its own stream, and no
-// other settings.
+// EncodeQueueSettings encodes the record of a queue that has the given number of lanes, is in the
+// given phase, and has no other settings.
 func EncodeQueueSettings(queue string, lanes int, phase QueueStreamPhase) ([]byte, error) {
 	settings := &hookstartv1.QueueSettings{Queue: queue, Lanes: int64(lanes)}
 	if phase.HasOwnStream() {
@@ -139,7 +139,8 @@ type QueueWithOwnStreams struct {
 	Limits QueueStreamLimits // according to the queue's record; zero if there is none
 }
 
-// QueuesWithOwnStreams returns the queues that have their own streams.
+// QueuesWithOwnStreams lists the queues that have their own streams, with the limits that operators
+// have set for these streams.
 func QueuesWithOwnStreams(
 	ctx context.Context,
 	js jetstream.JetStream,

@@ -25,20 +25,21 @@ import (
 // receive work until an executor applies the record. So a process that creates a consumer reads the
 // record before and after creating it: see EnsureRunnerConsumer.
 
-// The bucket, its stream and the key prefix of the settings. They equal the constants of package
-// registry, which a runner does not import.
+// The bucket that holds the settings, the bucket's stream, and the prefix of the settings' keys.
+// They duplicate constants of package registry, so that runners need not import that package.
 const (
 	settingsBucket = "registry"
 	settingsStream = keyvalue.StreamPrefix + settingsBucket
 	settingsPrefix = "queue."
 )
 
-// settingsSubject returns the subject on which the stream stores the record of a queue.
+// settingsSubject returns the subject of a queue's record in the registry's stream.
 func settingsSubject(queue string) string {
 	return keyvalue.SubjectPrefix + settingsBucket + "." + settingsPrefix + queue
 }
 
-// defaultMaxAckPending is the MaxAckPending of a group that has no limit.
+// defaultMaxAckPending is the MaxAckPending of a group's consumer if no limit on the group's
+// executions in flight is set.
 const defaultMaxAckPending = 10_000
 
 // endlessPauseEnd is the end time of a pause without an end. JetStream requires an end time for
@@ -55,8 +56,9 @@ const operatorPauseMark = time.Nanosecond
 type QueueSettings struct {
 	Paused      bool      // the queue was paused; the pause may be over: see PausedUntil
 	PausedUntil time.Time // the zero time means that the queue stays paused until it is resumed
-	// MaxInFlight holds the limits, keyed by group. 0 means that the operator has removed the
-	// limit; no entry means that there has never been one.
+	// MaxInFlight holds each group's maximum number of executions in flight, keyed by the group's
+	// name. 0 means that an operator has removed the group's limit; no entry means that there has
+	// never been one.
 	MaxInFlight map[string]int64
 	// Lanes is the number of lanes. 0 means that the queue has none, because none of its workflows
 	// has ever had an order key.
@@ -65,7 +67,7 @@ type QueueSettings struct {
 	Stream QueueStream
 }
 
-// DecodeQueueSettings decodes the record of a queue.
+// DecodeQueueSettings decodes a queue's record in the registry. Its errors wrap ErrUnreadable.
 func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 	var wire hookstartv1.QueueSettings
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -136,7 +138,7 @@ func ReadPhase(
 }
 
 // consumerPauseEnd returns the time until which the consumers of the queue must be paused, or nil
-// if they must not be paused.
+// if they must not be paused at the time now.
 func (s QueueSettings) consumerPauseEnd(now time.Time) *time.Time {
 	if !s.Paused || !s.PausedUntil.IsZero() && !now.Before(s.PausedUntil) {
 		return nil
@@ -244,9 +246,9 @@ func awaitPause(
 	return nil
 }
 
-// readSettingsTimeout is how long the creation of a consumer waits for the queue's settings. They
-// may be unreadable, for example because the permission is missing. In that case, an executor
-// applies them to the consumer a few seconds later.
+// readSettingsTimeout is how long the creation of a consumer waits for the queue's settings. If
+// they cannot be read in that time, for example because the permission is missing, the consumer is
+// created without them, and an executor applies them a few seconds later.
 const readSettingsTimeout = 5 * time.Second
 
 // EnsureRunnerConsumer returns the durable consumer of a group. If it does not exist,

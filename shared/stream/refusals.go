@@ -29,18 +29,19 @@ type RefusalCount struct {
 	Last       RefusedRequest // the most recent of these requests
 }
 
-// RefusedRequest is the part of a refused request that is kept.
+// RefusedRequest is the stored part of a refused request.
 type RefusedRequest struct {
 	At        time.Time // when the request was refused
 	BodyBytes int64     // declared length in bytes; -1 if none was declared
 	UserAgent string    // printable ASCII, at most MaxUserAgent bytes, without a token
 }
 
-// MaxUserAgent is the maximum number of bytes kept of a User-Agent header.
+// MaxUserAgent is the maximum number of bytes of a User-Agent header that are stored.
 const MaxUserAgent = 120
 
-// RefusalsMessage encodes a report. The message may be sent more than once, but its counts are
-// applied only once. 2,000 counts fit into NATS's default max_payload of 1 MB.
+// RefusalsMessage encodes a report on refused requests, which was made at the given time. The
+// message may be sent repeatedly: a report is applied only once, because it is recognized by its
+// ID. 2,000 counts fit into NATS's default max_payload of 1 MB.
 func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nats.Msg, error) {
 	report := &hookstartv1.RefusalReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, c := range counts {
@@ -59,7 +60,8 @@ func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nat
 	return reportMessage(RefusalsSubject, reportID, report)
 }
 
-// DecodeRefusals decodes a report. It skips invalid counts. Its errors wrap ErrUnreadable.
+// DecodeRefusals decodes the data of a report on refused requests. It skips invalid counts. Its
+// errors wrap ErrUnreadable.
 func DecodeRefusals(data []byte) (reportID string, at time.Time, counts []RefusalCount, err error) {
 	var report hookstartv1.RefusalReport
 	if err := proto.Unmarshal(data, &report); err != nil {
@@ -92,8 +94,8 @@ func validCode(code string) bool {
 	return code != "" && len(code) <= 64 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == ""
 }
 
-// SanitizeUserAgent returns the part of a User-Agent header that is kept. Every byte that is not
-// printable ASCII is replaced by a question mark.
+// SanitizeUserAgent truncates a User-Agent header to the length that is stored, and replaces every
+// byte that is not printable ASCII by a question mark.
 func SanitizeUserAgent(text string) string {
 	kept := []byte(text[:min(len(text), MaxUserAgent)])
 	for i, c := range kept {
@@ -104,7 +106,8 @@ func SanitizeUserAgent(text string) string {
 	return string(kept)
 }
 
-// reportMessage returns a message for the REPORTS stream.
+// reportMessage returns a message for the REPORTS stream. Its Nats-Msg-Id is reportID, so the
+// stream recognizes a repeat.
 func reportMessage(subject, reportID string, report proto.Message) (*nats.Msg, error) {
 	data, err := proto.Marshal(report)
 	if err != nil {

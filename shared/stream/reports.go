@@ -21,7 +21,7 @@ const ReportsName = "REPORTS"
 // ReportsSubjects is the wildcard subject of the REPORTS stream.
 const ReportsSubjects = "reports.>"
 
-// DuplicatesSubject is the subject of the reports that count suppressed repeats.
+// DuplicatesSubject is the subject of the reports that count suppressed repeats of deliveries.
 const DuplicatesSubject = "reports.duplicates"
 
 // EnsureReports creates the REPORTS stream if it does not exist.
@@ -54,8 +54,9 @@ func reportsConfig(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// DuplicatesMessage encodes a report. The message may be sent more than once, but its counts are
-// applied only once.
+// DuplicatesMessage encodes a report on suppressed repeats, which was made at the given time.
+// counts holds the number of repeats by execution ID. The message may be sent repeatedly: a report
+// is applied only once, because it is recognized by its ID.
 func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (*nats.Msg, error) {
 	report := &hookstartv1.DuplicateReport{ReportId: reportID, At: timestamppb.New(at)}
 	for id, count := range counts {
@@ -67,7 +68,8 @@ func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (
 	return reportMessage(DuplicatesSubject, reportID, report)
 }
 
-// DecodeDuplicates decodes a report. It skips invalid counts. Its errors wrap ErrUnreadable.
+// DecodeDuplicates decodes the data of a report on suppressed repeats. It skips invalid counts. Its
+// errors wrap ErrUnreadable.
 func DecodeDuplicates(
 	data []byte,
 ) (reportID string, at time.Time, counts map[string]int64, err error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunnerAckWait is the default ack wait of a group's consumer. When a runner dies, its work is
-// redelivered to another member of the group after that time.
+// RunnerAckWait is the default ack wait of a group's consumer. If a runner dies, the executions
+// that it was running are delivered to another member of the group after that time.
 const RunnerAckWait = 15 * time.Second
 
 // RunnerGroup is a group of workflow runners. Its members share the executions of a queue.
@@ -59,7 +59,8 @@ func (g RunnerGroup) ConsumerConfigAt(l Layout, ackWait time.Duration) jetstream
 	}
 }
 
-// LaneConsumer returns the name of the group's durable consumer for a lane.
+// LaneConsumer returns the name of the durable consumer through which the group receives a lane's
+// start messages.
 func (g RunnerGroup) LaneConsumer(lane int) string {
 	return g.Consumer() + "-" + strconv.Itoa(lane)
 }

@@ -39,8 +39,9 @@ type SenderActivity struct {
 // MaxRefusedReasonBytes is the maximum number of bytes of RefusedReason.
 const MaxRefusedReasonBytes = 200
 
-// SendersMessage encodes a report. The message may be sent more than once, but is applied only
-// once. 1,000 entries fit into NATS's default max_payload of 1 MB.
+// SendersMessage encodes a report on senders, which was made at the given time. The message may be
+// sent repeatedly: a report is applied only once, because it is recognized by its ID. 1,000 entries
+// fit into NATS's default max_payload of 1 MB.
 func SendersMessage(reportID string, at time.Time, seen []SenderActivity) (*nats.Msg, error) {
 	report := &hookstartv1.SenderReport{ReportId: reportID, At: timestamppb.New(at)}
 	for i := range seen {
@@ -76,7 +77,8 @@ func timeToWire(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// DecodeSenders decodes a report. It skips invalid entries. Its errors wrap ErrUnreadable.
+// DecodeSenders decodes the data of a report on senders. It skips invalid entries. Its errors wrap
+// ErrUnreadable.
 func DecodeSenders(
 	data []byte,
 ) (reportID string, at time.Time, seen []SenderActivity, err error) {

@@ -28,7 +28,8 @@ const MaxStorageAccounts = 5000
 // subject, headers and data (fileStoreMsgSizeRaw of nats-server 2.15.2).
 const messageOverhead = 22 + 4 + 8
 
-// StoredSize returns the number of bytes that a message with headers adds to its stream.
+// StoredSize returns the number of bytes that a message adds to its stream. The message must have
+// headers, and dataBytes is the length of its data.
 func StoredSize(subject string, header nats.Header, dataBytes int) int64 {
 	const line, end = len("NATS/1.0\r\n"), len("\r\n")
 	size := messageOverhead + len(subject) + line + end + dataBytes
@@ -40,7 +41,8 @@ func StoredSize(subject string, header nats.Header, dataBytes int) int64 {
 	return int64(size)
 }
 
-// EncodeStorage encodes how many bytes each account stores in a stream.
+// EncodeStorage encodes how many bytes each account stores in a stream. sums is keyed by account
+// ID; only the MaxStorageAccounts largest sums are encoded.
 func EncodeStorage(streamName string, sums map[string]int64) ([]byte, error) {
 	message := &hookstartv1.StreamStorage{Stream: streamName}
 	for id, bytes := range sums {

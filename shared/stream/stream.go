@@ -52,7 +52,8 @@ const RecorderConsumer = "executor"
 // ExecutionsName is the name of the shared stream of start messages and rejections.
 const ExecutionsName = "EXECUTIONS"
 
-// The prefixes of the subjects of each kind of message.
+// Prefixes of the subjects in the shared streams, one for each kind of message. Start messages with
+// an order key have a prefix of their own.
 const (
 	startPrefix    = "executions.start."
 	orderedPrefix  = "executions.ordered."
@@ -60,21 +61,24 @@ const (
 	progressPrefix = "executions.progress."
 )
 
-// StartSubject returns the subject of a start message. The arguments must be valid names, which
-// contain no dot.
+// StartSubject returns the subject, in EXECUTIONS, of a start message without an order key. The
+// arguments must be valid names (execution.ValidName), which contain no dot.
 func StartSubject(queue, workflowID, nodeID string) string {
 	return startPrefix + queue + "." + workflowID + "." + nodeID
 }
 
-// OrderedSubject returns the subject of a start message with an order key.
+// OrderedSubject returns the subject, in EXECUTIONS, of a start message with an order key. lane is
+// the key's lane within the queue: see execution.LaneOf.
 func OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 	return orderedPrefix + queue + "." + strconv.Itoa(lane) + "." + workflowID + "." + nodeID
 }
 
-// SubjectOf returns the subject of a start message in the shared stream.
+// SubjectOf returns the subject of s in EXECUTIONS. If s has an order key, the subject contains the
+// key's lane.
 func SubjectOf(s *execution.Start) string { return Layout{}.SubjectOf(s) }
 
-// IsStart reports whether a subject belongs to a start message, with or without an order key.
+// IsStart reports whether a subject belongs to a start message, in EXECUTIONS or in a queue's own
+// stream, with or without an order key.
 func IsStart(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "start.") || strings.HasPrefix(tail, "ordered.")
@@ -82,7 +86,8 @@ func IsStart(subject string) bool {
 	return strings.HasPrefix(subject, startPrefix) || strings.HasPrefix(subject, orderedPrefix)
 }
 
-// isRejected reports whether a subject belongs to a rejected request.
+// isRejected reports whether a subject belongs to the record of a rejected request, in EXECUTIONS
+// or in a queue's own stream.
 func isRejected(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "rejected.")
@@ -90,24 +95,25 @@ func isRejected(subject string) bool {
 	return strings.HasPrefix(subject, rejectedPrefix)
 }
 
-// RejectedSubject returns the subject of a rejected request.
+// RejectedSubject returns the subject, in EXECUTIONS, of the record of a rejected request.
 func RejectedSubject(queue, workflowID, nodeID string) string {
 	return rejectedPrefix + queue + "." + workflowID + "." + nodeID
 }
 
-// ProgressSubject returns the subject of a runner's reports about one execution.
+// ProgressSubject returns the subject, in PROGRESS, of the reports on one execution.
 func ProgressSubject(queue, workflowID, executionID string) string {
 	return progressPrefix + queue + "." + workflowID + "." + executionID
 }
 
-// IsProgress reports whether a subject belongs to a runner's report.
+// IsProgress reports whether a subject belongs to a report on an execution, in PROGRESS or in a
+// queue's own stream of reports.
 func IsProgress(subject string) bool {
 	return strings.HasPrefix(subject, progressPrefix) ||
 		strings.HasPrefix(subject, ownProgressSubjectPrefix)
 }
 
-// ParseProgressSubject splits the subject of a runner's report into its parts. ok is false for any
-// other subject.
+// ParseProgressSubject splits the subject of a report on an execution into its parts. ok is false
+// for any other subject.
 func ParseProgressSubject(subject string) (queue, workflowID, executionID string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, progressPrefix)
 	if !ok {
@@ -144,9 +150,9 @@ var DefaultSettings = Settings{
 	ProgressMaxBytes: 1 << 30,
 }
 
-// Config returns the configuration of EXECUTIONS. After a restart, the server rebuilds the
-// deduplication window from the stored messages, so no message may be removed before it expires.
-// That is why the retention policy is LimitsPolicy, with DiscardNew.
+// Config returns the configuration of EXECUTIONS. Its LimitsPolicy and DiscardNew keep every
+// message until it expires, whether or not it has been consumed: after a restart, the server
+// rebuilds the deduplication window from the stored messages.
 func (s Settings) Config() jetstream.StreamConfig {
 	maxBytes := s.MaxBytes
 	if maxBytes == 0 {
@@ -191,14 +197,16 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// ErrSettingsMismatch means that a stream exists with other settings. Ensure does not change them,
-// because a shorter age would delete messages.
+// ErrSettingsMismatch means that a stream exists with settings that differ from the configured
+// ones. They are not changed automatically, because a shorter age, for example, would delete
+// messages.
 var ErrSettingsMismatch = errors.New("exists with other settings")
 
-// Ensure creates the EXECUTIONS and PROGRESS streams, or checks the settings of existing ones. It
-// adds subjects that an earlier version did not configure; that does not affect stored messages. A
-// different number of replicas is not a mismatch, because a command changes it on a running
-// installation.
+// Ensure creates the EXECUTIONS and PROGRESS streams if they do not exist. To existing streams it
+// adds the subjects that an earlier version did not configure, which does not affect stored
+// messages. If any other setting of a stream differs, it leaves the stream unchanged and returns an
+// error that wraps ErrSettingsMismatch. The number of replicas may differ, because a command can
+// change it while the installation is running, and so may the size and the age of PROGRESS.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, ExecutionsName)
@@ -261,8 +269,9 @@ func settingsMismatch(name string, differences []string) error {
 		name, ErrSettingsMismatch, strings.Join(differences, ", "))
 }
 
-// Differences describes how the settings of an existing stream differ from the configured ones,
-// using the same comparison as Ensure.
+// Differences describes, in words, each setting of a stream that differs from s, or returns nil if
+// none does. name is the name of EXECUTIONS, PROGRESS or REPORTS. The number of replicas is not
+// compared, nor are the size and the age of PROGRESS.
 func Differences(
 	ctx context.Context, js jetstream.JetStream, name string, s Settings,
 ) ([]string, error) {
@@ -321,13 +330,14 @@ func configDifferences(have, want jetstream.StreamConfig) []string {
 	return all
 }
 
-// AwaitExecutionsCreated waits until the EXECUTIONS stream exists. The executor creates it.
+// AwaitExecutionsCreated waits until an executor has created the EXECUTIONS stream. If ctx ends
+// first, it returns the error of its last attempt to find the stream.
 func AwaitExecutionsCreated(ctx context.Context, js jetstream.JetStream) error {
 	_, err := AwaitExecutionsStream(ctx, js)
 	return err
 }
 
-// AwaitExecutionsStream waits until the EXECUTIONS stream exists, and returns it.
+// AwaitExecutionsStream is like AwaitExecutionsCreated, but also returns the stream.
 func AwaitExecutionsStream(
 	ctx context.Context,
 	js jetstream.JetStream,

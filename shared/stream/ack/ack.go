@@ -61,7 +61,7 @@ type Publisher struct {
 	done chan struct{}
 }
 
-// waiter is one message whose acknowledgment has not arrived.
+// waiter is one message that has not been acknowledged yet.
 type waiter struct {
 	msg      *nats.Msg
 	deadline time.Time
@@ -125,7 +125,8 @@ func (e *Publisher) Close() {
 	e.failWaiters(ErrDisconnected, func(*waiter) bool { return true })
 }
 
-// Publish publishes a message and waits until it is acknowledged or the deadline has passed.
+// Publish publishes a message, and returns once the stream has acknowledged it or the deadline has
+// passed. The caller may then reuse the message.
 func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 	w, ok := e.idle.Get().(*waiter)
 	if !ok {
@@ -194,9 +195,9 @@ func (e *Publisher) sendQueue() {
 	e.mu.Unlock()
 }
 
-// send passes a message to the connection, unless the message's deadline has passed. If it does not
-// pass the message, it returns the reason, and calls done with it unless done has already been
-// called.
+// send passes a message to the connection, unless the message's deadline has passed or the
+// Publisher is closed. If it does not pass the message, it returns the reason, and calls done with
+// that reason unless done has already been called.
 func (e *Publisher) send(w *waiter) error {
 	if time.Now().After(w.deadline) {
 		w.done(Ack{}, ErrNotSent)
@@ -221,8 +222,8 @@ func (e *Publisher) send(w *waiter) error {
 	return err
 }
 
-// removeWaiter removes a waiter from Publisher.waiting and returns it, or nil if it is no longer
-// there.
+// removeWaiter removes a waiter from Publisher.waiting and returns it. It returns nil if another
+// goroutine has already removed the waiter.
 func (e *Publisher) removeWaiter(number uint64) *waiter {
 	e.mu.Lock()
 	defer e.mu.Unlock()
