@@ -21,7 +21,8 @@ const (
 // bodyRateGracePeriod is how long a body may take before its average rate must reach MinBodyRate.
 const bodyRateGracePeriod = 5 * time.Second
 
-// bodyReservation is a body's share of the limits on requests in flight and on bytes in memory.
+// bodyReservation is what has been reserved for a request's body: a slot for a request in flight,
+// and bytes of memory.
 type bodyReservation struct {
 	h         *handler
 	accountID string
@@ -38,8 +39,8 @@ func (d *bodyReservation) release() {
 	}
 }
 
-// bodyReader returns a reader for a request's body. If the length is undeclared, reading beyond the
-// maximum length fails.
+// bodyReader returns a reader for a request's body. If the request declares no length, a read
+// beyond the maximum length of a body fails.
 func (h *handler) bodyReader(w http.ResponseWriter, r *http.Request) io.Reader {
 	if r.ContentLength < 0 {
 		return http.MaxBytesReader(w, r.Body, h.maxBody)

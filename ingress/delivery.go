@@ -52,7 +52,7 @@ type delivery struct {
 	identified bool                 // id is set; its value may be empty
 }
 
-// outcome is the result of a request.
+// outcome is the result of a request. It determines the response.
 type outcome struct {
 	refusal     *admission.Refusal
 	response    *sender.Response // replaces the default response; nil means the default is sent

@@ -78,13 +78,14 @@ type filteredCounter interface {
 	Count(workflowID, nodeID string, request stream.FilteredRequest)
 }
 
-// senderCounter counts verified requests and handshakes of senders. It is implemented by
+// senderCounter collects observations about senders, for example that a request was verified or
+// refused. counted is false if the observation was discarded. It is implemented by
 // *report.SenderCounter.
 type senderCounter interface {
 	Count(workflowID, nodeID, preset string, seen report.SenderRequestOutcome) (counted bool)
 }
 
-// newHandler returns a handler with the settings of c that uses the dependencies d.
+// newHandler returns a handler with the settings in c, which uses the dependencies in d.
 func newHandler(c Config, d dependencies) *handler {
 	return &handler{
 		dependencies:    d,

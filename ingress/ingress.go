@@ -232,7 +232,8 @@ func (e *endpoint) startHeartbeat(ctx context.Context) error {
 	return nil
 }
 
-// server returns the endpoint's HTTP server, with the limits of a connection.
+// server returns the endpoint's HTTP server, with limits for each connection. Shutting it down also
+// ends the waits of requests for their executions.
 func (h *handler) server(log *logrus.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           h.router(),

@@ -45,7 +45,8 @@ type requestEvent struct {
 	err       error
 }
 
-// noteTrigger records the workflow and the node of a request with a valid token.
+// noteTrigger records the workflow and the node of a request with a valid token, and starts the
+// request's spans as a part of the sender's trace.
 func (h *handler) noteTrigger(d *delivery) {
 	d.event.workflowID, d.event.nodeID = d.trigger.Workflow.ID, d.trigger.NodeID
 	h.startSpans(d, true)
@@ -138,7 +139,8 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-// signatureRefusalLabels holds the labels of the counter of requests refused by signature.
+// signatureRefusalLabels holds the labels of the counter of requests that were refused because of
+// their signature.
 type signatureRefusalLabels struct {
 	preset string
 	code   webhook.Code

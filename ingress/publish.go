@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// retryAfterClosed is the Retry-After while a queue or a workflow is closed during a move to
-// another stream.
+// retryAfterClosed is the Retry-After of a request that is refused because its queue or workflow is
+// closed for a moment while it moves to another stream.
 const retryAfterClosed = time.Second
 
 // startExecution starts an execution. If the node's responses are configured to wait, it waits for
@@ -67,7 +67,8 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 	}
 }
 
-// streamChoice is the result of chooseStream.
+// streamChoice records which stream chooseStream has chosen for a message, for which workflow, and
+// when.
 type streamChoice struct {
 	h        *handler
 	workflow *registry.Webhook
@@ -107,7 +108,8 @@ func (c *streamChoice) IsCurrent() bool {
 	return !permit.Superseded && permit.Target == c.target && c.h.lease.IsValid(time.Now())
 }
 
-// storeStart publishes the message that starts an execution.
+// storeStart publishes the message that starts an execution with the given ID, and releases
+// d.permit.
 func (h *handler) storeStart(d *delivery, id string) outcome {
 	defer d.permit.Release()
 	orderKey, spanSubject := "", d.layout.StartSubject
@@ -311,7 +313,7 @@ func (c countingPublisher) Publish(
 
 // keepRoom returns a deliveryPublisher that calls check before it publishes a message through p. If
 // check returns an error, the message is not stored, and the error wraps publish.ErrStorageFull. A
-// repeated delivery is still confirmed. If check is nil, keepRoom returns p itself.
+// repeated delivery is still confirmed. If check is nil, the result is p itself.
 func keepRoom(p deliveryPublisher, check func() error) deliveryPublisher {
 	if check == nil {
 		return p

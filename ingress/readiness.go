@@ -22,7 +22,8 @@ import (
 // elsewhere. Requests get a 503 after 2 s; the additional half second allows for a late renewal.
 const registryStaleAfter = 2500 * time.Millisecond
 
-// minMessageBytes is the approximate size, in the stream, of a message without a body.
+// minMessageBytes is the approximate number of bytes that a message without a body occupies in the
+// stream.
 const minMessageBytes = 512
 
 // readinessChecks returns the readiness checks. If one of them fails, the ingress cannot accept
@@ -58,8 +59,8 @@ type startMessageStreams struct {
 	registry *registry.Snapshot
 }
 
-// sharedStreamHeadStart is how long the shared stream may take to respond before the queues' own
-// streams are asked, too.
+// sharedStreamHeadStart is how long the readiness check waits for the shared stream to respond
+// before it queries the queues' own streams as well.
 const sharedStreamHeadStart = 500 * time.Millisecond
 
 // checkAnyAcceptsMessages returns an error if no stream would store a message now. It checks this
@@ -110,7 +111,7 @@ func (p startMessageStreams) checkAnyAcceptsMessages(ctx context.Context,
 }
 
 // checkAcceptsMessages returns an error if the named stream would not store a message now.
-// lastFailure returns why the last message was not stored, or nil.
+// lastFailure returns why the stream did not store the last message, or nil.
 func checkAcceptsMessages(
 	ctx context.Context, js jetstream.JetStream, name string, lastFailure func(time.Time) error,
 ) error {

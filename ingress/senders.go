@@ -44,11 +44,12 @@ func (h *handler) countSenderDelivery(d *delivery) {
 		report.SenderRequestOutcome{Delivery: true, WithoutID: d.id.ID == ""})
 }
 
-// retryableStatus is the status of temporary refusals for a sender that does not retry after a 4xx.
+// retryableStatus replaces the 4xx status of a temporary refusal if the sender does not retry after
+// a 4xx.
 const retryableStatus = http.StatusServiceUnavailable
 
-// retryAfterInactive is the Retry-After for an inactive workflow whose sender does not retry after
-// a 4xx.
+// retryAfterInactive is the Retry-After of a request to an inactive workflow if the sender does not
+// retry after a 4xx.
 const retryAfterInactive = time.Minute
 
 // adaptRefusal adapts a refusal to the node's sender s, which may be nil. A sender that does not

@@ -120,7 +120,8 @@ var finalStatusPhrases = map[execution.Status]string{
 // isEmpty reports whether an execution's output is empty or null.
 func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == "null" }
 
-// respondRunFailed responds with 502: there is no output to respond with.
+// respondRunFailed responds with 502 because there is no output to respond with. detail explains
+// why.
 func (h *handler) respondRunFailed(d *delivery, out outcome, detail string) {
 	h.refuse(d, &admission.Refusal{
 		Code:        webhook.CodeRunFailed,

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// URL is a comma-separated list of the servers' URLs.
 	URL string
-	// Name is shown in the server's list of connections.
+	// Name identifies the connection in the server's list of connections.
 	Name string
 	// Timeout limits how long Connect waits for the first connection. After that, the connection
 	// reconnects indefinitely.
@@ -182,8 +182,8 @@ func checkCA(file string) error {
 	return nil
 }
 
-// checkURLs returns an error for a URL that cannot be a server's. Connect then fails immediately
-// instead of waiting for a server.
+// checkURLs returns an error if one of the comma-separated URLs cannot be the URL of a NATS server.
+// The error lets Connect fail immediately, instead of waiting for a server that does not exist.
 func checkURLs(urls string) error {
 	urls = strings.Trim(urls, ", ") // nats.go also ignores a superfluous comma
 	for text := range strings.SplitSeq(urls, ",") {

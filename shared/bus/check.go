@@ -9,8 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// Check returns a readiness check that succeeds only if the server responds. The state of the
-// connection is not enough: a connection that hangs looks healthy until several pings have gone
+// Check returns a readiness check that succeeds only if the NATS server responds. The first
+// argument names the connection in /readyz and in the log. It would not be enough to read the state
+// of the connection: a connection that hangs looks healthy until several pings have gone
 // unanswered.
 func Check(part string, nc *nats.Conn) ops.Check {
 	return ops.Check{Part: part, Ask: func(ctx context.Context) error {

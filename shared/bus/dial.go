@@ -23,7 +23,7 @@ const (
 	minWriteProgress  = 64 << 10
 )
 
-// maxSilence is how long a server may be silent before its host is suspected to have failed. A
+// maxSilence is how long a server may send nothing before its host is suspected to have failed. A
 // server that works answers a ping every second.
 const maxSilence = pingInterval * 3 / 2
 
@@ -31,7 +31,7 @@ const maxSilence = pingInterval * 3 / 2
 // nats.CustomDialer.
 type dialer struct{}
 
-// Dial connects to an address.
+// Dial connects to an address. It fails after dialTimeout.
 func (dialer) Dial(network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func newConn(raw net.Conn, stallTimeout, maxSilence time.Duration) *conn {
 	}
 }
 
-// Read reads what the server has sent.
+// Read reads from the connection, and records when the server last sent something.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -74,7 +74,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p. If it makes too little progress, it closes the connection.
+// Write writes all of p. If it makes too little progress, it closes the connection and returns an
+// error.
 func (c *conn) Write(p []byte) (int, error) {
 	written := 0
 	for {
@@ -99,7 +100,8 @@ func (c *conn) Write(p []byte) (int, error) {
 // SetWriteDeadline does nothing, since Write has its own deadline.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// Close closes the connection.
+// Close closes the connection. If the server's host seems to have failed, Close also discards the
+// data that the kernel has not sent yet.
 func (c *conn) Close() error {
 	silence := time.Since(c.begin) - time.Duration(c.received.Load())
 	if tcp, ok := c.Conn.(*net.TCPConn); ok && (c.stalled.Load() || silence > c.maxSilence) {

@@ -5,7 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Register registers the metrics of a component's connection.
+// Register registers two metrics of a component's connection to NATS: whether it is connected, and
+// how often it has reconnected.
 func Register(r prometheus.Registerer, component string, nc *nats.Conn) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -81,7 +81,7 @@ type Options struct {
 	// AfterLast is called for a consumer whose state the server cannot read. If it returns true,
 	// the consumer begins after its stream's last message. If it returns false or is nil, the
 	// consumer begins with the first message. If it returns an error, Start fails, and the next
-	// start asks again.
+	// start calls AfterLast again.
 	AfterLast func(stream, consumer string) (bool, error) `json:"-"`
 
 	// Log receives the server's log lines. It is called concurrently, must not block and must not
@@ -101,7 +101,7 @@ type Cluster struct {
 	Advertise string
 }
 
-// Server is a running server.
+// Server is a NATS server that runs in this process.
 type Server struct {
 	options Options // the defaults are filled in; Port is the port in use
 	lock    *flock.Flock
@@ -175,8 +175,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// lockFolder creates the folder and locks it. nats-server itself does not, so two servers would
-// write to the same files.
+// lockFolder creates the folder, and locks it so that no second server can write to the same files.
+// nats-server itself does not lock it.
 func lockFolder(dir string) (*flock.Flock, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil,
@@ -375,14 +375,15 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return ns.InProcessConn()
 }
 
-// natsServer returns the server, or nil while it is being restarted.
+// natsServer returns the current server, or nil while it is being restarted or after a restart has
+// failed.
 func (s *Server) natsServer() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.nats
 }
 
-// swapNATSServer replaces the server, and returns the previous one.
+// swapNATSServer replaces the current server, and returns the previous one. Either may be nil.
 func (s *Server) swapNATSServer(ns *server.Server) (previous *server.Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ const (
 	// maxReserve is the maximum number of bytes that CheckRoom keeps free. It is the default size
 	// limit of the stream of reports.
 	maxReserve = 1 << 30
-	// roomCheckInterval is how often WatchRoom measures.
+	// roomCheckInterval is the interval at which WatchRoom measures how much all streams hold.
 	roomCheckInterval = 100 * time.Millisecond
 )
 
@@ -56,8 +56,9 @@ func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) err
 	}
 }
 
-// measureRoom returns the result for CheckRoom. It uses Varz, because Jsz waits for streams whose
-// messages are being written to the disk.
+// measureRoom measures how much all streams hold. It returns the error for CheckRoom, or nil if
+// more executions may be started. It uses Varz, because Jsz waits for streams whose messages are
+// being written to the disk.
 func measureRoom(ns *server.Server) error {
 	v, err := ns.Varz(nil)
 	if err != nil {

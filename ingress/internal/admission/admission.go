@@ -36,7 +36,7 @@ type Trigger struct {
 	view     registry.WorkflowView
 }
 
-// DeliveryID is the delivery ID of a request.
+// DeliveryID is the delivery ID of a request, together with where it comes from.
 type DeliveryID struct {
 	ID      string // the delivery ID as sent; "" means that the request has none
 	Derived bool   // the ID comes from the body, or is a hash
@@ -57,7 +57,9 @@ func (d DeliveryID) executionIDKey() string {
 	}
 }
 
-// Find looks up the workflow, and the trigger node that the token belongs to.
+// Find looks up the workflow, and the trigger node that the token belongs to. It returns a refusal
+// if there is no such workflow, or if the token is not valid for any of its nodes at the given
+// time.
 func (a *Admission) Find(workflowID, token string, at time.Time) (Trigger, *Refusal) {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {

@@ -46,12 +46,13 @@ func (l *Limits) waitTimeForBytes(accountID string, perDay, n int64, at time.Tim
 	return max(used+min(byteCost(n, perDay), day)-day, 0)
 }
 
-// AddBytes counts bytes of a body that this ingress has read.
+// AddBytes counts bytes of a body that this ingress has read against the account's daily limit,
+// perDay. If perDay is 0, there is no limit and nothing is counted.
 func (l *Limits) AddBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, true)
 }
 
-// ReceiveBytes counts bytes that another ingress has read for an account.
+// ReceiveBytes is like AddBytes, but for bytes that another ingress has read and announced.
 func (l *Limits) ReceiveBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, false)
 }

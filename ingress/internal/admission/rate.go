@@ -62,7 +62,8 @@ func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) 
 	return d
 }
 
-// Usage sums up the requests that an ingress has admitted for a workflow.
+// Usage sums up the requests of a workflow that an ingress has admitted since its last
+// announcement.
 type Usage struct {
 	Cost time.Duration // the number of requests times Each
 	Each time.Duration // the cost of one request under the limit at that time; 0 means unknown
@@ -79,7 +80,7 @@ type Limits struct {
 	accounts  *sharded.Shards[limitShard[int64]] // bytes of bodies
 }
 
-// limitShard holds the usage of some workflows or accounts.
+// limitShard holds the usage of the workflows or accounts in one shard.
 type limitShard[Used any] struct {
 	debts    map[string]gcraState
 	admitted map[string]Used // admitted since the last call of DrainUsage or DrainBytes
@@ -168,7 +169,8 @@ func (l *Limits) ReceiveUsage(
 		interval*time.Duration(limit.Requests))
 }
 
-// removeIdle removes idle entries. It copies the others to a new map, because a map never releases
+// removeIdle removes the entries of idle workflows or accounts, at most once per
+// removeIdleInterval. It copies the other entries to a new map, because a map never releases
 // memory.
 func (s *limitShard[Used]) removeIdle(now time.Duration) {
 	if now-s.swept < removeIdleInterval {

@@ -6,7 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Refusal describes why a request starts nothing.
+// Refusal describes an error response to a request. The request has started nothing, unless Code is
+// webhook.CodeRunFailed or OutcomeUnknown is true.
 type Refusal struct {
 	Code webhook.Code
 	// RetryAfter is how long the sender should wait before it retries. It is set with

@@ -61,7 +61,7 @@ const (
 	ReasonSenderGone     Reason = "gone"     // the sender has closed the connection
 )
 
-// Reasons returns all reasons.
+// Reasons returns all values of Reason, so that callers can prepare a counter for each of them.
 func Reasons() []Reason {
 	return []Reason{
 		ReasonExecutionEnded,
@@ -72,7 +72,8 @@ func Reasons() []Reason {
 	}
 }
 
-// Result is the result of a Wait.
+// Result is the result of a Wait: the execution's last known status and, if the execution has
+// finished, its output or error.
 type Result struct {
 	Reason Reason
 	// Status is the last known status. It is final if and only if Reason is ReasonExecutionEnded.
@@ -81,7 +82,8 @@ type Result struct {
 	Error  string // why the execution failed
 }
 
-// Waits tracks the requests that wait. It is safe for concurrent use.
+// Waits tracks the requests that wait for executions, and limits their number. It is safe for
+// concurrent use.
 type Waits struct {
 	nc    *nats.Conn
 	most  int
@@ -140,8 +142,8 @@ func (w *Waits) nextReconnect() <-chan struct{} {
 	return w.back
 }
 
-// Stop ends all waiting immediately and permanently. It does not wait until the requests have
-// noticed. It may be called repeatedly.
+// Stop makes all current and future Waits end immediately. It returns before the waiting requests
+// have noticed. It may be called repeatedly.
 func (w *Waits) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +160,8 @@ func (w *Waits) Waiting() int {
 	return w.waiting
 }
 
-// reserveSlot reserves a slot, and reports whether one was free.
+// reserveSlot reserves a slot for a waiting request of an account, and reports whether one was
+// free.
 func (w *Waits) reserveSlot(accountID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

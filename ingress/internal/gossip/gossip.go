@@ -30,7 +30,8 @@ const announceInterval = 100 * time.Millisecond
 // the server's size limit.
 const maxUsagesPerMessage = 5000
 
-// Gossip publishes and receives counts until Stop is called.
+// Gossip announces the usage at this ingress to the other ingresses, and receives theirs, until
+// Stop is called.
 type Gossip struct {
 	nc       *nats.Conn
 	self     string

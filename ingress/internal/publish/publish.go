@@ -29,8 +29,8 @@ var (
 	ErrOutcomeUnknown = fmt.Errorf("%w, and may have stored the message", ErrUnavailable)
 	// ErrOverloaded means that the stream is overloaded. Nothing was stored.
 	ErrOverloaded = errors.New("the stream is overloaded")
-	// ErrStorageFull means that the stream stores no more messages until some are removed. Nothing
-	// was stored.
+	// ErrStorageFull means that no more messages can be stored until some are removed, because the
+	// stream, the server or the account has reached a limit. Nothing was stored.
 	ErrStorageFull = errors.New("the stream's storage is full")
 	// ErrTooLong means that the message exceeds the maximum size that the server or the stream
 	// allows. The message was not stored, and retrying cannot help.
@@ -73,7 +73,8 @@ type storeFailure struct {
 }
 
 // failureExpiry is how long an ingress reports that it is not ready after the stream has failed to
-// store a message. After that, it reports that it is ready, so that the next request can try again.
+// store a message. Then it reports that it is ready again, so that a new request shows whether the
+// stream still fails.
 const failureExpiry = 15 * time.Second
 
 // LastFailure returns why the stream did not store the last message. It returns nil if the message
@@ -136,13 +137,14 @@ func NewForStream(
 	return p, nil
 }
 
-// StreamChoice is the choice of the stream for one message.
+// StreamChoice represents the decision to publish a message to a particular stream, which can
+// become outdated when a queue or a workflow moves.
 type StreamChoice interface {
 	// IsCurrent reports whether the message may still be stored in that stream.
 	IsCurrent() bool
 }
 
-// Close stops publishing. Unconfirmed messages fail.
+// Close stops publishing. Messages that have not been confirmed yet fail.
 func (p *DeliveryPublisher) Close() { p.acks.Close() }
 
 // Publish publishes a message. A nil error means that the stream has confirmed it. Any error wraps
@@ -222,7 +224,7 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 
 // ConfirmRepeat returns the confirmation of a message whose Nats-Msg-Id is in the stream's
 // deduplication window. For any other message, its error wraps ErrStorageFull. If the stream does
-// not tell, the error wraps ErrUnavailable.
+// not reply, or its reply does not show whether it knows the ID, the error wraps ErrUnavailable.
 //
 // ConfirmRepeat never stores anything. It sends a message with the ID, without data, and with an
 // invalid Nats-Rollup header. The stream refuses that header only after it has looked up the ID
@@ -250,7 +252,7 @@ func (p *DeliveryPublisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	}
 }
 
-// attemptOutcome is the result of one attempt.
+// attemptOutcome is the result of one attempt to publish a message.
 type attemptOutcome int
 
 const (

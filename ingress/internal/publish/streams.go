@@ -88,7 +88,8 @@ func (s *StreamRouter) LastFailure(queue string, now time.Time) error {
 	return nil
 }
 
-// Close closes the DeliveryPublishers of queues' own streams. Their unconfirmed messages fail.
+// Close closes the DeliveryPublishers of the queues' own streams. Messages that have not been
+// confirmed yet fail.
 func (s *StreamRouter) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

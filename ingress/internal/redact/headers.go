@@ -36,8 +36,8 @@ func (r *Redactor) RedactHeaderValue(value string) string {
 	return r.RedactText(HeaderToUTF8(value))
 }
 
-// headerValues returns the values of a header, redacted. If nothing changes, it returns the same
-// slice.
+// headerValues returns the redacted values of a header. If none of them changes, it returns the
+// slice values itself.
 func (r *Redactor) headerValues(values []string) []string {
 	for i, value := range values {
 		clean := r.RedactHeaderValue(value)

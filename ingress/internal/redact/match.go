@@ -6,8 +6,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// replace replaces each match in text with replacement. match returns the end of the match that
-// begins at the given position, or 0 if there is none. replace takes linear time if match does.
+// replace replaces each match in text with the constant replacement. match returns the end of the
+// match that begins at the given position, or 0 if there is none. If match takes linear time, so
+// does replace.
 func replace(text string, match func(at int) int) string {
 	var clean strings.Builder
 	done := 0

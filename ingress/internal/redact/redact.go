@@ -64,7 +64,7 @@ type Redactor struct {
 	found  bool // findValues was called
 }
 
-// New returns the Redactor of r.
+// New returns the Redactor of r. It searches for no tokens yet, so it is cheap.
 func New(r *http.Request) Redactor {
 	return Redactor{request: r, shortest: minRedactedValueLength}
 }
@@ -85,7 +85,7 @@ func (r *Redactor) RedactText(text string) string {
 	return text
 }
 
-// findValues fills in r.values.
+// findValues fills in r.values on its first call. Later calls do nothing.
 func (r *Redactor) findValues() {
 	if r.found {
 		return

@@ -65,7 +65,7 @@ func (f *FilteredCounter) Count(workflowID, nodeID string, request stream.Filter
 	default:
 		f.requests++
 	}
-	node.Last = append(node.Last, request) // oldest first; message reverses the order
+	node.Last = append(node.Last, request) // oldest first; drainMessage reverses the order
 }
 
 func (f *FilteredCounter) drainMessage() (*nats.Msg, error) {

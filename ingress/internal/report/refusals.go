@@ -46,8 +46,8 @@ func NewRefusalCounter(js jetstream.JetStream, log logrus.FieldLogger) *RefusalC
 	return r
 }
 
-// Count counts one refusal. workflowID must be "" unless the workflow exists, so that strangers
-// cannot create counters.
+// Count counts one refusal. workflowID must be "" unless the workflow exists. Otherwise, anybody
+// could make the ingress create counters for arbitrary IDs.
 func (r *RefusalCounter) Count(workflowID, code string, request stream.RefusedRequest) {
 	key := refusalKey{workflowID, code, request.At.Unix() / 60}
 	r.mu.Lock()

@@ -37,7 +37,7 @@ func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *Duplic
 	return d
 }
 
-// Count counts one suppressed repeat.
+// Count counts one suppressed repeat of the delivery that started the execution.
 func (d *DuplicateCounter) Count(executionID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

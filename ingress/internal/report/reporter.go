@@ -10,7 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// reporter sends counts at a fixed interval.
+// reporter sends counts to the executors at a fixed interval.
 type reporter struct {
 	js       jetstream.JetStream
 	log      logrus.FieldLogger
@@ -29,8 +29,8 @@ func newReporter(
 	return reporter{js: js, log: log, what: what, interval: interval, take: take}
 }
 
-// Run sends the counts until the context is done, and then the last ones, if the stream accepts
-// them.
+// Run sends the counts at each interval until the context is done. It then sends the last ones, and
+// drops them if the stream does not accept them.
 func (r *reporter) Run(ctx context.Context) {
 	tick := time.NewTicker(r.interval)
 	defer tick.Stop()

@@ -20,7 +20,8 @@ const (
 	minPollInterval = 100 * time.Millisecond
 )
 
-// Follower keeps a StreamSpace up to date with its stream.
+// Follower keeps a StreamSpace up to date with the usage of its stream, as reported by NATS and by
+// executors.
 type Follower struct {
 	space  *StreamSpace
 	stream jetstream.Stream
@@ -50,7 +51,7 @@ func Follow(
 	return f, nil
 }
 
-// Stop stops the updates, and waits until they have stopped.
+// Stop ends the updates, and waits until the last one has been made.
 func (f *Follower) Stop() {
 	_ = f.sums.Unsubscribe()
 	f.cancel()

@@ -90,8 +90,8 @@ type StreamSpace struct {
 	// untold is the approximate number of bytes that the other ingresses have not been informed of
 	// yet.
 	untold atomic.Int64
-	near   atomic.Bool // the stream is full enough for executors to send sums
-	summed atomic.Bool // an executor's sums are in use
+	near   atomic.Bool // the stream is full to nearFullThreshold, so executors may send sums
+	summed atomic.Bool // an executor's sums are used instead of this ingress's counts
 
 	// Crossed receives a value for each message while the stream is nine tenths full. The receiver
 	// should then update the usage with SetUsage.
@@ -142,8 +142,8 @@ func New(accountCount func() int) *StreamSpace {
 	}
 }
 
-// Reserve reserves space for a message of an account. It returns false if the account may not have
-// the space. If the message is not stored, the caller must call Release.
+// Reserve reserves space for a message of an account. It returns false if the account must not
+// store more now. If the message is then not stored, the caller must call Release.
 func (s *StreamSpace) Reserve(accountID string, bytes int64) bool {
 	limit := s.limit.Load()
 	if limit == 0 {
@@ -168,7 +168,7 @@ func (s *StreamSpace) Reserve(accountID string, bytes int64) bool {
 // IsLimited reports whether the stream has a size limit. Without one, Reserve always returns true.
 func (s *StreamSpace) IsLimited() bool { return s.limit.Load() != 0 }
 
-// Release releases the space of a message that was not stored.
+// Release releases the space that Reserve has reserved for a message that was not stored.
 func (s *StreamSpace) Release(accountID string, bytes int64) {
 	s.changeUsage(accountID, -bytes, -bytes)
 }
@@ -181,8 +181,8 @@ func (s *StreamSpace) ReceiveUsage(
 	s.changeUsage(accountID, bytes, 0)
 }
 
-// changeUsage counts bytes that were reserved, or released if bytes is negative. untold is the part
-// of them that has not been announced to the other ingresses yet.
+// changeUsage counts bytes that were reserved, or released if bytes is negative. The last argument
+// is the part of them that has not been announced to the other ingresses yet.
 func (s *StreamSpace) changeUsage(accountID string, bytes, untold int64) {
 	if s.limit.Load() == 0 {
 		return
@@ -211,7 +211,8 @@ func (s *StreamSpace) DrainUnannounced() map[string]int64 {
 	return taken
 }
 
-// mayStoreMore reports whether an account may store more. The caller must hold the shard's lock.
+// mayStoreMore reports whether an account may store more messages in a nearly full stream. free is
+// the number of bytes of limit that are not used. The caller must hold the shard's lock.
 func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 	accounts := int64(s.accounts())
 	if accounts <= 1 {

@@ -18,8 +18,8 @@ type Link struct {
 	conns  map[net.Conn]struct{}
 }
 
-// New returns a link that listens on a free port of 127.0.0.1 until Close. The parameter to is the
-// target of the connections: a host:port, or the path of a Unix socket.
+// New returns a Link that listens on a free port of 127.0.0.1 until Close, and forwards each
+// connection to the given target: a host:port, or the path of a Unix socket.
 func New(to string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
 	if err != nil {
@@ -114,7 +114,8 @@ func (l *Link) forward(from net.Conn) {
 	<-done
 }
 
-// copy copies bytes until either connection is closed.
+// copy copies bytes from one connection to the other until either is closed. While the link is
+// silent, it holds the bytes back.
 func (l *Link) copy(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -131,7 +132,7 @@ func (l *Link) copy(to, from net.Conn) {
 	}
 }
 
-// waitUntilOpen waits until bytes may flow.
+// waitUntilOpen returns as soon as the link is not silent.
 func (l *Link) waitUntilOpen() {
 	l.mu.Lock()
 	silent := l.silent
@@ -139,7 +140,8 @@ func (l *Link) waitUntilOpen() {
 	<-silent
 }
 
-// track registers connections for Cut. It reports whether the link accepts connections.
+// track registers connections, so that Cut can close them. If the link has been cut, it registers
+// nothing and returns false.
 func (l *Link) track(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

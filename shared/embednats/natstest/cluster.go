@@ -20,8 +20,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// clusterTimeout is the maximum duration of every wait. When a leader is killed or paused, the
-// others elect a new one after 4 to 9 s.
+// clusterTimeout is the maximum duration of each wait for the cluster. When a leader is killed or
+// paused, the other servers elect a new one after 4 to 9 s.
 const clusterTimeout = 30 * time.Second
 
 // Cluster is a group of servers that replicate streams. It is safe for concurrent use.
@@ -221,8 +221,8 @@ func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// await calls try until it succeeds. Each call's context ends after patience. The test fails if try
-// does not succeed within clusterTimeout; what is part of the message.
+// await calls try until it succeeds. Each attempt has a context that limits its duration. If no
+// attempt succeeds within clusterTimeout, the test fails with a message that contains what.
 func (c *Cluster) await(what string, patience time.Duration, try func(context.Context) error) {
 	c.tb.Helper()
 	waiting, cancel := context.WithTimeout(c.tb.Context(), clusterTimeout)

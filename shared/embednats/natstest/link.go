@@ -7,11 +7,11 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
-// Link is a path to a server that can be silenced and cut.
+// Link is a proxy in front of a server. A test can silence and cut the connections through it.
 type Link struct{ *link.Link }
 
-// NewLink opens a path to the server for a client whose connection the test will disturb. The link
-// is closed when the test ends.
+// NewLink starts a proxy in front of the server, for clients whose connections the test is to
+// disturb. The link is closed when the test ends.
 func (n *Node) NewLink(tb testing.TB) Link {
 	tb.Helper()
 	l, err := link.New(strings.TrimPrefix(n.URL(), "nats://"))
@@ -22,11 +22,11 @@ func (n *Node) NewLink(tb testing.TB) Link {
 	return Link{l}
 }
 
-// URL returns the URL for clients.
+// URL returns the URL with which clients connect through the link.
 func (l Link) URL() string { return "nats://" + l.Addr() }
 
-// DropConnections breaks the connections and accepts new ones. Bytes that the link was holding back
-// are lost.
+// DropConnections breaks the existing connections. New ones are accepted immediately. Bytes that
+// the link was holding back are lost.
 func (l Link) DropConnections() {
 	l.Cut()
 	l.Heal()

@@ -15,12 +15,12 @@
 //     own.
 //   - [StartProcess]: a server in a separate process, to be killed ([Node.Kill]) or frozen
 //     ([Node.Pause]).
-//   - [StartCluster]: three servers, for streams with three replicas. Stop one, perhaps a leader
-//     ([Cluster.Leader]).
-//   - [StartProcessCluster]: three servers in separate processes.
+//   - [StartCluster]: a cluster in the test's process, for streams with several replicas. A test
+//     can stop one of the servers, for example the leader of a stream ([Cluster.Leader]).
+//   - [StartProcessCluster]: a cluster whose servers run in separate processes.
 //
-// All servers listen on 127.0.0.1 without a password, keep their data in t.TempDir(), and end with
-// the test. Functions fail with t.Fatal, so call them from the test's goroutine.
+// All servers listen on 127.0.0.1 without a password, keep their data in t.TempDir(), and are
+// stopped when the test ends. Functions fail with t.Fatal, so call them from the test's goroutine.
 //
 // A server process is another run of the test binary. A package that starts one needs
 //
@@ -177,8 +177,8 @@ func (n *Node) Restart() {
 	}
 }
 
-// Kill ends a server process with SIGKILL and waits until it has exited. It needs [StartProcess] or
-// [StartProcessCluster].
+// Kill kills a server process with SIGKILL and waits until it has exited. It needs [StartProcess]
+// or [StartProcessCluster].
 func (n *Node) Kill() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -241,8 +241,8 @@ func (n *Node) isResponsive() bool {
 	return n.server != nil || n.child != nil && !n.child.paused
 }
 
-// stopAtTestEnd stops the server when its test ends. The test fails if the server process has
-// exited before.
+// stopAtTestEnd stops the server when its test ends. If the server process has exited by itself
+// before, the test fails.
 func (n *Node) stopAtTestEnd() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -31,7 +31,8 @@ const readyLine = "ready"
 // processTimeout limits how long a server process may take to start and to stop.
 const processTimeout = 30 * time.Second
 
-// canServe reports whether the test binary can run as a server process.
+// canServe is true once Main or ServeIfAsked has been called, which shows that the test binary can
+// run as a server process.
 var canServe atomic.Bool
 
 // Main runs the tests of a package that starts server processes; call it in TestMain. In a server
@@ -59,7 +60,8 @@ func ServeIfAsked() {
 	os.Exit(runServer(o))
 }
 
-// runServer runs a server until SIGTERM, or until the parent exits, which closes stdin.
+// runServer runs a server until it receives SIGTERM, or until the parent process exits, which
+// closes stdin. It returns the exit code.
 func runServer(o embednats.Options) int {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
