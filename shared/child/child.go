@@ -19,8 +19,8 @@ type Process struct {
 	err    error // the result of cmd.Wait; valid once exited is closed
 }
 
-// SelfCommand returns a command that starts this binary again under another name, its role. The
-// binary's main or TestMain reads the role from os.Args[0].
+// SelfCommand returns a command that starts this binary again, with role as its os.Args[0] and args
+// as its arguments. The binary's main or TestMain finds out from os.Args[0] which role to play.
 func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -31,10 +31,11 @@ func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Start starts the command, with EnvironmentWithoutFlags unless the command has an environment set.
-// The caller must end the process with Kill or Terminate. On Linux, the process also ends when this
-// process ends, even by SIGKILL. Ctrl-C on the terminal does not reach it. If the command's
-// SysProcAttr is set, it alone determines these two behaviors.
+// Start starts the command. Unless the command has an environment set, it gets this process's
+// environment without the variables that set flags of Hookstart's programs. The caller must end the
+// process with Kill or Terminate. On Linux, the process also ends when this process ends, even by
+// SIGKILL. Ctrl-C on the terminal does not reach it. If the command's SysProcAttr is set, it alone
+// determines these two behaviors.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = EnvironmentWithoutFlags()
@@ -62,8 +63,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// StartWithLogFile is like Start, but appends the process's stderr to the log file, and its stdout,
-// too, unless the command has a Stdout set.
+// StartWithLogFile is like Start, but appends the process's stderr to the log file. It appends
+// stdout there as well, unless the command has a Stdout set.
 func StartWithLogFile(cmd *exec.Cmd, log string) (*Process, error) {
 	//nolint:gosec // a path of the caller's own
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -83,7 +84,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Exited returns a channel that is closed when the process has exited.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// State returns how the process exited. It must not be called before Exited is closed.
+// State returns the state in which the process exited, including its exit code. It must not be
+// called before Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
 // Err returns what exec.Cmd.Wait returned: nil if the exit code was 0, and otherwise usually an

@@ -14,8 +14,8 @@ const getTimeout = 10 * time.Second
 // getClient uses a new connection for each request, because the process may have been replaced.
 var getClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Get requests a URL that a process serves, such as its /readyz. It returns the response's status,
-// and the body without space around it.
+// Get requests a URL that a process serves, such as its /readyz. It returns the status code of the
+// response, and the body without leading and trailing white space.
 func Get(ctx context.Context, url string) (status int, text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()

@@ -34,8 +34,8 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Await waits until the output matches the pattern, and returns the match with its groups. It
-// returns an error if p exits before that.
+// Await waits until the output matches the pattern, and returns the match followed by its capture
+// groups. It returns an error if p exits or ctx ends first.
 func (o *Output) Await(ctx context.Context, p *Process, pattern *regexp.Regexp) ([]string, error) {
 	for ended := false; ; {
 		o.mu.Lock()

@@ -13,8 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// Limits on how long a test waits for output from a process, and for the process to exit after
-// SIGTERM.
+// Limits on how long a test waits for output from a process, and for the process to exit.
 const (
 	awaitTimeout = 2 * time.Minute
 	endTimeout   = 60 * time.Second
@@ -75,8 +74,8 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 // Output returns everything that the process has written to stdout and stderr.
 func (p *Process) Output() string { return p.output.String() }
 
-// Await waits until the process's output matches the pattern, and returns the first group of the
-// match.
+// Await waits until the process's output matches the pattern, and returns the first capture group
+// of the match.
 func (p *Process) Await(pattern string) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), awaitTimeout)
