@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// MkdirAll is like os.MkdirAll, and also syncs the folder and every parent that it creates, as well
-// as the folder above the first new one, which contains the new name. It also syncs a folder that
+// MkdirAll is like os.MkdirAll, but makes the new folders durable: it syncs each folder that it
+// creates, and the existing folder that contains the topmost new one. It also syncs a folder that
 // already exists, and its parent, because a power cut may have occurred between the folder's
 // creation and its sync.
 func MkdirAll(folder string, perm fs.FileMode) error {
@@ -66,8 +66,8 @@ func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// SyncFolder makes the names in a folder durable. It does nothing on systems where folders cannot
-// be synced, or if the user may not read the folder.
+// SyncFolder makes changes to the entries of a folder durable, such as a new or renamed file. It
+// does nothing on systems where folders cannot be synced, or if the user may not read the folder.
 func SyncFolder(folder string) error {
 	if runtime.GOOS == "windows" {
 		return nil
