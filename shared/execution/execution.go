@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Status is the state of an execution.
+// Status is the state that an execution has reached, such as Running.
 type Status string
 
-// The states. An execution goes from queued through running to succeeded or failed. As long as it
-// has not ended, it may be canceled. A rejected execution has no other state. Succeeded, Failed,
-// Rejected and Canceled are final.
+// The states of an execution. It goes from Queued through Running to Succeeded or Failed, and can
+// be canceled until then. Rejected is the only state of an execution that was refused. Succeeded,
+// Failed, Rejected and Canceled are final.
 const (
 	Queued    Status = "queued"
 	Running   Status = "running"
@@ -57,7 +57,7 @@ const (
 	SourceEvent   Source = "event"
 )
 
-// Sources holds all sources.
+// Sources lists every kind of event that can start an execution.
 var Sources = []Source{SourceWebhook, SourceRerun, SourceEvent}
 
 // Values holds the headers or the query parameters of a request. It maps each name to its values,
@@ -66,8 +66,8 @@ var Sources = []Source{SourceWebhook, SourceRerun, SourceEvent}
 // Parameter names are as sent.
 type Values map[string][]string
 
-// Get returns the first value of name. If v has no such name, it treats name as a header name and
-// looks up its canonical form. It returns "" if there is none.
+// Get returns the first value of name, or "" if there is none. If v does not contain name as given,
+// Get treats it as a header name and looks up its canonical form.
 func (v Values) Get(name string) string {
 	values, ok := v[name]
 	if !ok {
@@ -100,8 +100,9 @@ type Start struct {
 
 	Sender   string // the preset of the node's sender; "" if the node has none
 	Verified bool   // whether the request was verified to be from the sender
-	// DeliveryDerived reports whether the delivery ID comes from the body, is a hash, or is covered
-	// by the sender's signature: see MarkDerivedID and MarkSignedID.
+	// DeliveryDerived reports whether DeliveryID comes from the body, is a hash, or is covered by
+	// the sender's signature. Such an ID is never taken for a delivery ID from a header that has
+	// the same text: see MarkDerivedID and MarkSignedID.
 	DeliveryDerived bool
 	// OrderKey is the order key: executions of one workflow with the same key run one after
 	// another. "" means that the execution is not ordered.
@@ -142,13 +143,13 @@ type Progress struct {
 	WorkflowID string    // see Queue
 	Status     Status    // Running, Succeeded, Failed or Canceled
 	At         time.Time // when the execution reached the status, by the runner's clock
-	// StartedAt is when the last attempt began, with Succeeded, Failed or Canceled. Zero means
-	// unknown.
+	// StartedAt is when the last attempt began. It is set only if Status is Succeeded, Failed or
+	// Canceled. Zero means unknown.
 	StartedAt time.Time
 	Attempt   int    // number of the attempt, from 1; 0 means unknown
 	Group     string // the runner's group; empty means unknown
-	// EndedGroups are the other groups that had already reported a final status, if the execution
-	// has an order key.
+	// EndedGroups lists the other groups that had already reported a final status when this report
+	// was made. It is set only for an execution with an order key.
 	EndedGroups []string
 	Error       string // why it failed, with Failed; what the runner reported, with Canceled
 	Output      []byte // the output, with Succeeded: one JSON text, or empty

@@ -43,13 +43,14 @@ func IDForReplay(executionID, key string) string {
 }
 
 // IDForRerun returns the ID of the execution that is started by a rerun with an idempotency key.
-// executionID is the execution that is rerun, with its trigger node's sample payload.
+// executionID is the execution to rerun; the rerun uses the sample payload of its trigger node. The
+// result is always the same for one execution and key.
 func IDForRerun(executionID, key string) string {
 	return hashUUID("rerun", executionID, "", key)
 }
 
-// IDForTriggerRerun is like IDForRerun, for a rerun that names a trigger node instead of an
-// execution.
+// IDForTriggerRerun is like IDForRerun, for a rerun that is requested for a trigger node instead of
+// an execution.
 func IDForTriggerRerun(workflowID, nodeID, key string) string {
 	return hashUUID("trigger-rerun", workflowID, nodeID, key)
 }
