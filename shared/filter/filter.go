@@ -57,7 +57,7 @@ type condition struct {
 	test predicate
 }
 
-// Parse compiles a filter. The error is an *Error.
+// Parse compiles a filter, which must be a JSON object. Any error is an *Error.
 func Parse(text []byte) (*Filter, error) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {
@@ -113,8 +113,8 @@ func (f *Filter) Headers() (names []string) {
 	return names
 }
 
-// Match reports whether a request meets all conditions. If it does not, failedRef is the first
-// place whose condition does not hold, as written in the filter.
+// Match reports whether a request meets all conditions of the filter. If it does not, the first
+// result is the first place whose condition does not hold, as written in the filter.
 func (f *Filter) Match(r *sender.Request) (failedRef string, ok bool) {
 	var room [8]value
 	var found []value // the values of the pointers, once the document has been read
@@ -192,7 +192,8 @@ type comparison struct {
 	greater     bool
 }
 
-// literal is a value in a filter.
+// literal is a constant in a filter, which the value at a place is compared with. kind determines
+// which of the other fields is set.
 type literal struct {
 	kind   kind
 	text   string

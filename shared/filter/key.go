@@ -24,7 +24,8 @@ type OrderKey struct {
 	pointers *pointerSet // nil means that the place is not a JSON pointer
 }
 
-// ParseOrderKey compiles a place. Its error is an *Error.
+// ParseOrderKey compiles the place of an order key, such as header:X-Order-Id or ptr:/order/id. Any
+// error is an *Error.
 func ParseOrderKey(text string) (*OrderKey, error) {
 	if len(text) > MaxBytes || !utf8.ValidString(text) {
 		return nil, &Error{Detail: "is longer than 16 KiB, or is not UTF-8"}
@@ -40,7 +41,7 @@ func ParseOrderKey(text string) (*OrderKey, error) {
 	return k, nil
 }
 
-// String returns the place as it was given to ParseOrderKey.
+// String returns the place as written in the setting.
 func (k *OrderKey) String() string { return k.text }
 
 // Header returns the canonical name of the header that contains the order key, or "" if another

@@ -17,8 +17,8 @@ type pointerSet struct {
 type node struct {
 	number   int    // number of the node in the tree, from 0
 	name     string // name of the member that this step selects
-	index    int    // index of the element that this step selects; -1 if name is not an index
-	slots    []int  // slots of the pointers that end here
+	index    int    // index of the selected element; -1 if name is not an index
+	slots    []int  // indexes of the pointers that end here
 	below    int    // number of pointers that end here or below
 	children []*node
 }

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// kind is the kind of the value at a place.
+// kind is the type of a value: null, a boolean, a number, text, an object or array, or no value at
+// all.
 type kind uint8
 
 const (
@@ -71,7 +72,7 @@ func (v value) asNumber() (decimal, bool) {
 	return decimal{}, false
 }
 
-// unquote returns the value of a JSON string.
+// unquote decodes a JSON string, which must be valid and include its quotes.
 func unquote(quoted []byte) string {
 	inner := quoted[1 : len(quoted)-1]
 	for _, c := range inner {
@@ -94,8 +95,9 @@ type decimal struct {
 	exponent int64
 }
 
-// clampedExponent replaces a larger exponent, and its negative a smaller one. It is so large that
-// no number of digits can compensate for it.
+// clampedExponent is the largest exponent that parseDecimal accepts, and its negative the smallest.
+// An exponent beyond is replaced by the nearer of the two. The limit is so large that no number of
+// digits can make up for the difference.
 const clampedExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.
