@@ -1,5 +1,5 @@
-// Package lifecycle starts the parts of a process in order, waits for them, and stops them in
-// reverse order. A part can therefore use the parts that were started before it for as long as it
+// Package lifecycle starts the components of a process in order, waits for them, and stops them in
+// reverse order. A component can therefore use those that were started before it for as long as it
 // runs.
 package lifecycle
 
@@ -8,21 +8,21 @@ import (
 	"slices"
 )
 
-// Parts holds the parts of a process. The zero value is empty and ready to use. It must be used
-// from a single goroutine; only the parts themselves run concurrently.
+// Parts holds the components of a process. The zero value is empty and ready to use. Its methods
+// must be called from a single goroutine; only the components themselves run concurrently.
 //
-// Each part that is started with Go or Start has a separate context. It ends when the context that
-// was passed to Go or Start ends, or earlier, when it is the part's turn to stop.
+// Each component that is started with Go or Start has a separate context. It ends when the context
+// that was passed to Go or Start ends, or when Stop stops the component.
 type Parts struct {
 	stops    []func()
 	services []*Part
 }
 
-// Add adds a part that is already running. Stop calls stop once.
+// Add adds a component that is already running. Stop calls the given function once to stop it.
 func (p *Parts) Add(stop func()) { p.stops = append(p.stops, stop) }
 
-// Go runs a part in the background. To stop it, Stop cancels its context and waits until run has
-// returned.
+// Go runs a component in the background. To stop it, Stop cancels its context and waits until run
+// has returned.
 func (p *Parts) Go(ctx context.Context, run func(context.Context)) {
 	p.startInBackground(ctx, func(ctx context.Context) error {
 		run(ctx)
@@ -30,8 +30,9 @@ func (p *Parts) Go(ctx context.Context, run func(context.Context)) {
 	})
 }
 
-// Start runs a part that the process cannot do without: when run returns, Wait stops all other
-// parts and returns, too. run must call ready at most once, as soon as others can use the part.
+// Start runs a component that the process cannot do without: when run returns, Wait stops all other
+// components and then returns as well. run must call ready at most once, as soon as others can use
+// the component.
 func (p *Parts) Start(
 	ctx context.Context, run func(ctx context.Context, ready func()) error,
 ) *Part {
@@ -58,8 +59,9 @@ func (p *Parts) startInBackground(ctx context.Context, run func(context.Context)
 	return s
 }
 
-// Wait waits until ctx ends or a part that was started with Start returns. Then it stops all parts
-// and returns the error of the most recently started part that failed, or nil if none did.
+// Wait waits until ctx ends or a component that was started with Start returns. Then it stops all
+// components and returns the error of the most recently started one that failed, or nil if none
+// did.
 func (p *Parts) Wait(ctx context.Context) error {
 	ended := make(chan struct{}, len(p.services))
 	for _, s := range p.services {
@@ -81,7 +83,8 @@ func (p *Parts) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops all parts, the last one first, and waits for each. Later calls do nothing.
+// Stop stops all components, the most recently added first, and waits for each. Later calls do
+// nothing.
 func (p *Parts) Stop() {
 	stops := p.stops
 	p.stops = nil
@@ -90,15 +93,15 @@ func (p *Parts) Stop() {
 	}
 }
 
-// Part is a part of the program. Other parts can wait until it is ready.
+// Part is a component that was started with Start. Other components can wait until it is ready.
 type Part struct {
 	ready chan struct{}
 	ended chan struct{}
 	err   error // valid once ended is closed
 }
 
-// Ready waits until the part is ready and returns nil. It returns the part's error if the part
-// ended before it was ready, or the error of ctx.
+// Ready waits until the component is ready and returns nil. It returns the component's error if
+// that ended before it was ready, or the error of ctx if ctx ends first.
 func (s *Part) Ready(ctx context.Context) error {
 	select {
 	case <-s.ready:

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/lifecycle"
 )
 
-// Stop stops the parts in reverse order and waits for each, so a part can use the parts started
-// before it even while it is stopping.
+// Stop stops the components in reverse order and waits for each, so a component can use those that
+// were started before it even while it is stopping.
 func TestPartsStopInReverse(t *testing.T) {
 	t.Parallel()
 	var (
@@ -64,7 +64,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// When one part ends, all parts are stopped, and Wait returns its error.
+// When one component ends, all others are stopped, and Wait returns its error.
 func TestWaitForAPartThatFails(t *testing.T) {
 	t.Parallel()
 	var parts lifecycle.Parts
