@@ -22,13 +22,14 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// shutdownTimeout is how long sending the last spans may take: an unavailable collector must not
-// delay the exit.
+// shutdownTimeout limits how long stop may take to send the last spans, so that an unavailable
+// collector does not delay the exit of the program.
 const shutdownTimeout = 2 * time.Second
 
-// Start returns the provider of a process's spans, or nil if tracing is off. Call stop before the
-// process exits: it sends the remaining spans. If too many spans are waiting, new ones are dropped,
-// so the program never waits for the collector.
+// Start returns the provider of a process's spans, or nil if tracing is off. service is the name of
+// the service in the spans. The caller must call stop before the process exits, to send the
+// remaining spans. If too many spans are waiting, new ones are dropped, so the program never waits
+// for the collector.
 func Start(
 	ctx context.Context, service string, log logrus.FieldLogger,
 ) (provider trace.TracerProvider, stop func(), err error) {
