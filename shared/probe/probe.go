@@ -31,7 +31,8 @@ func NewKey() []byte {
 	return key
 }
 
-// Question is addressed to the ingresses that hold certain keys. It can be asked only once.
+// Question asks whether a request has reached one of the ingresses that hold certain keys. Each
+// ingress answers it only once.
 type Question struct {
 	nonce string
 	keys  [][]byte
@@ -109,7 +110,8 @@ func (a *Answerer) isNewNonce(nonce string) bool {
 	return true
 }
 
-// sign returns half of an HMAC, which is enough for a question that can be asked only once.
+// sign returns the first half of an HMAC-SHA256 of its other arguments, in base64url. Half is
+// enough for a question that can be asked only once.
 func sign(key []byte, what, nonce string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(what + " " + nonce))
