@@ -9,10 +9,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// writeManual writes a program's manual page with the macros of man(7). It contains the --help
-// texts of the program and of each of its verbs. The page of the command line tool belongs in
-// section 1 (user commands), the pages of the services in section 8 (administration). exitStatus
-// describes further exit codes: see ExitStatus.
+// writeManual writes a program's manual page with the macros of man(7). The page contains the
+// --help texts of the program and of each of its verbs. The page of the command line tool belongs
+// in section 1 (user commands), the pages of the services in section 8 (administration). exitStatus
+// describes the exit codes that only this program has.
 func writeManual(w io.Writer, app *kong.Application, version, exitStatus string) error {
 	page := &manual{Writer: bufio.NewWriter(w)}
 	section := "8"
@@ -48,8 +48,8 @@ func writeManual(w io.Writer, app *kong.Application, version, exitStatus string)
 	return page.Flush()
 }
 
-// flagsOf returns the flags of a verb and of its parent verbs, without the flags of the program
-// itself.
+// flagsOf returns the visible flags of a verb, followed by those of its parent verbs, in one slice
+// for each verb. The flags of the program itself are omitted.
 func flagsOf(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
 		all = append(all, visibleFlags(node.Flags))

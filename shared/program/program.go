@@ -77,8 +77,8 @@ func CheckURL(flag, value string) error {
 	return nil
 }
 
-// ExitOnError ends the process with code 1 and writes err to stderr, if err is not nil. It is for
-// programs that do not use Main.
+// ExitOnError writes err to stderr and exits with code 1, if err is not nil. It is for programs
+// that do not use Main.
 func ExitOnError(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

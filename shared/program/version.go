@@ -9,10 +9,10 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// licence is what --version prints about the license. None has been chosen yet.
+// licence is the text that --version prints after "licence:". No licence has been chosen yet.
 const licence = "none has been chosen yet: no permission beyond what the law gives"
 
-// Version holds flags that every program has: they print something and exit.
+// Version holds the flags that every program has. Each prints something and exits.
 type Version struct {
 	Version versionFlag `help:"Print version, commit and build, and exit." env:"-"`
 	// Man prints the manual page that the packages ship. It is hidden because people use --help.
@@ -32,10 +32,11 @@ func (versionFlag) BeforeReset(app *kong.Kong) error {
 
 type manFlag bool
 
-// exitStatusVar is the name of the variable that ExitStatus sets.
+// exitStatusVar is the kong variable that holds a program's own exit codes for its manual page.
 const exitStatusVar = "exit-status"
 
-// ExitStatus adds text to the manual page of a program that has exit codes beside those of Main.
+// ExitStatus adds a text to the program's manual page. It describes the exit codes that the program
+// has in addition to those of Main.
 func ExitStatus(text string) kong.Option { return kong.Vars{exitStatusVar: text} }
 
 // BeforeReset prints the manual page.

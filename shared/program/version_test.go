@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// ended is the value with which the test's exit function panics, which ends the parser as an exit
-// would.
+// ended is the value that the test's exit function panics with. The panic stops the parser, as an
+// exit would.
 type ended int
 
 func printed(t *testing.T, flags any, arg string) (out string) {
