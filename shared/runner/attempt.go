@@ -119,9 +119,9 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 }
 
 // prepareOrdered takes the lease of a message, and then determines whether its execution has ended
-// or has been canceled. held is false if another member may have the message. prepareOrdered starts
-// over if this took so long that less than half of AckWait is left of the lease. It returns an
-// error if ctx ends, or if the lease cannot be taken within AckWait.
+// or has been canceled. If this took so long that less than half of AckWait is left of the lease,
+// it starts over. held is false if another member may have the message. The error is not nil if ctx
+// ends, or if the lease cannot be taken within AckWait.
 func (r *runner) prepareOrdered(ctx context.Context, m *message) (
 	held, ended, canceled bool, err error,
 ) {
@@ -146,7 +146,8 @@ var errHandlerNotCalled = errors.New(
 		"member may have it",
 )
 
-// runHandler calls the handler. ctx contains the attempt's span.
+// runHandler calls the handler, with Options.Timeout as the limit, and finishes the attempt unless
+// the handler was abandoned in the meantime. ctx contains the attempt's span.
 func (r *runner) runHandler(ctx context.Context, m *message) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -168,7 +169,7 @@ func (r *runner) runHandler(ctx context.Context, m *message) {
 	}
 }
 
-// finishTimedOut finishes an attempt whose handler has not returned in time.
+// finishTimedOut finishes an attempt whose handler was abandoned because it did not return in time.
 func (r *runner) finishTimedOut(ctx context.Context, m *message) {
 	err := fmt.Errorf("the handler did not return within %s", r.Timeout)
 	if r.working.Err() != nil {
@@ -177,7 +178,9 @@ func (r *runner) finishTimedOut(ctx context.Context, m *message) {
 	r.finish(ctx, m, failureOutcome(err))
 }
 
-// finish reports the result of an attempt and frees its concurrency slot.
+// finish ends an attempt according to its outcome: it reports a final state, or hands the message
+// back for another attempt, or drops the message if its lease has expired. Then it frees the
+// concurrency slot.
 func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	defer r.freeSlot()
 	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
@@ -209,8 +212,8 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	}
 }
 
-// retryDelay returns how long to wait before the next attempt. attempt is the number of the last
-// attempt.
+// retryDelay returns the delay before the next attempt. attempt is the number of the attempt that
+// has failed, from 1.
 func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 	if o.after > 0 {
 		return o.after

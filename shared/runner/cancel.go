@@ -39,7 +39,7 @@ const (
 	// that the bucket has not been replaced by a new one: see catchUp.
 	cancelCheckInterval = time.Second
 	// cancelCatchUpWait is how long a message waits for the runner to read all new keys. After
-	// that, the runner asks the bucket only for the key of the message's own execution.
+	// that, the runner reads only the key of the message's own execution.
 	cancelCatchUpWait = 200 * time.Millisecond
 	// minCancelForget is the number of cancellations that a runner must know before it forgets
 	// expired ones for the first time.
@@ -49,9 +49,9 @@ const (
 	// maxCancelReadFailures is the number of failed requests after which a runner that has never
 	// been able to read the bucket runs executions without looking for cancellations.
 	maxCancelReadFailures = 3
-	// cancelRetryDelay is how long such a runner waits before it tries to read the bucket again.
-	// The executor may be too old to have the bucket, or the runner's NATS account may lack the
-	// permission to read it.
+	// cancelRetryDelay is how long a runner that has never been able to read the bucket waits
+	// before it tries again. The executor may be too old to have the bucket, or the runner's NATS
+	// account may lack the permission to read it.
 	cancelRetryDelay = 30 * time.Second
 )
 
@@ -60,27 +60,28 @@ type cancellations struct {
 	nc *nats.Conn
 
 	mu       sync.Mutex
-	next     *bucketRead       // the next read, which has not begun; nil if no call waits for it
+	next     *bucketRead       // the next read; nil if no call waits for one
 	asking   bool              // whether the bucket is being read
-	ids      map[string]uint64 // the IDs of the canceled executions, with their keys' revisions
+	ids      map[string]uint64 // revisions of the cancellations' keys, by execution ID
 	offUntil time.Time         // no request is sent before this; zero means no pause
 
-	// Only catchUp and the functions that it calls use the fields below.
+	// Only the methods that read the bucket use the fields below. They are not guarded by mu,
+	// because only one read runs at a time.
 
-	// last is the revision of the newest key that has been read. lastID is the execution ID in that
-	// key.
+	// The revision of the newest key that has been read, and the execution ID in that key.
 	last   uint64
 	lastID string
-	// checked is the last time at which the bucket was known to have the key lastID at the revision
-	// last. reconnects is the number of the connection's reconnects at that time.
+	// When the bucket was last known to have the newest key, and how often the connection had
+	// reconnected at that time.
 	checked    time.Time
 	reconnects uint64
 	// readable reports whether a request has ever succeeded. From then on, failed requests are
 	// always retried.
 	readable bool
-	// failures counts the failed requests until the first one succeeds.
+	// failures is the number of failed requests since the last pause. It is used only until the
+	// first request succeeds.
 	failures int
-	// forgetAt is the number of entries in ids at which expired ones are removed next.
+	// forgetAt is the number of known cancellations at which expired ones are removed next.
 	forgetAt int
 }
 
@@ -96,7 +97,7 @@ func newCancellations(nc *nats.Conn) *cancellations {
 
 // isCanceled reports whether the bucket contains a cancellation of an execution. It relies only on
 // reads that begin after the call, and retries until it can read the bucket or ctx ends. If there
-// are so many new keys that reading them takes long, it asks for the execution's key alone.
+// are so many new keys that reading them takes long, it reads only the key of this execution.
 func (c *cancellations) isCanceled(ctx context.Context, executionID string) (bool, error) {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, cancelCatchUpWait)

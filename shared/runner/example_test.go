@@ -48,7 +48,8 @@ func bill(_ context.Context, e runner.Execution) (any, error) {
 	return map[string]any{"billed": *order.Total}, nil
 }
 
-// A handler is a function and can be tested as one. Package runnertest tests it with a real runner.
+// A handler is an ordinary function, so a test can call it directly. With package runnertest, a
+// test can also run it in a real runner.
 func ExampleHandler() {
 	var handle runner.Handler = bill
 	for _, input := range []string{`{"total": 20}`, `{}`, `{"total": 2000}`} {

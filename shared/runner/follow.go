@@ -62,11 +62,11 @@ func (r *runner) followSettings(
 	}
 }
 
-// readSettings reads the queue's record. known is false if it cannot be read. A runner in a
-// separate NATS account may lack the permission; readSettings then determines the number of lanes
-// by counting the lane consumers that the executor has created for its group. It requests the
-// record every time nevertheless, because a missing permission looks like a cluster that is still
-// starting: in both cases, there are no responders.
+// readSettings reads the queue's record. known is false if it cannot be read; a runner in a
+// separate NATS account may lack the permission. readSettings then counts the lane consumers that
+// the executor has created for its group, and sets only the number of lanes. It still requests the
+// record every time, because a missing permission looks like a cluster that is starting: in both
+// cases, there are no responders.
 func (r *runner) readSettings(
 	ctx context.Context, js jetstream.JetStream,
 ) (s stream.QueueSettings, known bool) {
@@ -88,7 +88,7 @@ func (r *runner) readSettings(
 }
 
 // consumeOwnStream begins to consume executions from the queue's own stream, and returns a function
-// that stops it.
+// that stops this. If the stream cannot be used yet, that function does nothing.
 func (r *runner) consumeOwnStream(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 	taking *sync.WaitGroup,

@@ -110,12 +110,13 @@ func (m laneMessage) DoubleAck(ctx context.Context) error {
 	return m.msg.AckSync(nats.Context(ctx))
 }
 
-// TermWithReason is like Term. The server's advisory contains the reason.
+// TermWithReason is like Term, and gives the reason to the server, which publishes it in an
+// advisory.
 func (m laneMessage) TermWithReason(reason string) error {
 	return m.msg.Respond([]byte("+TERM " + reason))
 }
 
-// Metadata returns the metadata that are in the message's reply subject.
+// Metadata returns the metadata that the server has encoded in the message's reply subject.
 func (m laneMessage) Metadata() (*jetstream.MsgMetadata, error) {
 	meta, err := m.msg.Metadata()
 	if err != nil {

@@ -55,7 +55,7 @@ const (
 // queue may have moved since the last read.
 type lane struct {
 	number      int          // the number of the lane, from 0
-	shared, own laneConsumer // the consumers in the shared and in the queue's own stream
+	shared, own laneConsumer // in the shared and the own stream
 }
 
 // laneConsumer is the group's consumer of a lane in one stream.
@@ -96,10 +96,10 @@ func (r *runner) consumeLane(
 	r.finishHeld(js, l)
 }
 
-// finishHeld deals with the held executions of a lane when the runner stops. It hands an execution
-// back to the group, unless this is its last attempt: if that were handed back, the execution would
-// fail. finishHeld runs a last attempt as soon as it may begin. If that is not possible before
-// handlers must stop, it hands that execution back, too.
+// finishHeld gets rid of the held executions of a lane when the runner stops. It hands an execution
+// back to the group if another attempt is left. A last attempt must not be handed back, because the
+// execution would then fail; it runs as soon as it may begin, and is handed back only if handlers
+// must stop before that.
 func (r *runner) finishHeld(js jetstream.JetStream, l *lane) {
 	consumers := []*laneConsumer{&l.shared, &l.own}
 	handBack := func(c *laneConsumer) {
@@ -363,7 +363,7 @@ func (r *runner) pullLane(
 	return nil, nil
 }
 
-// lastDeliveryTimeout is how long handBackWithoutLease waits for a response of the consumer's
+// lastDeliveryTimeout is how long handBackWithoutLease waits for a response from the consumer's
 // leader.
 const lastDeliveryTimeout = 2 * time.Second
 
@@ -418,7 +418,7 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // leaseState is the additional state that a message of a lane has while it is in flight.
 type leaseState struct {
-	until time.Time     // end of the lease, zero before takeLease; guarded by inFlightMessages.mu
+	until time.Time     // zero before takeLease; guarded by inFlightMessages.mu
 	lost  bool          // whether the lease has expired; guarded by inFlightMessages.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
 	lane  int           // the number of the lane, from 0
@@ -546,8 +546,8 @@ func (u *inFlightMessages) sendHeartbeat(
 // Each group of a queue runs every execution. All groups report on the same subject, and a runner
 // can read only the last report on it. So a report on an execution with an order key also names the
 // other groups that have ended the execution. The runner takes their names from the previous
-// report, and the stream refuses the new report if another one was stored in the meantime: see
-// renewReport.
+// report. If another report was stored in the meantime, the stream refuses the new one, and the
+// runner reads the last report again and builds a new version.
 
 // hasEnded reports whether the group has ended an execution, according to the last report stored
 // for it. It retries until there is a response or ctx ends. If reports cannot be read, it returns
@@ -580,16 +580,17 @@ func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastRep
 // renewReport returns a new version of a final report that the stream has refused, because another
 // report was stored after the last one that the runner had read. It returns nil if the group has
 // already ended the execution: the stream has stored the report after all, or another member has
-// reported. After maxRefusals it returns a report that the stream does not refuse, although this
-// may hide the final report of another group.
+// reported. refusals is the number of times that the report was refused. If that exceeds the limit,
+// the result is a report that the stream does not refuse, although this may hide the final report
+// of another group.
 func (r *runner) renewReport(m *message, refusals int) (*nats.Msg, error) {
 	if refusals > maxRefusals {
 		r.underway.setLastReport(m, nil)
 		return r.progressMessage(m, m.final)
 	}
 	ctx := context.Background()
-	// A replica that lags behind may have responded with an older report. Wait before asking again,
-	// and longer each time.
+	// A replica that lags behind may have responded with an older report. Wait before reading
+	// again, longer each time.
 	sleep(ctx, time.Duration(refusals-1)*10*time.Millisecond)
 	last, err := r.readLastReport(ctx, m)
 	if err != nil {
@@ -602,8 +603,8 @@ func (r *runner) renewReport(m *message, refusals int) (*nats.Msg, error) {
 	return r.progressMessage(m, m.final)
 }
 
-// maxRefusals is how often the stream may refuse a final report because another one was stored
-// before. See renewReport.
+// maxRefusals is how often the stream may refuse a final report because another report was stored
+// first. After that, the runner sends a report that the stream does not refuse.
 const maxRefusals = 10
 
 // setLastReport sets the last known report on an ordered execution. nil means that reports cannot
@@ -641,7 +642,8 @@ func (r *runner) dropExpired(m *message, o outcome) {
 	r.markDone(m)
 }
 
-// markDone counts a message as acknowledged, handed back or given up.
+// markDone records that a message was acknowledged, handed back or given up. Run and the message's
+// lane wait for this.
 func (r *runner) markDone(m *message) {
 	r.unacknowledged.Done()
 	if m.ordered != nil {

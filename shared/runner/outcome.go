@@ -66,7 +66,7 @@ func failureOutcome(err error) (o outcome) {
 	return o
 }
 
-// safeText returns a value of any type as text. If the value's methods panic, it returns only the
+// safeText formats a value of any type as text. If the value's methods panic, it returns only the
 // name of the type.
 func safeText(value any) (text string) {
 	defer func() {

@@ -33,10 +33,10 @@ type inFlightMessages struct {
 	ownAcks       *ack.Publisher
 	ackWait       time.Duration                          // Options.AckWait
 	announceAfter time.Duration                          // Options.ReportRunningAfter
-	announce      func(*message)                         // called after announceAfter
+	announce      func(*message)                         // reports the execution as running
 	abandon       func(context.Context, *message)        // called for a handler that hangs
-	waitsForRoom  func(*message, error)                  // called each AckWait; see publish
-	renew         func(*message, int) (*nats.Msg, error) // see runner.renewReport
+	waitsForRoom  func(*message, error)                  // called each AckWait if NATS is full
+	renew         func(*message, int) (*nats.Msg, error) // builds a refused report again
 	timeout       time.Duration                          // maximum duration of an attempt
 	working       context.Context                        //nolint:containedctx // runner.working
 	stop          chan struct{}                          // closed to stop the loop
@@ -63,7 +63,7 @@ type message struct {
 	began    time.Time          // when the message arrived
 	calledAt time.Time          // when the handler was called
 	ordered  *leaseState        // nil for a message without an order key
-	final    execution.Progress // what report says; set before it
+	final    execution.Progress // content of the final report, set before report
 
 	// The fields below are guarded by inFlightMessages.mu.
 	jetstream.Msg           // the last delivery
@@ -71,17 +71,17 @@ type message struct {
 	// handling is the handler's context. It is nil before the handler is called, and after it has
 	// returned or been abandoned.
 	handling  context.Context         //nolint:containedctx // it is not the context of a call
-	stop      context.CancelCauseFunc // cancels handling
-	announced bool                    // whether announce has been called
-	overdue   time.Time               // when handling was first seen to have ended
-	report    *nats.Msg               // nil until there is a final state
-	reported  time.Time               // since when AckWait runs for report; see handleReply
-	sent      time.Time               // when report was last sent
-	err       error                   // why report is not stored yet
-	noRoom    error                   // the last refusal for lack of room since warned, or nil
-	warned    time.Time               // when waitsForRoom was last called
-	published func(error)             // called with nil once report is stored, or with an error
-	refusals  int                     // how often the stream has refused report because of another
+	stop      context.CancelCauseFunc // cancels the handler's context
+	announced bool                    // whether the execution was reported as running
+	overdue   time.Time               // when the end of the handler's context was first seen
+	report    *nats.Msg               // the final report; nil until there is one
+	reported  time.Time               // when AckWait began for the report; see handleReply
+	sent      time.Time               // when the report was last sent
+	err       error                   // why the report is not stored yet
+	noRoom    error                   // last refusal for lack of room, not logged yet; or nil
+	warned    time.Time               // when a lack of room was last logged
+	published func(error)             // called with nil once it is stored, or an error
+	refusals  int                     // number of refusals because of another report
 }
 
 // newInFlightMessages returns an inFlightMessages, which the caller must close.
@@ -133,9 +133,10 @@ func (u *inFlightMessages) close() {
 	}
 }
 
-// add sends heartbeats for a message until it is removed or its report is stored. It returns false
-// if the message is already in flight here, which can happen because a NATS server that restarts
-// can forget heartbeats and redeliver the message. The new delivery then replaces the old one.
+// add registers a message: the runner then sends heartbeats for it until it is removed or its
+// report is stored. It returns false if the message is already in flight here, which can happen
+// because a NATS server that restarts can forget heartbeats and redeliver the message. The new
+// delivery then replaces the old one.
 func (u *inFlightMessages) add(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -153,7 +154,8 @@ func (u *inFlightMessages) remove(m *message) {
 	delete(u.messages, m.messageKey)
 }
 
-// watchHandler begins to watch a handler whose context is ctx.
+// watchHandler begins to watch a running handler, which is then reported as running, canceled or
+// abandoned when that is due. ctx is the handler's context.
 func (u *inFlightMessages) watchHandler(ctx context.Context, m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -195,12 +197,12 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 
 // publish publishes a report, and repeats it until the stream confirms it. Repeated reports are
 // harmless. If the stream refuses the report because of another one, the report is built again from
-// m.final. publish calls published exactly once: with nil after the confirmation, or with an error
-// if there is none within AckWait.
+// the message's final state. The callback is called exactly once: with nil after the confirmation,
+// or with an error if there is none within AckWait.
 //
 // While the storage of NATS is full and handlers may continue, AckWait begins again with each
-// refusal, because another attempt at the execution could not be reported either. publish then
-// calls waitsForRoom once per AckWait.
+// refusal, because another attempt at the execution could not be reported either. A warning is then
+// logged once per AckWait.
 func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(error)) {
 	now := time.Now()
 	u.mu.Lock()
@@ -209,10 +211,11 @@ func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(
 	u.send(m)
 }
 
-// send publishes a report once. A response to any attempt is accepted until AckWait has passed.
+// send publishes a message's report once. A response to any attempt is accepted until AckWait has
+// passed.
 func (u *inFlightMessages) send(m *message) {
 	u.mu.Lock()
-	attempt := *m.report // acks sets a separate reply subject for each attempt
+	attempt := *m.report // each attempt gets its own reply subject
 	deadline := m.reported.Add(u.ackWait)
 	u.mu.Unlock()
 	acks := u.acks
@@ -222,8 +225,8 @@ func (u *inFlightMessages) send(m *message) {
 	acks.PublishAsync(&attempt, deadline, func(_ ack.Ack, err error) { u.handleReply(m, err) })
 }
 
-// handleReply handles the stream's response to a report. After an error, a later round sends the
-// report again.
+// handleReply handles the stream's response to a report. After an error, performDueActions sends
+// the report again later.
 func (u *inFlightMessages) handleReply(m *message, err error) {
 	u.mu.Lock()
 	// waits is false if an earlier attempt was confirmed, or if AckWait has passed.
@@ -252,8 +255,8 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 }
 
 // renewReport replaces a report that the stream has refused because of another one, and publishes
-// the new version. If the new version cannot be built now, a later round sends the old one. The
-// stream refuses that again, so renewReport is called once more.
+// the new version. If the new version cannot be built now, performDueActions sends the old one
+// again. The stream refuses it again, which leads to another call.
 func (u *inFlightMessages) renewReport(m *message, refusals int) {
 	report, err := u.renew(m, refusals)
 	if err != nil {
@@ -291,7 +294,8 @@ func (u *inFlightMessages) runPeriodically() {
 	}
 }
 
-// performDueActions performs the actions that are due.
+// performDueActions sends the heartbeats and reports that are due at the given time, cancels
+// handlers whose leases have expired, and abandons handlers that hang.
 func (u *inFlightMessages) performDueActions(now time.Time) {
 	var due []func()
 	u.mu.Lock()
@@ -367,8 +371,8 @@ func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	return nil
 }
 
-// giveUpLocked removes a message whose report was not confirmed. It returns the action that passes
-// err to m.published. The caller must hold mu.
+// giveUpLocked removes a message whose report was not confirmed. It returns a function that passes
+// err to the message's callback. The caller must hold mu.
 func (u *inFlightMessages) giveUpLocked(m *message, err error) func() {
 	delete(u.messages, m.messageKey)
 	return func() { m.published(err) }

@@ -218,7 +218,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// backoff is the default of Options.Backoff.
+// backoff is the default of Options.Backoff: 1 s after the first attempt, doubled after each
+// further one, up to 1 min.
 func backoff(attempt int) time.Duration { return min(time.Second<<min(attempt-1, 10), time.Minute) }
 
 func setDefault[T comparable](value *T, otherwise T) {
@@ -244,10 +245,11 @@ type runner struct {
 	underway *inFlightMessages // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
-	// sharing is canceled, by share, once the group's consumer in the shared stream must share the
-	// concurrency slots with lanes or with the consumer in the queue's own stream.
+	// A context, with its cancel function, that is canceled once the group's consumer in the shared
+	// stream must share the concurrency slots with lanes or with the consumer in the queue's own
+	// stream.
 	sharing context.Context    //nolint:containedctx // it says since when slots are shared
-	share   context.CancelFunc // cancels sharing
+	share   context.CancelFunc // cancels the context above
 	// phase is the stream.QueueStreamPhase in the queue's record when it was last read. It
 	// determines where the queue's new start messages are stored.
 	phase atomic.Int32

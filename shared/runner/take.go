@@ -25,8 +25,9 @@ type pullSource struct {
 	consumer jetstream.Consumer
 }
 
-// consumeSource begins executions of a source until ctx ends. It returns an error if the source
-// cannot be used anymore; executions that have begun may finish.
+// consumeSource requests messages from a source and begins their executions until ctx ends. It
+// returns an error if the source can no longer be used; executions that have begun may still
+// finish.
 func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 	wait, failed := minPullPause, 0
 	for {

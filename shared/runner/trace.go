@@ -21,8 +21,8 @@ func (r *runner) tracer() (tracer trace.Tracer) {
 	return tracing.Tracer(provider, "shared/runner")
 }
 
-// startSpan begins an attempt's span, as a child of the message's span. The spans of the handler
-// and of the reports are its children.
+// startSpan begins an attempt's span, as a child of the span in the message, and returns a context
+// that contains it. The spans of the handler and of the reports become its children.
 func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 	ctx = r.working //nolint:wastedassign // the result if the provider panics
 	defer r.logOptionPanic("Traces")

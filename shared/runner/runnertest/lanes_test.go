@@ -299,7 +299,8 @@ func loseAcknowledgments(t *testing.T, nc *nats.Conn, group string) {
 	}
 }
 
-// A runner asks whether an ordered execution has ended. If the response is lost, it asks again.
+// A runner reads the last report on an ordered execution to find out whether it has ended. If the
+// response is lost, the runner requests it again.
 func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -413,7 +414,8 @@ func TestLanesBeginWhereTheirGroupBegan(t *testing.T) {
 	}
 }
 
-// The names of the consumers are part of the contract with other runners.
+// The consumer of a lane has the name and the settings that runners in other languages rely on. A
+// group whose own consumer would have the same name cannot start.
 func TestConsumersOfLanes(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -26,7 +26,7 @@ type Ingress struct {
 
 	mu     sync.Mutex
 	lanes  map[string]bool                    // names of queues that have lanes
-	phases map[string]stream.QueueStreamPhase // of the queues that have, or had, their own stream
+	phases map[string]stream.QueueStreamPhase // of queues that have or had an own stream
 }
 
 // NewIngress returns an Ingress. It creates the streams if they do not exist.
