@@ -151,8 +151,8 @@ func (s *Sender) DeliveryIDInBody() bool {
 	return slices.ContainsFunc(s.delivery, func(id deliveryIDSource) bool { return id.body })
 }
 
-// SignsDeliveryID reports whether a signature may cover the delivery ID. In that case, the delivery
-// ID is known only once the request has been verified.
+// SignsDeliveryID reports whether a signature may cover the delivery ID. If so, the delivery ID is
+// known only once the request has been verified.
 func (s *Sender) SignsDeliveryID() bool {
 	return slices.ContainsFunc(s.delivery, func(id deliveryIDSource) bool {
 		return slices.Contains(id.signedBy, true)

@@ -161,7 +161,8 @@ func FuzzPointer(f *testing.F) {
 	})
 }
 
-// lookUp resolves a pointer with encoding/json.
+// lookUp resolves a pointer with encoding/json. It returns "" if there is no string or number.
+// comparable is false if the two parsers may decode the value differently.
 func lookUp(document any, pointer []string) (text string, comparable bool) {
 	for _, token := range pointer {
 		switch in := document.(type) {
@@ -179,7 +180,7 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 	}
 	switch value := document.(type) {
 	case string:
-		// A lone surrogate, which the two decode differently.
+		// The two parsers decode a lone surrogate differently.
 		return value, !strings.Contains(value, "\ufffd")
 	case json.Number:
 		return value.String(), true

@@ -21,8 +21,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The verification schemes, the kinds of general presets, and the name of the hash in a built-in
-// method whose signatures name their hash.
+// The verification schemes, the kinds of presets whose method is built from settings, and the value
+// of methodSpec.Hash if each signature names its own hash.
 const (
 	schemeStatic         = "static"     // the signature is the secret
 	schemeBasic          = "basic"      // basic authentication
@@ -52,12 +52,12 @@ type methodSpec struct {
 	Time            *timeSpec `json:"time"`
 	RefuseEmptyBody bool      `json:"refuseEmptyBody"`
 	// AlsoDecodedURL means that the provider may have decoded some characters of the URL before it
-	// signed the URL: see urlForms.
+	// signed the URL, so that the URL as received and its decoded form are both tried.
 	AlsoDecodedURL bool `json:"alsoDecodedURL"`
 	// Delivery holds the sources of delivery IDs that this signature covers, in order.
 	Delivery []string          `json:"delivery"`
-	When     map[string]string `json:"when"`    // conditions for the method to apply to a request
-	Setting  map[string]string `json:"setting"` // the method is used only with these settings
+	When     map[string]string `json:"when"`    // conditions on the request
+	Setting  map[string]string `json:"setting"` // values that settings must have
 
 	id *valueSource // the source of {id} in the message
 	by string       // list separator of the hmac preset
@@ -75,7 +75,7 @@ type itemSplitSpec struct {
 
 // timeSpec describes where a request contains the time when it was signed.
 type timeSpec struct {
-	From     string `json:"from"`     // a source, or signature:NAME for an item of the signature
+	From     string `json:"from"`     // a source, or signature:NAME for an item
 	Unit     string `json:"unit"`     // s, ms, auto
 	Unsigned string `json:"unsigned"` // why a time is checked although it is not signed
 }
@@ -315,8 +315,9 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	return closest
 }
 
-// refusalRank returns the rank of a refusal. The lowest rank is closest to a valid signature and is
-// reported.
+// refusalRank ranks a refusal by how close the request came to a valid signature: from 0, the
+// closest, to 3 for a method that does not apply to the request. Verify returns the refusal with
+// the lowest rank.
 func refusalRank(v Verdict) int {
 	switch {
 	case v.Reason == "": // the method does not apply to the request
@@ -341,8 +342,8 @@ func (s *Sender) countValidKeys(now time.Time) int {
 	return n
 }
 
-// verifyWith verifies a request with one method. A refusal without a Reason means that the method
-// does not apply to the request.
+// verifyWith verifies a request with the method that has the index i. A refusal without a Reason
+// means that the method does not apply to the request.
 func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 	m := &s.methods[i]
 	if !allHold(m.when, r) {
@@ -426,7 +427,8 @@ func isForgeableBody(body []byte) bool {
 	return (body[0] != '{' && body[0] != '[') || bytes.IndexByte(body, 0) >= 0
 }
 
-// compareSignatures tries every secret with every signature and then checks the time.
+// compareSignatures compares the signatures of a request with every valid key of the method that
+// has the index i, and then checks the time.
 func (s *Sender) compareSignatures(
 	i int, r *Request, found []signatureCandidate, timeText string, now time.Time,
 ) Verdict {
@@ -479,7 +481,8 @@ func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) 
 	return Verdict{}
 }
 
-// compareBodySecrets compares the secrets in a body. All of them must match.
+// compareBodySecrets verifies a request whose body contains the secret itself, possibly several
+// times. Each of the values must be a valid secret of the method that has the index i.
 func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdict {
 	id, all := "", 1
 	for _, value := range values {
@@ -551,8 +554,9 @@ var hubSpotURLDecoder = strings.NewReplacer(
 	"%2c", ",", "%3b", ";",
 )
 
-// urlForms returns the request. If the provider may have signed the URL with some characters
-// decoded, it also returns a copy of the request with that URL.
+// urlForms returns the variants of a request that a signature may be for: the request itself and,
+// if the provider may have decoded some characters of the URL before it signed the URL, a copy with
+// those characters decoded.
 func (m *method) urlForms(r *Request) []*Request {
 	if !m.spec.AlsoDecodedURL {
 		return []*Request{r}

@@ -65,7 +65,8 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 	return ""
 }
 
-// EmptyStatus returns the status of a response without a body. An output may set another status.
+// EmptyStatus returns the default status of a response without a body. The output itself may set
+// another status.
 func (f OutputForm) EmptyStatus() int {
 	if f == outputFormJSONOrNoContent {
 		return 204

@@ -151,8 +151,8 @@ func (r *Request) readForm() form {
 	return f
 }
 
-// parseForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be unescaped,
-// and sets the result's ok field to false if there are any.
+// parseForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be unescaped.
+// The result records whether there were any.
 func parseForm(text string) form {
 	f := form{ok: true}
 	for text != "" {

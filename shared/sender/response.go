@@ -54,8 +54,8 @@ type handshakeSpec struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// hmacSpec describes the response {Plain: token, Encrypted: HMAC-SHA256 of the token with the
-// secret, in hex}.
+// hmacSpec describes a response whose JSON body has two members: the token that the provider has
+// sent, and the HMAC-SHA256 of the token with the secret, in hex.
 type hmacSpec struct {
 	Token     string `json:"token"`
 	Plain     string `json:"plain"`
@@ -257,9 +257,9 @@ func responseHeader(from string, r *Request) string {
 	return value
 }
 
-// permittedRate returns how many requests per minute a sender may send. It returns the requested
-// rate if the limit allows it, and otherwise the limit. limit 0 means no limit, for which
-// permittedRate returns "*". A requested rate that is not a positive whole number is ignored.
+// permittedRate returns how many requests per minute a sender may send: the requested rate if it is
+// a positive whole number within the limit, otherwise the limit itself. A limit of 0 means no
+// limit; permittedRate then returns "*" for a request that is not such a number.
 func permittedRate(asked string, limit int) string {
 	rate, err := strconv.Atoi(asked)
 	switch {

@@ -205,7 +205,8 @@ func checkSecret(text string) error {
 // Preset returns the ID of the preset, even if the Config contains an alias.
 func (s *Sender) Preset() string { return s.entry.ID }
 
-// Verifies reports whether the sender's requests are verified.
+// Verifies reports whether requests are verified with a secret or a public key. With some presets,
+// they cannot be.
 func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 
 // WaitsForSecret reports whether the sender has no secret yet and must store the secret that the

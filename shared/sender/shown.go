@@ -84,7 +84,8 @@ func SecretOutsideHeaders(preset string) bool {
 	})
 }
 
-// withoutSecrets removes the sources that contain a secret.
+// withoutSecrets removes the sources that contain a secret: credential headers, and the headers in
+// drop.
 func withoutSecrets(sources []deliveryIDSource, drop []string) []deliveryIDSource {
 	return slices.DeleteFunc(sources, func(id deliveryIDSource) bool {
 		return slices.ContainsFunc(id.parts, func(s valueSource) bool {

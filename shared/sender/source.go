@@ -181,7 +181,8 @@ func (s valueSource) appendPointerValues(
 	return values, ok
 }
 
-// jsonChild returns a member of an object or an element of an array.
+// jsonChild returns the member of an object, or the element of an array, that a token of a JSON
+// pointer selects. If there is none, the result's Exists method returns false.
 func jsonChild(parent gjson.Result, token string) gjson.Result {
 	var found gjson.Result
 	switch {

@@ -29,20 +29,20 @@ type Preset struct {
 	// Settings holds the settings that a Config of this preset may have.
 	Settings   []Setting
 	Setup      []string // the steps to set up the webhook, in the provider's terms
-	DeliveryID []string // the preset's sources of the delivery ID, in order; signed ones first
+	DeliveryID []string // the sources of the delivery ID, in order; signed ones first
 	SignedIDs  []string // the elements of DeliveryID that are signed
 	Handshakes []string // the titles of the handshakes
 	Notes      []string // notes for operators, including unconfirmed facts
-	NeedsURL   bool     // whether the URL is signed, so that the ingress needs its public URL
+	NeedsURL   bool     // whether the URL is signed; the ingress then needs its public URL
 }
 
 // SecretInfo describes the secret of a preset.
 type SecretInfo struct {
 	// Label is the name of the secret on the provider's pages.
 	Label    string
-	Public   bool // whether the secret is a public key, which may be shown
-	Choose   bool // whether the operator chooses the secret and enters it at the provider
-	Captured bool // whether the provider sends the secret; if so, a Config may have none at first
+	Public   bool // whether it is a public key, which may be shown
+	Choose   bool // whether the operator chooses it and enters it at the provider
+	Captured bool // whether the provider sends it, so that a Config may lack it at first
 	Max      int  // maximum number of secrets that are valid at the same time
 }
 
@@ -70,8 +70,8 @@ type presetEntry struct {
 	Settings []Setting    `json:"settings"`
 	Setup    []string     `json:"setup"`
 	Verify   []methodSpec `json:"verify"`
-	// General is "hmac" or "header" if the method is built from the settings. "" means that Verify
-	// contains the methods.
+	// General is "hmac" or "header" if the method is built from the settings. "" means that the
+	// table itself contains the methods.
 	General string `json:"general"`
 	// Delivery holds the sources of delivery IDs that no signature covers, in order.
 	Delivery     []string        `json:"delivery"`

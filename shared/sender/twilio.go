@@ -56,8 +56,8 @@ func (r *Request) signedURLParam(name string) string {
 	return ""
 }
 
-// sortedFields returns the names of the fields, sorted by bytes. Each name is followed by its
-// values without duplicates, also sorted.
+// sortedFields concatenates the fields of a form, sorted by name and then by value, without
+// duplicates. Each field is its name directly followed by its value.
 func sortedFields(fields []formField) []byte {
 	fields = slices.Clone(fields)
 	slices.SortFunc(fields, func(a, b formField) int {
