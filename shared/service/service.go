@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// Config configures a service.
+// Config holds the name, the flags and the in-process settings of a service.
 type Config struct {
 	Name   string // "ingress" or "executor"; used in logs, metrics and readiness
 	Serves string // what the service provides, in words, such as "the webhook endpoint"
@@ -35,8 +35,9 @@ type Config struct {
 	InProcess
 }
 
-// InProcess holds what a Go program passes to a service that it runs together with others. It has
-// no flags. The zero value means that the service is alone in its process.
+// InProcess holds the objects that a Go program passes to a service that it runs together with
+// others. None of them is set by a flag. The zero value is for a service that is alone in its
+// process.
 type InProcess struct {
 	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
 	// connect in process.
@@ -51,7 +52,7 @@ type InProcess struct {
 	Ops *ops.Ops
 }
 
-// Service is a running service. Its Parts are stopped in reverse order.
+// Service is a running service. Its components are stopped in reverse order.
 type Service struct {
 	lifecycle.Parts
 	Ops       *ops.Ops            // Config.Ops, or the one that the service created
@@ -63,11 +64,11 @@ type Service struct {
 	listener net.Listener
 	serving  net.Listener // listener, with TLS if there is a certificate
 	opsAddr  string
-	closed   chan error // receives the reason if the connection to NATS is closed for good
+	closed   chan error // receives the reason if the connection closes for good
 }
 
 // Run starts a service and calls run, which must connect it and serve until its context ends. All
-// parts have stopped when Run returns. If ctx has ended, Run returns nil, because stopping a
+// components have stopped when Run returns. If ctx has ended, Run returns nil, because stopping a
 // service while it is starting is not a failure.
 func Run(ctx context.Context, c Config, run func(context.Context, *Service) error) error {
 	s := &Service{config: c}
@@ -135,9 +136,9 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 
 // Serve serves requests and announces that the service is ready. It returns when ctx ends, when the
 // server fails, or when the connection to NATS is closed for good. Before it returns, it allows
-// requests in flight ShutdownTimeout to finish, and stops all parts. about holds further fields for
-// the log line that announces the service. ready is called once the service is ready, with the
-// addresses of the service and of its ops endpoint; it may be nil.
+// requests in flight ShutdownTimeout to finish, and stops all components. about holds further
+// fields for the log line that announces the service. ready is called once the service is ready,
+// with the addresses of the service and of its ops endpoint; it may be nil.
 func (s *Service) Serve(
 	ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(
 		addr, opsAddr string,
