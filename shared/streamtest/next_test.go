@@ -56,7 +56,7 @@ func TestNextAsksForMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	// If the iterator failed to send a request, Next would wait for two missed heartbeats, which
-	// takes 60 s. In that case, stop the iterator after 30 s, so that Next and the test fail.
+	// takes 60 s. Stop the iterator after 30 s, so that Next and the test fail sooner.
 	defer time.AfterFunc(30*time.Second, iterator.Stop).Stop()
 	defer iterator.Stop()
 	for i := range messages {
