@@ -110,7 +110,8 @@ func (f *certificateReloader) reloadLocked() error {
 	return nil
 }
 
-// fileVersions returns the current states of both files. The state of a missing file is zero.
+// fileVersions returns the current versions of the certificate file and of the key file. The
+// version of a missing file is zero.
 func (f *certificateReloader) fileVersions() (states [2]fileVersion) {
 	for i, name := range []string{f.cert, f.key} {
 		if info, err := os.Stat(name); err == nil {
