@@ -70,7 +70,7 @@ const TokenPrefix = "hst_"
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
 // OutcomeUnknown is the value of the member "outcome" in a refusal, if the request may have been
-// stored nevertheless and has no delivery ID. Other refusals do not have this member.
+// stored in spite of the refusal and has no delivery ID. Other refusals do not have this member.
 const OutcomeUnknown = "unknown"
 
 // IsHeaderName reports whether name can be the name of a header (RFC 9110).
