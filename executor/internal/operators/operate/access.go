@@ -17,7 +17,8 @@ type Caller struct {
 	// ID is the ID of the key, or of the user at the identity provider. It is "" for the admin
 	// token.
 	ID string
-	// Name is the caller's display name.
+	// Name is the caller's name for people, for example in the audit log. It does not identify the
+	// caller.
 	Name string
 	Role Role
 	// AccountID is the only account that the caller has access to. "" means all accounts.
@@ -46,7 +47,8 @@ const (
 	CallerKindUser CallerKind = api.CallerUser
 )
 
-// AdminCaller returns the caller that authenticates with the admin token.
+// AdminCaller returns the caller that authenticates with the admin token. It has the role RoleAdmin
+// and access to all accounts.
 func AdminCaller() Caller {
 	return Caller{Kind: CallerKindAdminToken, Name: "admin token", Role: RoleAdmin}
 }
@@ -63,7 +65,7 @@ const (
 
 var roles = []Role{RoleViewer, RoleEditor, RoleAdmin}
 
-// Roles returns the roles, each before those that include it.
+// Roles returns all roles, from the fewest permissions to the most.
 func Roles() []Role { return slices.Clone(roles) }
 
 // ParseRole returns the role with the given name. Its second result is false if there is none.

@@ -108,7 +108,7 @@ func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Ac
 		})
 }
 
-// PutResult is an object that a call created or replaced.
+// PutResult is the result of a call that created or replaced an object.
 type PutResult[T any] struct {
 	Value   T
 	Created bool // whether the call created the object

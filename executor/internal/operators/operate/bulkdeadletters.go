@@ -33,7 +33,8 @@ func (s DeadLetterSelection) check() error {
 	return nil
 }
 
-// split separates the IDs of executions from those of messages, and removes duplicates.
+// split separates the IDs of executions from the IDs of messages that were put aside, and removes
+// duplicates.
 func (s DeadLetterSelection) split() (executions []string, messages []store.MessageKey) {
 	seen := make(map[string]bool, len(s.IDs))
 	for _, id := range s.IDs {
@@ -168,7 +169,8 @@ func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilt
 	return nil
 }
 
-// recoverMessages records messages that were put aside, skipping those that cannot be recorded.
+// recoverMessages records messages that were put aside, and skips messages that still cannot be
+// recorded.
 func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.MessageKey) error {
 	for _, key := range messages {
 		if b.limitReached() {

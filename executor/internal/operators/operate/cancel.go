@@ -203,9 +203,9 @@ func (s *Service) cancelAuditEntryFunc(
 }
 
 // cancel performs the three steps for the given records. It counts only the executions whose
-// cancellation nobody had requested before. canceled counts those that are canceled now, even if
-// another call has canceled them in the meantime. requested counts the others, which their runners
-// end.
+// cancellation had not been requested before: canceled is the number of those that are canceled
+// now, even if another call has just canceled them, and requested is the number of the others,
+// which their runners end.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {

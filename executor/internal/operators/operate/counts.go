@@ -95,7 +95,7 @@ func (s *Service) Requests(
 		})
 }
 
-// InstallationStatus is the state of the installation as a whole.
+// InstallationStatus describes the installation as a whole, for an overview.
 type InstallationStatus struct {
 	PublicURL string // without a trailing slash; "" if not configured
 	Ingresses int    // number of live ingresses

@@ -51,7 +51,7 @@ func parseMessageKey(id string) (key store.MessageKey, ok bool) {
 // DeadLetterFilter selects dead letters. Zero fields do not filter.
 type DeadLetterFilter = store.DeadLetterFilter
 
-// DeadLetters lists dead letters, newest first.
+// DeadLetters lists the dead letters that match a filter, newest first.
 func (s *Service) DeadLetters(
 	ctx context.Context, caller Caller, filter DeadLetterFilter, page PageOptions,
 ) (api.List[api.DeadLetter], error) {

@@ -33,7 +33,7 @@ type Error struct {
 	Cause error
 }
 
-// ErrorCode returns the code, for api.IsCode.
+// ErrorCode returns Code. It lets api.IsCode check errors of this type.
 func (e *Error) ErrorCode() string { return e.Code }
 
 func (e *Error) Error() string {
@@ -161,9 +161,9 @@ func fullStreamText(err error) string {
 		"space, or take the setting back."
 }
 
-// missingKeyMessage returns a message that names the encryption key needed to open sealed data. If
-// no key is configured, the error names none. In this case, missingKeyMessage returns "", which
-// stands for the code's general text.
+// missingKeyMessage returns a message that names the encryption key needed to open sealed data. It
+// returns "", which stands for the code's general text, if the error names no key because none is
+// configured.
 func missingKeyMessage(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {

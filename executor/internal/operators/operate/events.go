@@ -33,7 +33,8 @@ func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (
 		})
 }
 
-// PutEvents sets the workflow that an account's operator events start.
+// PutEvents sets which workflow an account's operator events start, and which kinds of events do
+// so. The result reports whether the account had no such settings before.
 func (s *Service) PutEvents(
 	ctx context.Context, caller Caller, accountID string, put api.PutEvents,
 ) (PutResult[api.Events], error) {

@@ -40,7 +40,7 @@ type ExecutionFilter = store.RecordFilter
 
 const executionsCursorKind = "executions"
 
-// Executions lists execution records, newest first.
+// Executions lists the execution records that match a filter, newest first.
 func (s *Service) Executions(
 	ctx context.Context, caller Caller, filter ExecutionFilter, page PageOptions,
 ) (api.List[Execution], error) {

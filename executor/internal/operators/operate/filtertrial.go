@@ -22,8 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// FilterTrial is the result of evaluating a filter against the last requests to a trigger node,
-// together with the fields of those requests that a filter can refer to.
+// FilterTrial is the result of evaluating a filter against the last requests to a trigger node. It
+// also lists the fields of these requests to which a filter can refer.
 type FilterTrial struct {
 	Requests []TriedRequest // newest first, at most 20, then the sample payload if there is one
 	Expired  int            // number of further requests without a message or body
@@ -40,7 +40,7 @@ func (t FilterTrial) Starts() (n int) {
 	return n
 }
 
-// TriedRequest is a request with a filter's verdict.
+// TriedRequest is a request together with the result of evaluating the filter against it.
 type TriedRequest struct {
 	ExecutionID string // "" for the node's sample payload
 	AcceptedAt  time.Time

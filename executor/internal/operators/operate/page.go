@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// PageOptions selects a part of a list.
+// PageOptions selects one page of a list.
 type PageOptions struct {
 	Limit  int    // maximum number of items; more than 0
 	Cursor string // the NextCursor of the previous page; "" for the first page

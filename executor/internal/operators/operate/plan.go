@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Quota is an account with the limits of its plan.
+// Quota is an account with the limits of its plan and the number of its active workflows.
 type Quota struct {
 	Account api.Account
 	Plan    *api.Plan // nil if the account or its plan does not exist
@@ -32,7 +32,7 @@ func (q Quota) Max() int64 {
 	return *q.Plan.MaxActiveWebhookWorkflows
 }
 
-// Full reports whether no further workflow may be activated.
+// Full reports whether the plan allows the account no further active workflow.
 func (q Quota) Full() bool { return !q.Webhooks() || (q.Limited() && q.Active >= q.Max()) }
 
 // Over returns the number of active workflows beyond the plan's limit.

@@ -15,9 +15,9 @@ import (
 
 const queuesCursorKind = "queues"
 
-// Queues lists queues, sorted by name: those that workflows use, and those that have settings in
-// force. If accountID is not empty, it lists only the queues of that account's workflows. If other
-// accounts use a queue as well, only callers with access to all accounts see its contents.
+// Queues lists the queues that workflows use or that have settings in force, sorted by name. If
+// accountID is not empty, it lists only the queues of that account's workflows. If other accounts
+// use a queue as well, only callers with access to all accounts see its contents.
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Queue], error) {

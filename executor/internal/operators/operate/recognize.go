@@ -26,7 +26,8 @@ type RecognizedProvider struct {
 // gitHubPreset is the ID of GitHub's preset.
 const gitHubPreset = "github"
 
-// recognizeProvider returns what a request reveals about its provider.
+// recognizeProvider describes the provider that a request seems to come from. If the request's
+// message has expired, it returns the zero value.
 func (r startRequest) recognizeProvider() (found RecognizedProvider) {
 	if r.expired() {
 		return found

@@ -205,7 +205,8 @@ func (s *Service) AddSenderSecret(
 		})
 }
 
-// RemoveSenderSecret removes one secret of a node's sender.
+// RemoveSenderSecret removes one secret of a node's sender, so that ingresses no longer accept
+// requests signed with it.
 func (s *Service) RemoveSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID, secretID string,
 ) error {

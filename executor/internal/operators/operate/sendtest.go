@@ -104,7 +104,7 @@ func (s *Service) testRequest(
 	return r, nil
 }
 
-// validHeader reports whether a header can be sent.
+// validHeader reports whether the name and the values of a header are valid in an HTTP request.
 func validHeader(name string, values []string) bool {
 	return httpguts.ValidHeaderFieldName(name) &&
 		!slices.ContainsFunc(values, func(value string) bool {

@@ -27,7 +27,7 @@ func (s *RevokedSessions) End(ctx context.Context, id string, until time.Time) e
 	return nil
 }
 
-// Ended reports whether a session has been ended.
+// Ended reports whether a session has been ended before it expired.
 func (s *RevokedSessions) Ended(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -11,11 +11,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// ChangeBatch is one notification of a watch.
+// ChangeBatch is one notification of a watch: the IDs of the records that changed.
 type ChangeBatch = changes.Batch
 
 // Subscription is a watch of changed records. It reports the IDs of all accounts' records;
-// ChangedExecutions returns those that the caller has access to.
+// ChangedExecutions returns only the records that the caller has access to.
 type Subscription struct {
 	changes.Subscription
 	// Ended is closed when the caller's key is revoked or expires. nil means that this cannot

@@ -16,7 +16,7 @@ import (
 
 const workflowsCursorKind = "workflows"
 
-// WorkflowFilter selects workflows. Empty fields do not filter.
+// WorkflowFilter selects workflows. Fields with the zero value do not filter.
 type WorkflowFilter struct {
 	AccountID string
 	Text      string // contained in the ID or the name, ignoring case
@@ -32,7 +32,7 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 		strings.Contains(strings.ToLower(w.Name), text)
 }
 
-// Workflows lists the workflows, sorted by ID.
+// Workflows lists the workflows that match a filter, sorted by ID.
 func (s *Service) Workflows(
 	ctx context.Context, caller Caller, filter WorkflowFilter, page PageOptions,
 ) (api.List[api.Workflow], error) {
