@@ -40,7 +40,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	retry.Every(ctx, pollInterval, func() { _, _ = w.Poll(ctx) })
 }
 
-// Describe implements prometheus.Collector.
+// Describe implements prometheus.Collector: it sends the descriptions of all metrics of queues.
 func (w *Watcher) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		waitingDesc, oldestAgeDesc, unattendedDesc, pausedDesc,

@@ -80,7 +80,7 @@ type queueLane struct {
 	oldest  uint64 // its first waiting start message is at or after this stream sequence
 }
 
-// streamState is one of a queue's streams with its consumers.
+// streamState is the state of one of a queue's streams: its layout and its consumers.
 type streamState struct {
 	stream.Layout
 	in        jetstream.Stream
@@ -349,7 +349,7 @@ const (
 	maxClockDifference = time.Minute
 	// maxConcurrentReads is the maximum number of start messages that are read at the same time.
 	maxConcurrentReads = 16
-	// readTimeout is the maximum time to read a start message.
+	// readTimeout is how long reading one start message may take.
 	readTimeout = 5 * time.Second
 )
 
@@ -741,7 +741,8 @@ func (q *Queue) addGroup(g Group) {
 	q.Groups = append(q.Groups, g)
 }
 
-// setLimits sets the groups' limits from the queue's settings.
+// setLimits fills in the groups' in-flight limits from the queue's settings. Groups without a
+// setting keep 0, which means no limit.
 func (q Queue) setLimits(settings *registry.Queue) {
 	if settings == nil {
 		return
@@ -840,7 +841,8 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 	return nil
 }
 
-// consumerMatches reports whether a consumer's filters match a subject.
+// consumerMatches reports whether a consumer receives messages with a subject. The subject may
+// contain wildcards in place of single tokens.
 func consumerMatches(c jetstream.ConsumerConfig, subject string) bool {
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {

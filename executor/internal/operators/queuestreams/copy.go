@@ -159,7 +159,8 @@ func (c *copier) startReading(ctx context.Context) error {
 	return nil
 }
 
-// stop stops reading, to allow another move to begin immediately.
+// stop stops reading and deletes the consumer, so that another move can read the stream
+// immediately.
 func (c *copier) stop(ctx context.Context) {
 	c.messages.Stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)

@@ -77,7 +77,7 @@ const (
 	// ownStreamsCheckInterval is the interval between checks of the queues' own streams: lost
 	// streams are recreated, and unused streams are deleted.
 	ownStreamsCheckInterval = 15 * time.Second
-	// phaseChangeTimeout is the maximum time for changing to another phase.
+	// phaseChangeTimeout is how long changing a queue to another phase may take.
 	phaseChangeTimeout = 10 * time.Second
 	// workflowCopyTimeout is how long MoveWorkflow may copy before it closes the workflow. A call
 	// may take 50 s, so enough time is left to store the change.
@@ -150,9 +150,9 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 	return m.completeMove(ctx, queue)
 }
 
-// restoreLimits sets the limits of a queue's own stream to those in the queue's record. It undoes a
-// change of the stream after the change of the record was refused, because somebody else had
-// changed the record since the check.
+// restoreLimits resets the limits of a queue's own stream to the limits in the queue's record. It
+// undoes a change of the stream after the change of the record was refused, because somebody else
+// had changed the record since the check.
 func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if !ok || q.Record.Stream == nil {

@@ -46,7 +46,7 @@ const (
 	maxResponseBytes = 4 << 10
 )
 
-// Result is the result of a check.
+// Result is the result of a check, with the URL that was checked.
 type Result struct {
 	URL      string // without a trailing slash; "" if unknown
 	Loopback bool   // whether it is reachable only from its own machine
