@@ -25,7 +25,8 @@ func runBarePublisher(ctx context.Context, natsURL string) error {
 	return servePublisher(ctx, roleBare, nc)
 }
 
-// runBareEmbedded does the same as runBarePublisher, but runs the NATS server in this process, too.
+// runBareEmbedded is like runBarePublisher, but runs the NATS server in this process instead of
+// connecting to a separate one.
 func runBareEmbedded(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir, NoListener: true})
 	if err != nil {
@@ -69,8 +70,7 @@ func servePublisher(ctx context.Context, role string, nc *nats.Conn) error {
 	})
 }
 
-// runHTTP does the same as runBarePublisher, but publishes nothing. It shows the cost of HTTP
-// alone.
+// runHTTP is like runBarePublisher, but publishes nothing. It shows the cost of HTTP alone.
 func runHTTP(ctx context.Context) error {
 	return serve(ctx, roleHTTP, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 		if _, err := io.ReadAll(r.Body); err != nil {

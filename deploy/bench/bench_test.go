@@ -274,7 +274,7 @@ func TestScale(t *testing.T) {
 }
 
 // Each kind of trouble really occurs in the troubled queue, and no request to the calm queue is
-// refused meanwhile.
+// refused during the trouble.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

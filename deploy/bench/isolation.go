@@ -247,9 +247,9 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	return err
 }
 
-// measureCondition brings the troubled queue into a condition, measures the calm queue meanwhile,
-// and ends the condition. After conditionRecordingLag it also measures under conditionRunnerLag, in
-// which the same messages are recorded but no runner has received them.
+// measureCondition brings the troubled queue into a condition, measures the calm queue while the
+// condition lasts, and ends the condition. After conditionRecordingLag it also measures under
+// conditionRunnerLag, in which the same messages are recorded but no runner has received them.
 func (n *isolationRun) measureCondition(
 	ctx context.Context, which condition, turns *[numConditions]isolationResult,
 ) (err error) {
@@ -298,8 +298,8 @@ func (n *isolationRun) measureCondition(
 }
 
 // measure sends requests to the calm queue and measures them. rate is the number of requests per
-// second to the troubled queue meanwhile; 0 means none. measure calls begin before the measured
-// burst, and end after it.
+// second that are sent to the troubled queue at the same time; 0 means none. measure calls begin
+// before the measured burst, and end after it.
 func (n *isolationRun) measure(
 	ctx context.Context, rate float64, begin, end func() error,
 ) (t isolationResult, err error) {

@@ -48,7 +48,7 @@ type readyEvent struct {
 	OpsAddr string `json:"ops_addr"`
 }
 
-// readyMessage returns the message of a service's readyEvent.
+// readyMessage returns the message of the log line that a service writes when it is ready.
 func readyMessage(service string) string { return service + " is ready" }
 
 // awaitReady waits until the service in the process has logged that it is ready, and returns that

@@ -91,7 +91,8 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	defer func() { err = errors.Join(err, at.close()) }()
 	b := &launcher{bin: c.Bin, folder: at.folder, name: database, workflows: 1}
 	if database == postgres {
-		// These settings are typical of a production server.
+		// Use settings that are typical of a production server, so that commits cost as much as
+		// there.
 		server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
 		if err != nil {
 			return err

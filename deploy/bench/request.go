@@ -40,7 +40,7 @@ type request struct {
 // workflowDigits is the number of hexadecimal digits at the end of every workflow's ID.
 const workflowDigits = 6
 
-// workflowID returns the ID of the benchmark's nth workflow.
+// workflowID returns the ID of the benchmark's nth workflow; the first one has the number 0.
 func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigits, n) }
 
 const deliveryIDLength = 25 // seed and number, in hexadecimal digits, and a hyphen

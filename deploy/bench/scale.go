@@ -149,7 +149,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	return writeAddedMemory(ctx, c.Out, one, spread)
 }
 
-// clusterOptions describes the NATS servers of an installation.
+// clusterOptions describes the NATS servers of an installation and the streams on them.
 type clusterOptions struct {
 	servers int
 	cpu     float64 // cores that each server may use; 0 means no limit

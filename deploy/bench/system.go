@@ -56,7 +56,7 @@ type variant struct {
 	install installer
 }
 
-// variantBare is the name of the variant that all others are compared with.
+// variantBare is the name of the variant with which all others are compared.
 const variantBare = "bare"
 
 // variantNames lists the variants of this build in the order of the tables.

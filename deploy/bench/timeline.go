@@ -60,7 +60,8 @@ func overlap(spans []span, from, to int64) (sum int64) {
 	return sum
 }
 
-// timeline is the trace of one process.
+// timeline is the execution trace of one process. Its times are in nanoseconds of the system's
+// monotonic clock.
 type timeline struct {
 	name       string
 	from, to   int64
@@ -350,7 +351,8 @@ func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 	}
 }
 
-// messageGoroutines returns the goroutines that handle messages and acknowledgements.
+// messageGoroutines returns the goroutines that are in messagePathFuncs: they handle messages and
+// acknowledgements.
 func (t *timeline) messageGoroutines() (all []*goroutine) {
 	for _, g := range t.goroutines {
 		if messagePathFuncs[g.name] != "" {
