@@ -49,7 +49,7 @@ type Release struct {
 	// Root is the folder of the checkout. Tracked files are shipped with the contents that they
 	// have in this folder, including changes that are not committed.
 	Root string
-	// Out is the folder for the files of the release.
+	// Out is the folder to which the files of the release are written.
 	Out string
 	// Version is the version of the release, such as v0.1.0.
 	Version string
@@ -63,7 +63,7 @@ type Release struct {
 	// NFPM is the path of the nfpm program, which builds packages. If it is "", Pack builds no
 	// packages.
 	NFPM string
-	// Log receives a line for each step.
+	// Log receives one line of text for each step.
 	Log io.Writer
 }
 

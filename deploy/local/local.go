@@ -29,9 +29,9 @@ import (
 	"github.com/hookstart/hookstart/shared/service"
 )
 
-// Config configures hookstart-local. Its struct tags, and those of the types that it embeds, define
-// its flags. The embedded types of the packages ingress and executor define the flags that
-// hookstart-local shares with these services.
+// Config configures hookstart-local. Its struct tags, and the struct tags of the types that it
+// embeds, define its flags. The embedded types of the packages ingress and executor define the
+// flags that hookstart-local shares with these services.
 type Config struct {
 	DataDir      string `help:"Folder for all data. A path that does not begin with / is below the folder in which the program is started." default:".hookstart" type:"path"`
 	IngressAddr  string `help:"Address of the webhook endpoint." default:"127.0.0.1:8080"`

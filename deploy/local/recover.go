@@ -58,7 +58,7 @@ func (c *healthChecker) check(ctx context.Context) error {
 	}
 }
 
-// checkWithin is like check, but takes no longer than timeout.
+// checkWithin is like check, but returns an error if there is no result within timeout.
 func (c *healthChecker) checkWithin(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -49,8 +49,8 @@ func flags(config any) map[string]reflect.Value {
 	return found
 }
 
-// Every flag of the services also exists in hookstart-local with the same meaning, except for those
-// in meaningless. A missing flag could not be set if both services run in one process.
+// Every flag of the services also exists in hookstart-local with the same meaning, except for the
+// flags in meaningless. Otherwise a flag could not be set if both services run in one process.
 func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	t.Parallel()
 	own, e, i := parsed[Config](t), parsed[executor.Config](t), parsed[ingress.Config](t)

@@ -67,7 +67,7 @@ const (
 
 // Result counts the deliveries and changes of one mode by their outcome.
 type Result struct {
-	// Mode is the name of the mode in the report.
+	// Mode is the name of the mode in the report: how often NATS syncs messages.
 	Mode string
 	// Cuts is the number of power cuts, Accepted the number of deliveries that were answered with
 	// 200.
@@ -235,7 +235,7 @@ type installation interface {
 	// valid once the programs are ready.
 	executorURL() string
 	natsURL() string
-	// targets returns the workflows for the load.
+	// targets returns the workflows to which the load is sent.
 	targets() []target
 }
 
@@ -352,8 +352,8 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	})
 }
 
-// loadAndCut sends deliveries and changes workflows at the same time, and cuts the power meanwhile.
-// n numbers the cuts, so that each has its own workflows.
+// loadAndCut sends deliveries and changes workflows, and cuts the power while it does so. n numbers
+// the cuts, so that each has its own workflows.
 func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Answer is the response to a delivery.
+// Answer is the ingress's response to a delivery. Fields that the response lacks are zero.
 type Answer struct {
 	Status       int    `json:"-"`
 	ExecutionID  string `json:"executionId"`
@@ -16,8 +16,8 @@ type Answer struct {
 	Code         string `json:"code"`
 }
 
-// Post sends a delivery once. It returns an error only if the connection fails or the response
-// cannot be read. A response with an error status, such as 503, is returned without an error.
+// Post sends a delivery once. A response with an error status, such as 503, is returned without an
+// error. It is an error if the connection fails, or if the response cannot be read or is not JSON.
 func Post(
 	ctx context.Context, client *http.Client, url string, header map[string]string, body io.Reader,
 ) (a Answer, err error) {

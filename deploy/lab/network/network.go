@@ -13,7 +13,7 @@ import (
 // Condition describes what happens to the packets from one host to another. The zero value delivers
 // all of them immediately.
 type Condition struct {
-	// Cut loses every packet.
+	// Cut makes the link lose every packet.
 	Cut bool
 	// Loss is the fraction of packets that are lost, from 0 to 1.
 	Loss float64

@@ -158,8 +158,8 @@ func (n *Network) namespace(host string) string {
 	return fmt.Sprintf("hookstart-%d-%s", n.number, host)
 }
 
-// device returns the name that all devices of the network have. The names do not collide, because
-// each device is in a separate namespace.
+// device returns the name of all devices of the network. The names do not collide, because each
+// device is in a separate namespace.
 func (n *Network) device() string { return "hookstart" + strconv.Itoa(n.number) }
 
 // add creates a host's namespace and its device.
@@ -314,7 +314,7 @@ func (n *Network) Close() error {
 
 func removeNamespace(name string) error {
 	err := errors.Join(ip("netns", "delete", name), os.RemoveAll(netnsFolder(name)))
-	// Remove the folder for all namespaces, too. This fails if it still holds files of other
+	// Also remove the folder for all namespaces. This fails if it still holds files of other
 	// namespaces.
 	_ = os.Remove(filepath.Dir(netnsFolder(name)))
 	return err

@@ -59,8 +59,8 @@ func echo() error {
 	}
 }
 
-// count sends 0, 1, 2 and so on to a host, and prints the numbers that it sends and those that come
-// back.
+// count sends 0, 1, 2 and so on to a host. It prints the numbers that it sends and the numbers that
+// come back.
 func count(to string) error {
 	conn, err := net.Dial("udp", to)
 	if err != nil {

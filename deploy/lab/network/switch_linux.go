@@ -15,7 +15,7 @@ const packetSize = 9000
 // lost, as in a router whose buffer is full.
 const maxQueuedPackets = 4096
 
-// packetSwitch forwards packets between the devices.
+// packetSwitch forwards each packet to the device with the packet's destination address.
 type packetSwitch struct {
 	devices []*os.File
 	addrs   map[netip.Addr]int // the index of each device, keyed by its address

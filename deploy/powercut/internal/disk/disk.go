@@ -35,7 +35,7 @@ type Disk struct {
 	model Model
 	off   bool
 	root  *inode
-	// last is the inode number that was assigned last.
+	// last is the number of the newest inode; 0 means that there is none.
 	last uint64
 	// journal is shared by all folders. It is nil with ModelStrict, where each folder has a
 	// separate journal.

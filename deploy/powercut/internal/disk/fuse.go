@@ -19,8 +19,8 @@ import (
 type Mount struct{ server *fuse.Server }
 
 // CheckMountable returns an error with the reason if this user cannot mount a disk on this machine.
-// To find out, it mounts an empty disk on folder and unmounts it again. Nothing may use the folder
-// meanwhile.
+// To find out, it mounts an empty disk on folder and unmounts it again. Nothing else may use the
+// folder during the call.
 func CheckMountable(folder string) error {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return fmt.Errorf("this machine has no FUSE: %w", err)
