@@ -10,7 +10,7 @@ type Refusal struct {
 	Last  RefusedRequest `json:"last" doc:"The most recent refused request."`
 }
 
-// WorkflowRefusal is a Refusal in the list for all workflows.
+// WorkflowRefusal is a Refusal together with the workflow that the requests were for.
 type WorkflowRefusal struct {
 	WorkflowID string `json:"workflowId,omitempty" doc:"The ID of the workflow. Absent: no workflow has the ID in the URL, or the ingress already counts the maximum number of workflows separately." example:"orders"`
 	Refusal

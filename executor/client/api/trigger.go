@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Trigger holds the settings of a webhook trigger node.
+// Trigger describes a webhook trigger node: its URL, tokens, sender and other settings.
 type Trigger struct {
 	// NodeID identifies the node in its workflow.
 	NodeID            string          `json:"nodeId" example:"webhook"`

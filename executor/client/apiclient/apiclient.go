@@ -247,8 +247,8 @@ func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error
 	return send[api.Workflow](ctx, c, http.MethodPost, workflowPath(id)+"/deactivate", nil)
 }
 
-// Refusals returns the number of a workflow's requests refused since the given time, by code. A
-// zero time means the last 24 hours.
+// Refusals returns how many requests of a workflow were refused since the given time, counted by
+// code. A zero time means the last 24 hours.
 func (c *Client) Refusals(
 	ctx context.Context, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {
@@ -257,8 +257,8 @@ func (c *Client) Refusals(
 	})
 }
 
-// AllRefusals returns the number of requests refused since the given time, by workflow and code.
-// The most recent refusal comes first. A zero time means the last 24 hours.
+// AllRefusals returns how many requests of all workflows were refused since the given time, counted
+// by workflow and code, most recent refusal first. A zero time means the last 24 hours.
 func (c *Client) AllRefusals(
 	ctx context.Context, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
@@ -378,8 +378,8 @@ func (c *Client) SendTest(
 		test)
 }
 
-// RerunExecution starts another execution at an execution's trigger node, with the node's sample
-// payload.
+// RerunExecution starts a new execution of the trigger node that started the given execution, with
+// the node's current sample payload.
 func (c *Client) RerunExecution(ctx context.Context, id string) (api.Started, error) {
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun",
 		nil)
@@ -411,8 +411,8 @@ func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Start
 		"/executions/"+url.PathEscape(id)+"/replay", nil)
 }
 
-// ReplayRejected replays the selected rejected executions, each at most once per idempotency key.
-// This also applies to the empty key.
+// ReplayRejected replays the selected rejected executions. Repeated calls with the same idempotency
+// key, which may be empty, replay each execution at most once.
 func (c *Client) ReplayRejected(
 	ctx context.Context, which api.ReplayRejected, key string,
 ) (api.Replayed, error) {

@@ -274,8 +274,8 @@ const recorderWaitTimeout = 30 * time.Second
 
 // createQueueStreams creates the own streams of each queue that has them in the file, with the
 // limits in the queue's record, and waits until the executors consume them. If the installation has
-// too few servers for the replicas, or no cluster or servers for the placement tags, it creates
-// them without placement tags and with as many replicas as EXECUTIONS.
+// too few servers for the replicas, or cannot satisfy the placement tags, the streams get no
+// placement tags and as many replicas as EXECUTIONS.
 func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.QueueStreamLimits{}
 	for _, saved := range m.Streams {

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recordsAPI is an API whose RestoreRecords calls restore, and whose AwaitAccountApplied returns
-// appliedErr.
+// recordsAPI is an API for a restore. RestoreRecords calls the function restore, and
+// AwaitAccountApplied returns appliedErr.
 type recordsAPI struct {
 	API
 	restore    func() error

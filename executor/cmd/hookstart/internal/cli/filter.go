@@ -58,7 +58,7 @@ func (v *triggerFilterCmd) Run(s *session) error {
 	return s.showFilter(t)
 }
 
-// showFilter prints the filter and the most recent requests that did not match it.
+// showFilter prints the node's filter and the most recent requests that did not match it.
 func (s *session) showFilter(t api.Trigger) error {
 	return s.print(func() error {
 		if err := s.printRows([][]string{

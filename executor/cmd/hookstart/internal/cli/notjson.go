@@ -25,7 +25,8 @@ func validateJSON(name string, text []byte, hint string) error {
 	}
 }
 
-// firstJSONError returns the offset of the first error in text and a description of it.
+// firstJSONError returns the byte offset of the first error in text, and a description of the
+// error.
 func firstJSONError(text []byte) (at int, reason string) {
 	for at < len(text) {
 		r, size := utf8.DecodeRune(text[at:])

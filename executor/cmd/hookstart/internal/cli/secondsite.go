@@ -229,7 +229,7 @@ func mirrorProblems(
 }
 
 // uncopiedStreams returns the streams of the first site that are not copied. It returns none after
-// the takeover. It also returns none while the first site is unreachable: the state of the copies
+// the takeover, and none while the first site is unreachable, because the state of the copies
 // already shows that.
 func uncopiedStreams(
 	ctx context.Context,

@@ -45,8 +45,8 @@ Examples:
 // Run sends the request directly from this machine, as a sender would, and prints the whole
 // response. The executor could send the request instead, but that would not show whether the public
 // URL can be reached from here, and api.SentTest lacks the outcome of an execution for which the
-// response waits. If the node has a sender, the executor must send the request nevertheless,
-// because only the executor has the secret.
+// response waits. If the node has a sender, however, only the executor has the secret, so the
+// executor sends the request.
 func (v *triggerSend) Run(s *session) error {
 	t, err := v.get(s)
 	if err != nil {

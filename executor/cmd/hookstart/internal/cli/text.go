@@ -108,8 +108,8 @@ func sanitizeLines(text string) string {
 	}, text)
 }
 
-// sanitizeRune keeps these two characters although they are not printable: they are part of words
-// and emoji, and no terminal interprets them.
+// These characters are not printable, but sanitizeRune keeps them: they are part of words and
+// emoji, and no terminal interprets them.
 const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
 
 func sanitizeRune(r rune) rune {

@@ -69,9 +69,9 @@ func (v *executionVerify) Run(s *session) error {
 // checkedExecution is an execution whose path through the system is being verified.
 type checkedExecution struct{ api.ExecutionDetail }
 
-// messageAccountedFor reports whether the stream still has the execution's message, or whether the
-// message is so old that the stream may have removed it. By default, the stream keeps messages for
-// a week.
+// messageAccountedFor reports whether nothing is wrong with the execution's message: either the
+// stream still has it, or it is so old that the stream may have removed it. By default, the stream
+// keeps messages for a week.
 func (e checkedExecution) messageAccountedFor() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week

@@ -70,8 +70,8 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 	return s.client.IfNew().PutWorkflow(s.ctx, v.Workflow, put)
 }
 
-// patchExisting applies the flags to the workflow. Nodes are replaced as a whole, so a change of
-// nodes fails if the workflow has changed since it was read.
+// patchExisting applies the flags to the workflow have, whose ETag is tag. Nodes are replaced as a
+// whole, so a change of nodes fails if the workflow has changed since it was read.
 func (v *workflowPut) patchExisting(
 	s *session,
 	have api.Workflow,
@@ -101,8 +101,9 @@ func (v *workflowPut) patchExisting(
 	return s.client.IfMatch(tag).PatchWorkflow(s.ctx, v.Workflow, patch)
 }
 
-// replaceIfUnchanged replaces the workflow only if it was last updated at the given time. A file
-// with old output of "workflow get" therefore cannot undo later changes.
+// replaceIfUnchanged replaces the workflow only if it was last updated at the given time, so that a
+// file with old output of "workflow get" cannot undo later changes. If there is no such workflow,
+// it creates one.
 func (v *workflowPut) replaceIfUnchanged(
 	s *session, text []byte, updatedAt time.Time,
 ) (none api.Workflow, err error) {
@@ -185,8 +186,9 @@ var readOnlyFields = []string{
 
 const workflowJSONHint = "hookstart workflow get demo -o json shows one"
 
-// fromFile reads a workflow from the file. updatedAt is the update time in the file, or zero if the
-// file has none. The file may be the output of workflow get.
+// fromFile reads a workflow from the file, which may be the output of "workflow get", and removes
+// the fields that only the API sets. updatedAt is the update time in the file, or zero if the file
+// has none.
 func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, err error) {
 	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil ||
 		v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {

@@ -250,7 +250,7 @@ func (s *DocumentSet) Read(file string, from io.Reader) error {
 	}
 }
 
-// keepDates makes dates and times strings, so that they stay as they are in the file. As a
+// keepDates converts dates and times into strings, so that they stay as they are in the file. As a
 // time.Time, 2026-11-26 would become "2026-11-26T00:00:00Z" in JSON.
 func keepDates(node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {

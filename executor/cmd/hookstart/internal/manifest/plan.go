@@ -87,9 +87,9 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 	return steps
 }
 
-// CheckSecrets returns an error if a document of want contains the value of a secret setting. Plan
-// would display the value. It would also find a difference every time, because the API never
-// returns secret settings to compare with.
+// CheckSecrets returns an error if a document of want contains the value of a secret setting.
+// Otherwise, Plan would display the value, and would find a difference every time, because the API
+// never returns secret settings to compare with. have determines which settings are secret.
 func CheckSecrets(have, want *DocumentSet) error {
 	for _, s := range want.Senders {
 		for _, name := range have.secretSettings[cmp.Or(have.presetIDs[s.Preset], s.Preset)] {

@@ -151,9 +151,9 @@ func senderDocument(workflowID, nodeID string, have *api.Sender,
 	return document
 }
 
-// secretVariableName returns the name of an environment variable for a node. IDs that differ only
-// in case, or only in - and _, result in the same name. The user must then rename one of the
-// variables.
+// secretVariableName joins IDs and the name of a setting to the name of an environment variable,
+// such as ORDERS_WEBHOOK_SECRET. IDs that differ only in case, or only in - and _, result in the
+// same name. The user must then rename one of the variables.
 func secretVariableName(parts ...string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
 }

@@ -123,7 +123,8 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	wall(t, r, "Database (SQLite)").want(t, 1_000, 1_000_000_000, ReachedNotInAYear, 0)
 }
 
-// weekly returns a stream of starts with messages of 1,000 bytes.
+// weekly returns a stream of start messages of 1,000 bytes. It holds those of one week, with the
+// given mean rate and daily growth.
 func weekly(name string, perDay, growth float64, servers ...string) Stream {
 	return Stream{
 		Name: name, Kind: StreamKindStarts, Servers: servers, Replicas: len(servers),

@@ -86,7 +86,8 @@ func (t *tailBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the kept bytes. If the beginning was cut off, it starts with a whole character.
+// String returns the kept bytes as text. If the beginning was cut off, the text starts with an
+// ellipsis, followed by a whole character.
 func (t *tailBuffer) String() string {
 	text := t.kept
 	if !t.cut {

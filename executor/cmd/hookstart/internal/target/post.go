@@ -115,7 +115,9 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 	return min(max(after, 0), maxRetryAfter)
 }
 
-// setHeaders sets the headers that describe the execution.
+// setHeaders sets the headers of a request: those that describe the execution, and those of the
+// original request. The latter keep their names if Raw is set, and otherwise get the prefix
+// Hookstart-Header-.
 func (p *HTTPHandler) setHeaders(header http.Header, e runner.Execution) {
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		if p.Raw && isForwardableHeader(name) {
