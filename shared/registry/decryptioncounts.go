@@ -15,11 +15,12 @@ type DecryptionCounts struct {
 	Opened  int      // encrypted values, or workflows, that the keys can decrypt
 	Closed  int      // encrypted values, or workflows, that the keys cannot decrypt
 	Missing []string // IDs of the missing keys, sorted
-	Why     error    // the error of one of the failures that Closed counts; nil if Closed is 0
+	Why     error    // the last error that was counted; nil if there was none
 }
 
-// Count counts one encrypted value. err is the error from decrypting the value, or nil. A value
-// whose error is not due to the keys is not counted.
+// Count counts one encrypted value, given the error from decrypting it: as decryptable if err is
+// nil, and as undecryptable if err wraps seal.ErrNoKey or seal.ErrInvalidBox. It ignores other
+// errors, because the keys are not their cause.
 func (s *DecryptionCounts) Count(err error) {
 	switch {
 	case err == nil:
@@ -37,8 +38,8 @@ func (s *DecryptionCounts) Count(err error) {
 	}
 }
 
-// CheckAnyDecrypted returns an error if there are encrypted secrets and the keys decrypt none of
-// them.
+// CheckAnyDecrypted returns an error if there are encrypted secrets but the keys can decrypt none
+// of them, which suggests that the process has the wrong key file.
 func (s *DecryptionCounts) CheckAnyDecrypted(keys *seal.Keys) error {
 	if s.Closed == 0 || s.Opened > 0 {
 		return nil

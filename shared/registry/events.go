@@ -13,8 +13,8 @@ type EventSubscription struct {
 	// SilentAfter is how long a trigger node may receive no requests before it counts as silent. 0
 	// means that the limit is derived from the node's usual rate of requests.
 	SilentAfter time.Duration `audit:"silentAfterSeconds"` // whole seconds
-	// Since is when the account got a subscription; replacing the subscription does not change it.
-	// Nothing that happened before then becomes an event.
+	// Since is when the account's events began to start a workflow. Replacing the subscription does
+	// not change it. Nothing that happened earlier becomes an event.
 	Since time.Time `audit:"-"`
 
 	unknown unknownFields `audit:"-"`
@@ -43,7 +43,7 @@ func EventKinds() []string {
 	}
 }
 
-// Wants reports whether events of a kind start the workflow. It returns false if e is nil.
+// Wants reports whether events of the given kind start the workflow. It returns false if e is nil.
 func (e *EventSubscription) Wants(kind string) bool {
 	return e != nil && (len(e.Kinds) == 0 || slices.Contains(e.Kinds, kind))
 }

@@ -34,7 +34,8 @@ const (
 	gateReopenTimeout = 4500 * time.Millisecond
 )
 
-// monotonicNow returns a monotonic time in nanoseconds. It never returns 0.
+// monotonicNow returns the reading of a monotonic clock in nanoseconds. It is never 0, because the
+// gates use 0 for a queue or workflow that is not closed.
 func monotonicNow() int64 { return int64(time.Since(monotonicOrigin)) + 1 }
 
 var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
@@ -151,10 +152,10 @@ func (g *workflowGate) init(queue *queueGate, closed bool) {
 	}
 }
 
-// supersedeWith marks g as superseded by next, which belongs to the workflow's next record. It
-// reports whether next has another queue, or opens or closes the workflow. It marks g in any case.
-// Otherwise, a request that still holds g's record would not notice if a record after next changes
-// the queue or closes the workflow.
+// supersedeWith marks g as superseded by next, the gate of the workflow's next record. It reports
+// whether next has another queue, or opens or closes the workflow. It marks g even if none of that
+// has changed, because a request that still holds g's record must notice when a later record
+// changes the queue or closes the workflow.
 func (g *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	wasClosed := g.closed.Swap(gateSuperseded) != 0
 	return g.queue != next.queue || wasClosed != (next.closed.Load() != 0)
@@ -177,9 +178,9 @@ type StorePermit struct {
 	epoch      uint32
 }
 
-// AcquirePermit returns a StorePermit, whose Target is where to store a start message or a
-// rejection of the workflow. The caller must call Release after it has stored the message or has
-// failed to store it.
+// AcquirePermit returns a permit that states where to store a start message or a rejection of the
+// workflow. The caller must call Release after it has stored the message or has failed to store it,
+// because changes of the target wait for that.
 func (w *Webhook) AcquirePermit() StorePermit {
 	q := w.gate.queue
 	if q == nil {
@@ -197,14 +198,15 @@ func (w *Webhook) AcquirePermit() StorePermit {
 	return p
 }
 
-// Release reports that the message has been stored, or will not be stored.
+// Release reports that the message has been stored, or will not be stored. Changes of the queue's
+// target no longer wait for this permit.
 func (p StorePermit) Release() {
 	if p.queue != nil {
 		p.queue.leave(p.epoch)
 	}
 }
 
-// gateOf returns the queueGate of a queue, and creates it if there is none.
+// gateOf returns the gate of the queue with the given name, and creates it if there is none.
 func (t *tables) gateOf(name string) *queueGate {
 	q := t.queues[name]
 	if q == nil {
@@ -243,7 +245,7 @@ func (s *Snapshot) OwnStreams() (queues []string) {
 // change the slice.
 func (s *Snapshot) QueuesWithOwnStreams() []string { return *s.current.Load().own.Load() }
 
-// noteOwn records whether a queue has its own streams.
+// noteOwn records whether a queue has its own stream.
 func (t *tables) noteOwn(queue string, hasOwn bool) {
 	queues := *t.own.Load()
 	if slices.Contains(queues, queue) == hasOwn {
@@ -257,7 +259,8 @@ func (t *tables) noteOwn(queue string, hasOwn bool) {
 	t.own.Store(&queues)
 }
 
-// pendingMoves tracks the changes that have been applied but are not yet in force.
+// pendingMoves tracks the changes that have been applied but are not yet in force, because earlier
+// requests are still storing messages according to the previous state.
 type pendingMoves struct {
 	mu      sync.Mutex
 	pending map[uint64]int // number of queues still draining, by revision
@@ -288,9 +291,8 @@ func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	}()
 }
 
-// oldest returns the lowest revision that is not in force yet, or 0 if all are in force. It also
-// returns a channel that is closed when the result may have changed. The channel may be nil if
-// nothing is pending.
+// oldest returns the lowest revision that is not in force yet, or 0 if all are in force, and a
+// channel that is closed when that may have changed. The channel may be nil if nothing is pending.
 func (d *pendingMoves) oldest() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -77,7 +77,7 @@ type ActivationTransition struct {
 	unknown unknownFields
 }
 
-// Actor is the operator or program that makes a change.
+// Actor is the operator or program that makes a change, as shown in the audit.
 type Actor struct {
 	Kind string `json:"kind"`           // admin-token, key, user or system
 	ID   string `json:"id,omitempty"`   // the ID of the key or of the user; otherwise ""
@@ -93,8 +93,8 @@ type Workflow struct {
 	Active      bool      `audit:"active"`
 	ActivatedAt time.Time `audit:"-"` // when it was last activated; zero while it is inactive
 	// Transition is the number of the account's transition that last activated or deactivated the
-	// workflow, or the number that the account had reached when the workflow was created. It orders
-	// the active workflows: the lowest was activated first.
+	// workflow, or the number that the account had reached when the workflow was created in it or
+	// moved there. It orders the active workflows: the lowest was activated first.
 	Transition int64     `audit:"-"`
 	RateLimit  RateLimit `audit:"rateLimit"` // zero means the plan's rate limit
 	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order
@@ -153,8 +153,8 @@ func (a *SyncResponse) Clone() *SyncResponse {
 	return &own
 }
 
-// HashedToken holds the parts of a node's token that an ingress may read. The text is not among
-// them.
+// HashedToken is the part of a node's token that an ingress may read: the hash of its text and its
+// expiry, but not the text itself.
 type HashedToken struct {
 	Hash      TokenHash // of the token's text
 	ExpiresAt int64     // Unix nanoseconds; 0 means never
@@ -187,7 +187,8 @@ type Sender struct {
 	unknown unknownFields `audit:"-"`
 }
 
-// SealedValues returns every encrypted value in the record.
+// SealedValues returns every encrypted value in the workflow's record: the secrets of its senders
+// and their secret settings.
 func (w *Workflow) SealedValues() (boxes [][]byte) {
 	for _, node := range w.Triggers {
 		if node.Sender == nil {
@@ -287,7 +288,7 @@ type QueueStream struct {
 }
 
 // StreamPhase identifies where a queue's start messages are stored while the queue moves to its own
-// stream or back. The values are those of the enum in proto.
+// stream or back. The values equal the enum in proto.
 type StreamPhase int32
 
 // The phases, in the order in which a queue goes through them.
@@ -401,8 +402,8 @@ type Token struct {
 	unknown unknownFields
 }
 
-// unknownFields holds the encoded fields of a record that this version does not know. If this
-// version changes the record, it preserves them.
+// unknownFields holds the encoded fields of a record that this version does not know, so that they
+// survive when this version changes the record.
 type unknownFields []byte
 
 // Clone returns a copy that may be modified without affecting w.
@@ -461,7 +462,8 @@ type Record interface {
 	Encode() ([]byte, error)
 }
 
-// Equal reports whether two records are equal.
+// Equal reports whether two records have the same stored form. It returns false if either of them
+// cannot be encoded.
 func Equal(a, b Record) bool {
 	encoded, err := a.Encode()
 	if err != nil {

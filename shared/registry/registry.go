@@ -36,8 +36,8 @@ func StreamOf(bucket string) string { return keyvalue.StreamPrefix + bucket }
 // BucketOf returns the name of the bucket that a stream stores.
 func BucketOf(stream string) string { return strings.TrimPrefix(stream, keyvalue.StreamPrefix) }
 
-// AuditConsumer is the name of the durable consumer of each of Streams that all executors share.
-// They use it to copy audit entries to the database.
+// AuditConsumer is the name of the durable consumer from which all executors together copy audit
+// entries to the database. Each of Streams has such a consumer.
 const AuditConsumer = "audit"
 
 // MirrorStreams returns the names of the streams that store the mirror of the registry for

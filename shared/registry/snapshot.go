@@ -83,8 +83,9 @@ func (v WorkflowView) Limit() RateLimit {
 type accountView struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
-	// limited reports whether the plan allows only some of the active workflows: those up to and
-	// including last, or none if last is nil. If limited is false, the plan allows all of them.
+	// limited reports whether the plan limits the number of active workflows. If it does, the next
+	// field is the last workflow that the plan allows, in the order of activation, or nil if it
+	// allows none.
 	limited bool
 	last    *Webhook
 }
@@ -215,7 +216,7 @@ func (s *Snapshot) UnusableSenders() (count int, why error) {
 }
 
 // DecryptionCounts counts the workflows whose senders have encrypted secrets. A workflow counts as
-// opened only if the keys can decrypt all of these secrets.
+// decryptable only if the keys can decrypt all of these secrets.
 func (s *Snapshot) DecryptionCounts() (found DecryptionCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -475,7 +476,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 	return w
 }
 
-// compileFilter compiles the filter of a node.
+// compileFilter compiles the filter of a node. Its error names the node.
 func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 	f, err := filter.Parse([]byte(text))
 	if err != nil {

@@ -31,7 +31,7 @@ func (p Plans) Encode() ([]byte, error) {
 	return marshalOptions.Marshal(catalog)
 }
 
-// DecodePlans decodes the plan catalog.
+// DecodePlans decodes the result of Plans.Encode.
 func DecodePlans(data []byte) (Plans, error) {
 	var catalog hookstartv1.PlanCatalog
 	if err := proto.Unmarshal(data, &catalog); err != nil {
@@ -87,7 +87,7 @@ func (a *Account) Encode() ([]byte, error) {
 	return marshalOptions.Marshal(wire)
 }
 
-// DecodeAccount decodes an account.
+// DecodeAccount decodes the result of Account.Encode.
 func DecodeAccount(data []byte) (*Account, error) {
 	var wire hookstartv1.Account
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -164,7 +164,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 	return marshalOptions.Marshal(wire)
 }
 
-// DecodeWorkflow decodes a workflow.
+// DecodeWorkflow decodes the result of Workflow.Encode.
 func DecodeWorkflow(data []byte) (*Workflow, error) {
 	var wire hookstartv1.Workflow
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -299,7 +299,7 @@ func (k *APIKey) Encode() ([]byte, error) {
 	return marshalOptions.Marshal(wire)
 }
 
-// DecodeAPIKey decodes a key.
+// DecodeAPIKey decodes the result of APIKey.Encode.
 func DecodeAPIKey(data []byte) (*APIKey, error) {
 	var wire hookstartv1.Key
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -330,7 +330,7 @@ func (i *Installation) Encode() ([]byte, error) {
 	return marshalOptions.Marshal(wire)
 }
 
-// DecodeInstallation decodes the installation's identity.
+// DecodeInstallation decodes the result of Installation.Encode.
 func DecodeInstallation(data []byte) (*Installation, error) {
 	var wire hookstartv1.Installation
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -372,7 +372,7 @@ func (q *Queue) Encode() ([]byte, error) {
 	return marshalOptions.Marshal(wire)
 }
 
-// DecodeQueue decodes the settings of a queue.
+// DecodeQueue decodes the result of Queue.Encode.
 func DecodeQueue(data []byte) (*Queue, error) {
 	var wire hookstartv1.QueueSettings
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -414,7 +414,7 @@ func (s *TriggerSecrets) Encode() ([]byte, error) {
 	return marshalOptions.Marshal(wire)
 }
 
-// DecodeTriggerSecrets decodes the secrets of a node.
+// DecodeTriggerSecrets decodes the result of TriggerSecrets.Encode.
 func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	var wire hookstartv1.TriggerSecrets
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -435,7 +435,7 @@ func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	return s, nil
 }
 
-// addTo adds the unknown fields to a message.
+// addTo adds the unknown fields to the message that will be stored.
 func (u unknownFields) addTo(m proto.Message) {
 	if len(u) > 0 {
 		m.ProtoReflect().SetUnknown([]byte(u))

@@ -160,7 +160,8 @@ func TestAHashThatIsNoneOpensNothing(t *testing.T) {
 	}
 }
 
-// A changed clone does not affect the original, which directories and snapshots share.
+// Changing a clone of a workflow does not affect the original, which directories and snapshots
+// share.
 func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 	t.Parallel()
 	shared := func() *registry.Workflow {
