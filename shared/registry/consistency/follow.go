@@ -80,11 +80,11 @@ type Follower struct {
 	restoring atomic.Bool
 
 	applying sync.Mutex // held while the sink is called; acquired before mu
-	// serial is the serial number of the consumer whose messages are being applied; guarded by
-	// applying.
+	// serial is the serial number of the consumer whose messages are being applied. The mutex above
+	// guards it and the next two fields.
 	serial    int
-	delivered uint64    // number of messages from that consumer; guarded by applying
-	covers    bucketEnd // bucket's end before that consumer was created; guarded by applying
+	delivered uint64    // number of messages from that consumer
+	covers    bucketEnd // bucket's end before that consumer was created
 
 	mu       sync.Mutex
 	created  time.Time // when the bucket that is being followed was created
@@ -107,15 +107,15 @@ type Follower struct {
 	// loaded. The loaded data may then contain records that the registry no longer has.
 	restored bool
 	// distrusted is the stamp that the registry's identity had when the follower detected that the
-	// registry had gone back to an earlier state. While the identity still has this stamp, the
-	// follower does not rely on the registry. "" means that the registry has not gone back.
-	// distrustedIn is when the earlier bucket was created, and distrustedAt is the revision that it
-	// had reached. If the server reports that state again, the registry had not really gone back.
+	// registry had gone back to an earlier state. As long as the identity still has this stamp, the
+	// follower does not rely on the registry. "" means that the registry has not gone back. The
+	// next two fields hold the revision that the bucket had reached before, and when that bucket
+	// was created. If the server reports that state again, the registry had not really gone back.
 	distrusted   string
 	distrustedAt uint64
 	distrustedIn time.Time
 	// differs is when the follower found that the bucket has been recreated or restored, so that it
-	// must be reloaded. The zero time means that it need not be.
+	// must be reloaded. The zero time means that no reload is due.
 	differs time.Time
 	moved   chan struct{} // closed and replaced when the fields above change
 }
@@ -191,8 +191,8 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 		return
 	}
 	if info.State.LastSeq < f.applied {
-		// An older copy has replaced the bucket. f.applied is a sequence of the previous bucket, so
-		// it does not tell how much of this one has been applied.
+		// An older copy has replaced the bucket. The sequence that was applied belongs to the
+		// previous bucket, so it says nothing about this one.
 		f.stored.load++
 		f.applied = 0
 	}
@@ -221,7 +221,8 @@ func (f *Follower) finishLoading() {
 	f.loaded = true
 }
 
-// run applies the consumer's messages, and recreates the consumer after a failure, until ctx ends.
+// run applies the consumer's messages, and recreates the consumer after a failure, until ctx is
+// done.
 func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
 	connected := f.js.Conn().StatusChanged(nats.CONNECTED)
 	defer f.js.Conn().RemoveStatusListener(connected)
@@ -298,8 +299,9 @@ type followedConsumer struct {
 
 // createConsumer creates a consumer for the messages that have not been applied yet. The consumer
 // begins with the last applied message, if that is still stored: see apply. The stream that it
-// reads may be a copy of the bucket. If that stream had not reached the bucket's end, covers.last
-// is 0, because the consumer then does not show that the end has been applied.
+// reads may be a copy of the bucket. If that stream had not reached the bucket's end, the sequence
+// in the returned bucketEnd is 0, because the consumer then does not show that the end has been
+// applied.
 func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.stored
@@ -357,7 +359,8 @@ func (f *Follower) readStreamOfConsumers(
 	return consumer.CachedInfo().Delivered.Stream, serverOf(consumer), nil
 }
 
-// serverOf returns the server that a new consumer is on, or "" if there is only one.
+// serverOf returns the name of the server that a new consumer is on, or "" if NATS is a single
+// server.
 func serverOf(consumer jetstream.Consumer) string {
 	if servers := consumer.CachedInfo().Cluster; servers != nil {
 		return servers.Leader
@@ -366,7 +369,7 @@ func serverOf(consumer jetstream.Consumer) string {
 }
 
 // consume applies a consumer's messages until the consumer fails, the connection has been lost and
-// re-established, or ctx ends.
+// re-established, or ctx is done.
 func (f *Follower) consume(
 	ctx context.Context,
 	consumer followedConsumer,
@@ -693,7 +696,8 @@ func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.recreateConsumer()
 }
 
-// Wait waits until the sink has applied a revision. Revision 0 waits until the sink is loaded.
+// Wait waits until the sink has applied a revision. Revision 0 waits until the sink is loaded. It
+// fails only if ctx is done first.
 func (f *Follower) Wait(ctx context.Context, revision uint64) error {
 	for {
 		f.mu.Lock()

@@ -14,9 +14,9 @@ import (
 // stream's replicas, so its responses may be out of date.
 var ErrNoMajority = errors.New("the stream's leader does not reach a majority of its replicas")
 
-// GetFromLeader returns one message of a stream from the stream's leader. It fails with
-// leader.ErrNoMessage if there is no such message, and with ErrNoMajority if the leader cannot
-// reach a majority, because its response may then be out of date.
+// GetFromLeader returns one message of the stream with the given name from the stream's leader. It
+// fails with leader.ErrNoMessage if there is no such message, and with ErrNoMajority if the leader
+// cannot reach a majority, because its response may then be out of date.
 func GetFromLeader(
 	ctx context.Context, js jetstream.JetStream, name string, query leader.Query,
 ) (*jetstream.RawStreamMsg, error) {

@@ -16,8 +16,8 @@ type Lease struct {
 	nc       *nats.Conn
 	follower *Follower
 	origin   time.Time
-	until    atomic.Int64 // end of the lease, in nanoseconds after origin
-	since    atomic.Int64 // when the lease last became valid, in nanoseconds after origin
+	until    atomic.Int64 // end of the lease, in nanoseconds after the origin
+	since    atomic.Int64 // when the lease last became valid, in the same unit
 
 	mu      sync.Mutex
 	renewed chan struct{} // closed and replaced at each renewal
@@ -47,7 +47,7 @@ func NewLease(nc *nats.Conn, f *Follower) *Lease {
 }
 
 // Stop stops renewing the lease. It cancels a renewal that is in progress, and waits until the
-// goroutine that renews has ended. The lease stays valid until it expires.
+// renewing goroutine has exited. The lease stays valid until it expires.
 func (l *Lease) Stop() {
 	l.stop()
 	<-l.done
@@ -62,7 +62,8 @@ func (l *Lease) IsValid(now time.Time) bool {
 // IsValidSince reports, without waiting, whether the lease is valid at now and has not expired
 // since start.
 func (l *Lease) IsValidSince(start, now time.Time) bool {
-	// IsValid reads l.until. l.since must be read after that, because renew writes l.since first.
+	// IsValid reads the end of the lease. The start must be read after that, because renew writes
+	// the start first.
 	return l.IsValid(now) && l.since.Load() <= int64(start.Sub(l.origin))
 }
 
@@ -97,7 +98,7 @@ func (l *Lease) Failure() error {
 	return l.failed
 }
 
-// Age returns how long ago the follower was last known to be complete.
+// Age returns how long before now the follower was last known to be complete.
 func (l *Lease) Age(now time.Time) time.Duration {
 	return now.Sub(l.origin) - time.Duration(l.until.Load()) + leaseDuration
 }

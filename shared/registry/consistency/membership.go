@@ -25,7 +25,7 @@ type Membership struct {
 	asked      uint64 // the last echo number that was sent
 	changed    chan struct{}
 	since      time.Time // when the subscription last had a gap: the start, or a reconnect
-	reconnects uint64    // number of reconnects of nc when since was set
+	reconnects uint64    // number of reconnects of nc at that time
 	clustered  bool      // whether nc has ever been connected to a cluster
 }
 
@@ -71,7 +71,7 @@ func join(ctx context.Context, nc *nats.Conn, since time.Time) (*Membership, err
 }
 
 // Stop unsubscribes from the heartbeats. It does not wait for a heartbeat that is being handled,
-// and does not end a Wait.
+// and does not make a running Wait return.
 func (r *Membership) Stop() { _ = r.sub.Unsubscribe() }
 
 func (r *Membership) receive(msg *nats.Msg) {

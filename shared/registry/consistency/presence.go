@@ -36,7 +36,7 @@ type Heartbeat struct {
 
 // StartHeartbeat starts announcing this process, so that Membership.Wait waits for it after a
 // change. It returns once the follower's copy is current; the process may then serve requests from
-// that copy. settings must be nil unless the process is an ingress. about may be zero.
+// that copy. settings must be nil unless the process is an ingress. The ProcessInfo may be zero.
 //
 // It announces the process before it catches up, so that no change is missed. A change that was
 // stored before the announcement is applied when the follower catches up. For a later change,
@@ -80,8 +80,8 @@ func StartHeartbeat(
 }
 
 // Stop announces that this process is leaving, after which changes no longer wait for it. It waits
-// until the goroutine that sends the heartbeats has ended, and then up to 1 s until the server has
-// the announcement.
+// until the goroutine that sends the heartbeats has exited, and then up to 1 s until the server has
+// received the announcement.
 func (a *Heartbeat) Stop() {
 	a.stop()
 	<-a.done

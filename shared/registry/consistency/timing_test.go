@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// The reasoning in doc.go relies on these inequalities.
+// The guarantees in doc.go hold only if the durations satisfy these inequalities.
 func TestTimings(t *testing.T) {
 	t.Parallel()
 	const lostInARow = 3
