@@ -26,8 +26,8 @@ func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	return e.follower.Wait(ctx, revision)
 }
 
-// PutAccount creates or replaces an account. created is true if it did not exist. A change of plan
-// is in force when PutAccount returns.
+// PutAccount creates or replaces an account. created reports whether it did not exist before. A
+// change of plan is in force when PutAccount returns.
 func (e *Editor) PutAccount(
 	ctx context.Context, id, name, plan string,
 ) (a *registry.Account, created bool, err error) {
@@ -36,9 +36,8 @@ func (e *Editor) PutAccount(
 	})
 }
 
-// ChangeAccount changes an existing account atomically: modify changes its name and plan, and
-// nothing that another call has stored is lost. If the account changes concurrently, modify is
-// called again.
+// ChangeAccount changes an existing account atomically: modify changes its name and plan, and is
+// called again if another call changes the account in the meantime. No concurrent change is lost.
 func (e *Editor) ChangeAccount(
 	ctx context.Context, id string, modify func(name, plan *string) error,
 ) (*registry.Account, error) {
@@ -55,8 +54,8 @@ func (e *Editor) ChangeAccount(
 
 func accountNotFound(id string) error { return &NotFoundError{fmt.Sprintf("account %q", id)} }
 
-// replaceAccount creates or replaces an account. It calls wanted with the existing account, or with
-// nil if there is none. wanted returns the new name and plan, and may be called more than once.
+// replaceAccount creates or replaces an account. The callback receives the existing account, or nil
+// if there is none, and returns the new name and plan. It may be called more than once.
 func (e *Editor) replaceAccount(
 	ctx context.Context, id string,
 	wanted func(have *registry.Account) (name, plan string, err error),
@@ -124,8 +123,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		}))
 }
 
-// checkAccountExists fails if w's account was deleted while w was being added to it. In that case
-// it also deletes w if created is true, which means that w is new.
+// checkAccountExists fails if w's account was deleted while w was being added to it. If created is
+// true, which means that w is new, it then also deletes w.
 func (e *Editor) checkAccountExists(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil

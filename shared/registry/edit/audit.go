@@ -41,7 +41,7 @@ type (
 	auditEntryKey struct{}
 )
 
-// WithActor returns a context in which changes are made by actor.
+// WithActor returns a context whose changes are attributed to actor in the audit.
 func WithActor(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
@@ -54,7 +54,7 @@ func ActorOf(ctx context.Context) Actor {
 	return systemActor
 }
 
-// AuditEntry is the audit entry of one change.
+// AuditEntry records who made a change, and what it changed.
 type AuditEntry struct {
 	ID         string        `json:"id"`
 	At         time.Time     `json:"at,omitzero"` // when it was stored; zero in a message's header
@@ -275,7 +275,7 @@ func queueAuditAction(fields []string, now map[string]fieldValue) string {
 	return "queue.resume"
 }
 
-// isClosureChange reports whether the change closes a workflow or opens it again.
+// isClosureChange reports whether a change closes a workflow or opens it again.
 func isClosureChange(before, after registry.Record) bool {
 	was, wasOne := before.(*registry.Workflow)
 	now, nowOne := after.(*registry.Workflow)
@@ -292,8 +292,8 @@ func allFieldsMatch(fields []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(fields, func(field string) bool { return !holds(field) })
 }
 
-// commonNode returns the ID of the trigger node that all of the fields belong to, or "" if they do
-// not all belong to one node.
+// commonNode returns the ID of the trigger node to which all of the fields belong, or "" if they do
+// not all belong to the same node.
 func commonNode(fields []string) (node string) {
 	for _, field := range fields {
 		rest, ok := strings.CutPrefix(field, "triggers[")
@@ -309,7 +309,7 @@ func commonNode(fields []string) (node string) {
 // fieldValue is the value of a record's field, as needed to detect and show changes.
 type fieldValue struct {
 	shown  any    // nil means that the value is not shown
-	hidden string // distinguishes secret values
+	hidden string // the text of a value that must not be shown, to detect changes
 }
 
 // fieldsOf returns the non-zero fields of a record, keyed by the names in their "audit" tags, which
@@ -401,8 +401,8 @@ func changedFields(was, after map[string]fieldValue) (fields []string) {
 	return fields
 }
 
-// changesOf returns the old and new values of as many of the fields as an entry may hold, in order.
-// If there are more, the last change tells how many.
+// changesOf returns the old and new values of the fields, in order. An entry may hold only a
+// limited number of them; if some are omitted, the last change states how many.
 func changesOf(fields []string, was, now map[string]fieldValue) (changes []FieldChange) {
 	length := 0
 	for _, field := range fields[:min(len(fields), maxAuditChanges)] {

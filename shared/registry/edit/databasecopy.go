@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// DatabaseCopy is the database's copy of the buckets with the registry and with senders' secrets.
-// An Editor confirms a change only once the copy contains it.
+// DatabaseCopy is the database's copy of the registry's two buckets. An Editor confirms a change
+// only once the copy contains it.
 type DatabaseCopy interface {
 	// AwaitCopied waits until the copy contains all revisions of a bucket up to the given one, or
 	// until ctx ends.
@@ -30,8 +30,9 @@ type CopiedRecord struct {
 	Deleted bool
 }
 
-// ReadInstallation returns the registry's identity and its revision, as stored at the leader. If
-// there is no identity, i is zero, and rev is zero unless the identity was deleted.
+// ReadInstallation returns the registry's identity and its revision, as stored by the leader of the
+// bucket's stream. If there is no identity, i is zero. rev is then the revision that deleted the
+// identity, or 0 if there never was one.
 func ReadInstallation(
 	ctx context.Context, js jetstream.JetStream,
 ) (i registry.Installation, rev uint64, err error) {
@@ -80,8 +81,8 @@ func WriteInstallation(
 }
 
 // AdvanceRevision makes the next revision of a bucket higher than above, and deletes all revisions
-// up to and including above. If the bucket was lost, its revisions thus continue where they had
-// ended. A repeated call does not delete anything that was stored after the first call.
+// up to and including above. A bucket that was lost thus continues with higher revisions than it
+// had before. A repeated call deletes nothing that was stored after the first call.
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
@@ -100,7 +101,8 @@ const (
 	// maxUnconfirmedRecords is the maximum number of records for which RestoreMissing awaits a
 	// confirmation at the same time.
 	maxUnconfirmedRecords = 500
-	// maxStallWait is the maximum time that a record may wait to be sent.
+	// maxStallWait is the maximum time that a record may wait to be sent while too many earlier
+	// records are unconfirmed.
 	maxStallWait = 10 * time.Second
 	// inFlightRetryDelay is the delay before a record is published again after a cluster has
 	// refused it because it was still storing another message of the same record.
@@ -147,7 +149,7 @@ func RestoreMissing(
 	return stored, confirm()
 }
 
-// publishMissing publishes a record. NATS stores it only if the record has no revision yet.
+// publishMissing publishes a record, which NATS stores only if the record has no revision yet.
 func publishMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFuture, error) {
 	future, err := js.PublishMsgAsync(msg, jetstream.WithExpectLastSequencePerSubject(0),
 		jetstream.WithStallWait(maxStallWait))
@@ -157,9 +159,10 @@ func publishMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFutu
 	return future, nil
 }
 
-// awaitRestored waits until the record that publishMissing has published exists. future is the
-// result of publishMissing. isNew reports whether the record was stored now; false means that it
-// existed already. Whenever the record may not have been stored, awaitRestored publishes it again.
+// awaitRestored waits until a record exists. future is the pending publication of the record. isNew
+// reports whether the server has confirmed that it stored the record now; false means that the
+// record existed already. Whenever the record may not have been stored, awaitRestored publishes it
+// again.
 func awaitRestored(
 	ctx context.Context, js jetstream.JetStream, future jetstream.PubAckFuture,
 ) (isNew bool, err error) {
@@ -174,7 +177,7 @@ func awaitRestored(
 		var api *jetstream.APIError
 		switch {
 		case errors.Is(err, jetstream.ErrAsyncPublishTimeout):
-			// The record may have been stored. In that case, NATS refuses to store it again.
+			// The record may have been stored. If so, NATS refuses to store it again.
 		case errors.As(err, &api) &&
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 			// The cluster is storing another message for this record, which may still fail. So try
@@ -198,7 +201,9 @@ type storedRevisions map[string]uint64
 // storedRevisionsKey is the context key of the storedRevisions of a change.
 type storedRevisionsKey struct{}
 
-// noteStoredRevision records a revision that a change has stored.
+// noteStoredRevision records a revision that a change has stored, so that the change is confirmed
+// only once the DatabaseCopy contains the revision. It does nothing if ctx does not belong to a
+// change.
 func noteStoredRevision(ctx context.Context, bucket string, revision uint64) {
 	if m, ok := ctx.Value(storedRevisionsKey{}).(storedRevisions); ok {
 		m[bucket] = max(m[bucket], revision)

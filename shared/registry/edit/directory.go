@@ -163,8 +163,8 @@ func (r *recordIndex) apply(c registry.Change) {
 	}
 }
 
-// updateUnfinished notes whether an account's last transition has been carried out, after a change
-// of the account or of one of its workflows.
+// updateUnfinished records whether an account's last transition has been carried out. It must be
+// called after each change of the account or of one of its workflows.
 func (r *recordIndex) updateUnfinished(accountID string) {
 	delete(r.unfinished, accountID)
 	account, ok := r.accounts.Get(accountID)
@@ -299,8 +299,8 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 	return list
 }
 
-// CountWorkflows returns the number of all workflows, and the number of those created since the
-// given time.
+// CountWorkflows returns how many workflows there are, and how many of them were created at the
+// given time or later.
 func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

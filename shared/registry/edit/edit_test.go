@@ -614,7 +614,7 @@ func TestWhenAWorkflowMovedToItsAccount(t *testing.T) {
 	}
 }
 
-// A change of many long fields can be stored: its audit entry omits some of the fields, and tells
+// A change of many long fields can be stored: its audit entry omits some of the fields and states
 // how many.
 func TestAChangeOfManyLongFields(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ var ErrIngressTooOld = errors.New("an ingress that runs is too old for it")
 // ErrLastSecret means that the sender would have no valid secret left.
 var ErrLastSecret = newDirectorySentinel("it is the sender's last secret")
 
-// InvalidError describes an invalid request of an operator.
+// InvalidError reports an invalid field in an operator's request.
 type InvalidError struct {
 	Field   string // the field's path in the operators' API, such as triggers[0].nodeId
 	Problem string // what is wrong, human-readable

@@ -44,7 +44,7 @@ func (e *Editor) PutEventSubscription(
 }
 
 // RemoveEventSubscription stops an account's events from starting a workflow. It fails with
-// ErrNotFound if the account has no event settings.
+// ErrNotFound if the account has no event subscription.
 func (e *Editor) RemoveEventSubscription(ctx context.Context, accountID string) error {
 	_, err := e.changeEventSubscription(ctx, accountID,
 		func(have *registry.EventSubscription) (*registry.EventSubscription, error) {
@@ -56,9 +56,9 @@ func (e *Editor) RemoveEventSubscription(ctx context.Context, accountID string) 
 	return err
 }
 
-// changeEventSubscription replaces an account's event subscription with the result of wanted. It
-// calls wanted with the existing subscription, or with nil if there is none. A nil result means
-// that the account's events start no workflow.
+// changeEventSubscription replaces an account's event subscription with the result of the callback.
+// The callback receives the existing subscription, or nil if there is none, and may be called more
+// than once. A nil result means that the account's events start no workflow.
 func (e *Editor) changeEventSubscription(
 	ctx context.Context, accountID string,
 	wanted func(have *registry.EventSubscription) (*registry.EventSubscription, error),

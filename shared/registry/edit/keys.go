@@ -64,7 +64,8 @@ func (e *Editor) CreateAPIKey(
 	return k, err
 }
 
-// DeleteAPIKey deletes a key.
+// DeleteAPIKey deletes a key. When it returns without an error, no executor accepts the key
+// anymore.
 func (e *Editor) DeleteAPIKey(ctx context.Context, id string) error {
 	return e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.APIKey(id)

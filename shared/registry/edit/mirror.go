@@ -77,7 +77,7 @@ type MirrorMonitor struct {
 	catchUp func(context.Context) error
 	log     logrus.FieldLogger
 
-	leader string    // the server that has led the mirror since the last change of the leader
+	leader string    // the server that led the mirror at the last check
 	heard  time.Time // when leader changed, received from the original, or was asked to step down
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// prepareOrderKeys does what is necessary before a workflow whose nodes have order keys is stored.
-// It fails with ErrIngressTooOld if a live ingress would ignore a new order key. It adds lanes to
-// the workflow's queue before a start message can be stored in a lane. before is nil if the
-// workflow is new.
+// prepareOrderKeys prepares for storing a workflow whose nodes have order keys. It fails with
+// ErrIngressTooOld if a live ingress would ignore a new order key. It also adds lanes to the
+// workflow's queue, before a start message can be stored in a lane. before is nil if the workflow
+// is new.
 func (e *Editor) prepareOrderKeys(ctx context.Context, before, after *registry.Workflow) error {
 	added, ordered := false, false
 	for i := range after.Triggers {

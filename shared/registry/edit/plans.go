@@ -18,7 +18,8 @@ import (
 //go:embed plans.json
 var DefaultPlans []byte
 
-// planFileEntry is one plan in the catalog file. The fields are those of the operators' API.
+// planFileEntry is one plan in the catalog file. It has the same fields as a plan in the operators'
+// API.
 type planFileEntry struct {
 	ID              string `json:"id"`
 	WebhookTriggers bool   `json:"webhookTriggers"`

@@ -12,8 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
-// put stores a record, replacing the revision that it is based on. Revision 0 means that the record
-// is new.
+// put stores a record and returns its new revision. It fails with errRetry unless the given
+// revision, on which the record is based, is still the current one. Revision 0 means that the
+// record is new.
 func (e *Editor) put(
 	ctx context.Context, kv jetstream.KeyValue, key string, record registry.Record, revision uint64,
 ) (uint64, error) {
@@ -43,8 +44,7 @@ func (e *Editor) put(
 	}
 	stored, err := e.publish(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
-		// The record may have been deleted. In that case, the new record must follow the deletion
-		// marker.
+		// The record may have been deleted. The new record must then follow the deletion marker.
 		if mark := e.deletedRevision(ctx, kv, key); mark > 0 {
 			return e.publish(ctx, kv, key, header, data, mark)
 		}
@@ -52,7 +52,8 @@ func (e *Editor) put(
 	return stored, err
 }
 
-// remove deletes a record of the registry if its revision is still the given one.
+// remove deletes a record of the registry. It fails with errRetry unless the given revision is
+// still the current one.
 func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
 	header := keyvalue.Deletion()
 	if entry, audited := e.auditEntryFor(ctx, key, nil); audited {

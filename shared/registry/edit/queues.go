@@ -23,9 +23,10 @@ func WithQueueCondition(ctx context.Context, check func(*registry.Queue) error) 
 	return context.WithValue(ctx, queueConditionKey{}, check)
 }
 
-// CheckQueueCondition returns the error of the condition that WithQueueCondition set, for the
-// current settings of a queue, or nil if the context has no condition. Call it before side effects
-// that precede the change of the record; the change itself checks the condition again.
+// CheckQueueCondition checks the current settings of a queue against the condition that
+// WithQueueCondition has set, and returns its error. It returns nil if the context has no
+// condition. Call it before side effects that precede the change of the record; the change itself
+// checks the condition again.
 func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error)
 	if !ok {
@@ -115,8 +116,8 @@ func (e *Editor) SetQueueGroup(
 // the size of the record.
 const maxQueueGroups = 1_000
 
-// changeQueue changes the settings of a queue. If the queue has no record, apply is called with
-// zero settings.
+// changeQueue changes the settings of a queue: apply modifies them, and may be called more than
+// once. If the queue has no record, apply receives empty settings with only the queue's name.
 func (e *Editor) changeQueue(
 	ctx context.Context, name string, apply func(*registry.Queue) error,
 ) (q *registry.Queue, err error) {

@@ -190,8 +190,8 @@ func WithCopiedIDs(
 	return context.WithValue(ctx, copiedIDsKey{}, copiedIDs{*change, revision})
 }
 
-// checkQueueChange returns an error if a change would move a workflow to another queue, but the
-// move is not possible now.
+// checkQueueChange returns an error if a change would move a workflow to another queue although
+// that is not possible at the moment. It returns nil if the workflow is new or keeps its queue.
 func (e *Editor) checkQueueChange(
 	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {

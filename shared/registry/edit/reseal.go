@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// ResealResult holds the result of Reseal.
+// ResealResult counts the records that Reseal has processed.
 type ResealResult struct {
 	Read int // records that have been read
 	// Written is the number of records that were encrypted again. The others contain no secret or
@@ -76,8 +76,8 @@ func Reseal(
 	return done, nil
 }
 
-// maxDecryptionTrialNodes is the maximum number of nodes for which CountDecryptable tries to
-// decrypt tokens.
+// maxDecryptionTrialNodes is the maximum number of nodes whose tokens are decrypted on trial,
+// because reading the tokens of every node would take too long.
 const maxDecryptionTrialNodes = 1_000
 
 // CountDecryptable counts how many secrets the editor's keys can decrypt. It tries the secrets of

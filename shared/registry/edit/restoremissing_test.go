@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// answers is a JetStream that answers each publication with the next error in left, or with a
+// answers is a JetStream that responds to each publication with the next error in left, or with a
 // confirmation if that error is nil.
 type answers struct {
 	jetstream.JetStream

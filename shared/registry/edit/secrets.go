@@ -78,9 +78,9 @@ const missingTextTimeout = 2 * time.Second
 // readTrigger returns a workflow, one of its trigger nodes, and the node's secrets. The text of a
 // token is stored before its hash. So if the hash of the newest token has no text, the server that
 // responded has probably just become the leader, and has not applied every confirmed write yet.
-// readTrigger then reads again for up to missingTextTimeout. If the text is still missing, it is
-// lost, and readTrigger returns the secrets without it. It does not wait for the texts of older
-// tokens: all texts of a node are one record.
+// readTrigger then reads again for up to 2 s. If the text is still missing, it is lost, and
+// readTrigger returns the secrets without it. It does not wait for the texts of older tokens: all
+// texts of a node are one record.
 func (e *Editor) readTrigger(ctx context.Context, workflowID, nodeID string) (
 	*registry.Workflow, *registry.Trigger, *registry.TriggerSecrets, error,
 ) {
@@ -333,8 +333,8 @@ func (e *Editor) createNodeSecrets(
 
 // protectNewSecrets stores the secrets of new nodes again, once the workflow's record contains the
 // nodes. If an earlier node with the same name is being deleted at the same time, the deletion may
-// have deleted these secrets, too. In that case, this write restores them. Otherwise it changes
-// their revision, which makes a later deletion fail.
+// have deleted these secrets, too. This write then restores them. Otherwise, it changes their
+// revision, which makes a later deletion fail.
 func (e *Editor) protectNewSecrets(
 	ctx context.Context, workflowID string, added []nodeSecrets,
 ) error {
@@ -453,9 +453,9 @@ const (
 )
 
 // deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. err is the
-// result of the change. If err is nil, deleteRemovedSecrets returns the error of the deletion. If
-// err is a LaggingError, it deletes the secrets and returns err: the change is stored, and a retry
-// would find no removed nodes. For any other error it deletes nothing and returns err.
+// result of the change. If err is nil, the result is the error of the deletion. If err is a
+// LaggingError, the secrets are deleted and err is returned: the change is stored, and a retry
+// would find no removed nodes. For any other error, nothing is deleted and err is returned.
 func (e *Editor) deleteRemovedSecrets(
 	ctx context.Context,
 	workflowID string,
@@ -485,7 +485,7 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 	return errors.Join(errs...)
 }
 
-// deleteNodeSecrets is deleteSecrets for one node.
+// deleteNodeSecrets is like deleteSecrets, but for one node.
 func (e *Editor) deleteNodeSecrets(ctx context.Context, workflowID, nodeID string) error {
 	key := secretsKey(workflowID, nodeID)
 	last, err := newestRevision(ctx, e.js, registry.SecretsBucket, key)
@@ -493,8 +493,8 @@ func (e *Editor) deleteNodeSecrets(ctx context.Context, workflowID, nodeID strin
 		return err
 	}
 	// If the node has been created again, its secrets must be kept. Either the directory contains
-	// the node after catching up, or protectNewSecrets has yet to change the secrets' revision, and
-	// restores them if they are deleted here.
+	// the node after catching up, or the creation has yet to write the secrets a second time, which
+	// changes their revision, or restores them if they are deleted here.
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}

@@ -476,8 +476,8 @@ func (s *senderBuilder) expireOlderSecrets(at time.Time) {
 	}
 }
 
-// compileRecord compiles the new sender and returns its record. An invalid sender is thus refused
-// now, and not only when the first delivery arrives.
+// compileRecord compiles the new sender and returns its record. Compiling it now refuses an invalid
+// sender before it is stored, instead of when the first delivery arrives.
 func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
@@ -589,8 +589,8 @@ type shownSecret struct{ setting, header string }
 
 // newlyShownSecret returns a header that contains the sender's secret and that the order key or the
 // filter of after uses, or nil if there is none. It ignores uses that the change leaves as they
-// were in before. Earlier versions accepted such uses. If they were refused now, nothing else of
-// the node could be changed, not even the secret. before may be nil.
+// were. Earlier versions accepted such uses: if they were refused now, nothing else of the node
+// could be changed, not even the secret. before may be nil.
 func newlyShownSecret(before, after *registry.Trigger) *shownSecret {
 	if after.Sender == nil {
 		return nil

@@ -30,8 +30,8 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	return keys
 }
 
-// opens returns those of the given secrets with which a request can be signed so that the ingress
-// accepts it for the workflow wf.
+// opens signs a request with each of the given secrets, and returns the secrets whose request the
+// ingress accepts for the workflow wf.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
 	view, ok := i.Lookup("wf")

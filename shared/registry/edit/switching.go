@@ -138,9 +138,9 @@ func (e *Editor) tryFinishTransition(ctx context.Context, i intent) error {
 }
 
 // FinishTransitionsPeriodically carries out transitions that other processes have left unfinished
-// because they died or lost NATS after storing the intent. It looks for unfinished transitions at
-// the given interval, until ctx is done. It carries out only those that were already unfinished the
-// time before, because the process that stored a newer intent may still be carrying it out.
+// because they died or lost NATS after storing the intent. It checks for unfinished transitions at
+// the given interval, until ctx is done. It carries out only those that were already unfinished at
+// the previous check, because the process that stored a newer intent may still be carrying it out.
 func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval time.Duration) {
 	var seen map[string]uint64
 	retry.Every(ctx, interval, func() {
@@ -148,7 +148,8 @@ func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval tim
 		for id, revision := range unfinished {
 			if seen[id] == revision {
 				trying, cancel := context.WithTimeout(ctx, retry.AttemptTimeout)
-				_ = e.tryFinishTransition(trying, intent{accountID: id}) // tried again next time
+				// After a failure, the next iteration tries again.
+				_ = e.tryFinishTransition(trying, intent{accountID: id})
 				cancel()
 			}
 		}

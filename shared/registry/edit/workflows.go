@@ -75,9 +75,9 @@ func checkAccountCondition(ctx context.Context, a *registry.Account) error {
 	return nil
 }
 
-// checkUpdatedAtCondition checks the conditions of WithUpdatedAtCondition and
-// WithExistenceCondition for a workflow that is about to be changed. w is nil if there is no
-// workflow.
+// checkUpdatedAtCondition returns ErrChangedSince if a workflow that is about to be changed does
+// not satisfy the conditions of WithUpdatedAtCondition and WithExistenceCondition. w is nil if
+// there is no workflow.
 func checkUpdatedAtCondition(ctx context.Context, w *registry.Workflow) error {
 	if w == nil && ctx.Value(existenceConditionKey{}) != nil {
 		return ErrChangedSince
@@ -99,7 +99,7 @@ type TriggerSpec struct {
 	TriggerSettings
 }
 
-// TriggerSettings holds the settings of how a node handles requests. They are always replaced as a
+// TriggerSettings configures how a node handles requests. The settings are always replaced as a
 // whole: an omitted setting is removed.
 type TriggerSettings struct {
 	// Filter selects the requests that start an execution: see package filter. nil or a JSON null
@@ -242,8 +242,8 @@ func (e *Editor) PutWorkflow(
 	})
 }
 
-// ChangeWorkflow changes an existing workflow atomically: nothing that another call has stored is
-// lost. If the workflow changes concurrently, modify is called again.
+// ChangeWorkflow changes an existing workflow atomically: modify changes its settings, and is
+// called again if another call changes the workflow in the meantime. No concurrent change is lost.
 func (e *Editor) ChangeWorkflow(
 	ctx context.Context, id string, modify func(*WorkflowSpec) error,
 ) (*registry.Workflow, error) {
@@ -312,8 +312,8 @@ func assignAccount(account *registry.Account, w *registry.Workflow) error {
 	return nil
 }
 
-// upsertWorkflow creates or replaces a workflow. It calls wanted with the existing workflow, or
-// with nil if there is none. wanted returns the new settings, and may be called more than once.
+// upsertWorkflow creates or replaces a workflow. The callback receives the existing workflow, or
+// nil if there is none, and returns the new settings. It may be called more than once.
 func (e *Editor) upsertWorkflow(
 	ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error),
 ) (w *registry.Workflow, created bool, err error) {
@@ -384,8 +384,8 @@ func (e *Editor) upsertWorkflow(
 	return w, created, err
 }
 
-// workflowOf returns the record of a workflow as it is after a change to spec. have is the existing
-// record, or nil.
+// workflowOf returns the record that a workflow has after a change to spec. have is the existing
+// record, or nil if the workflow is new.
 func (e *Editor) workflowOf(
 	spec WorkflowSpec, have *registry.Workflow, account *registry.Account,
 ) (*registry.Workflow, error) {
@@ -410,9 +410,9 @@ func (e *Editor) workflowOf(
 	return w, mergeTriggers(w, spec.Triggers)
 }
 
-// mergeTriggers replaces the nodes of w with those of specs. Existing nodes keep their tokens, and
-// new nodes have none yet. It refuses order keys and filters that would show the secret of a node's
-// sender.
+// mergeTriggers replaces the nodes of w with the nodes in specs. Existing nodes keep their tokens,
+// and new nodes have none yet. It refuses order keys and filters that would show the secret of a
+// node's sender.
 func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 	var problems []error
 	nodes := make([]registry.Trigger, 0, len(specs))
@@ -492,7 +492,8 @@ func droppedNodes(before, after *registry.Workflow) []string {
 	return dropped
 }
 
-// DeleteWorkflow deletes a workflow and its secrets.
+// DeleteWorkflow deletes a workflow and the secrets of its nodes. It fails with ErrNotFound if
+// there is no such workflow.
 func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	var nodes []string
 	err := e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
