@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Ingress follows the registry as an ingress does. While Hold is locked, no change is applied.
+// Ingress follows the registry as an ingress does. A test can lock the mutex to keep changes from
+// being applied.
 type Ingress struct {
 	*registry.Snapshot
 	Hold sync.Mutex
@@ -33,7 +34,7 @@ func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *consistency.Heartbea
 	return StartIngressWithKeys(tb, nc, nil)
 }
 
-// StartIngressWithKeys is like StartIngress, but with keys.
+// StartIngressWithKeys is like StartIngress, but the ingress decrypts senders' secrets with keys.
 func StartIngressWithKeys(
 	tb testing.TB, nc *nats.Conn, keys *seal.Keys,
 ) (*Ingress, *consistency.Heartbeat) {

@@ -38,7 +38,7 @@ func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	return StartWithKeys(tb, nc, nil)
 }
 
-// StartWithKeys is like Start, but with keys.
+// StartWithKeys is like Start, but secrets are encrypted and decrypted with keys.
 func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -85,7 +85,7 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	return r
 }
 
-// NewKeys returns new keys that seal secrets.
+// NewKeys returns keys for encrypting secrets: a single new random key.
 func NewKeys(tb testing.TB) *seal.Keys {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "keys")

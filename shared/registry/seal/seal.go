@@ -179,8 +179,8 @@ func (k *Keys) IsSealedWithCurrentKey(box []byte) bool {
 	return err == nil && k != nil && id == k.first
 }
 
-// parseBoxHeader returns the ID of the key that a box is sealed with, and the box's head, which
-// contains that ID.
+// parseBoxHeader returns the ID of the key that a box is sealed with, and the box's head: its
+// version and the ID. It fails with ErrInvalidBox if this version does not know the format.
 func parseBoxHeader(box []byte) (id string, head []byte, err error) {
 	if len(box) < 2 || box[0] != boxVersion || len(box) < 2+int(box[1]) {
 		return "", nil, fmt.Errorf("%w: it has a form that this version does not know",
@@ -190,7 +190,7 @@ func parseBoxHeader(box []byte) (id string, head []byte, err error) {
 	return string(head[2:]), head, nil
 }
 
-// additionalData returns the additional authenticated data, which binds a box to its head and its
+// additionalData returns the additional authenticated data that binds a box to its head and its
 // record.
 func additionalData(head []byte, purpose string) []byte {
 	return append(bytes.Clone(head), purpose...)
