@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ledgerAuditResult is the result of comparing the senders' ledger with the streams and the
-// execution records.
+// ledgerAuditResult holds the counts and findings from comparing the senders' ledger with the
+// streams and the execution records. Each string describes one finding.
 type ledgerAuditResult struct {
 	deliveries int
 	executions int // executions acknowledged to senders
@@ -18,10 +18,10 @@ type ledgerAuditResult struct {
 	lost       []string
 	unrecorded []string
 	doubled    []string
-	// wrong lists the executions whose recorded status differs from the final status that a runner
+	// wrong holds the executions whose recorded status differs from the final status that a runner
 	// reported.
 	wrong []string
-	// refused lists the deliveries that were refused permanently although their workflow was always
+	// refused holds the deliveries that were refused permanently although their workflow was always
 	// active.
 	refused []string
 	strange []string // contradictions that do not fit any other kind
@@ -36,9 +36,8 @@ type ledgerAuditResult struct {
 	inStreams  map[string]int // number of stored executions by the stream of their starts
 }
 
-// auditLedger compares the ledger with the stored and recorded executions. It judges by the
-// responses that senders got. It does not matter which faults occurred before a response. The kinds
-// of findings are:
+// auditLedger compares the ledger with the stored and recorded executions. It judges only by the
+// responses that senders got, whichever faults occurred before. The kinds of findings are:
 //
 //   - lost: the execution was acknowledged but is not stored.
 //   - unrecorded: the execution is stored but not recorded.
@@ -187,8 +186,8 @@ func (a *ledgerAuditResult) examineQueues(starts map[string]storedStart, i *inst
 }
 
 // examineFinalStatuses compares the first reported final status of each execution with its record.
-// Without any reported final status, the installation has no runners, so nothing is checked.
-// Otherwise, a runner must have reported the final status of every recorded execution.
+// If the streams contain no final status at all, the installation has no runners and nothing is
+// checked. Otherwise, a runner must have reported the final status of every recorded execution.
 func (a *ledgerAuditResult) examineFinalStatuses(
 	s streamContents,
 	records map[string]record,
@@ -228,8 +227,8 @@ func lastFaultKind(d *delivery, incidents []incident) string {
 	return kind
 }
 
-// describeTime describes when a delivery was first sent and last answered, and the kinds of faults
-// around that time.
+// describeTime describes the time from the first request of a delivery to the last response, and
+// the kinds of faults around that time.
 func describeTime(d *delivery, incidents []incident) string {
 	var kinds []string
 	for _, i := range incidents {

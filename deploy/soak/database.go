@@ -20,8 +20,9 @@ const (
 // also blocks reads.
 var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 
-// lockTable locks the executions table in a separate session for the duration lasts. If lockTimeout
-// is true, statements of the other sessions fail once they have waited one second for the lock.
+// lockTable locks the executions table in a separate session for the given duration. mode is a
+// PostgreSQL lock mode. If lockTimeout is true, the executors' statements fail after waiting one
+// second for the lock.
 func (f *faultInjector) lockTable(
 	ctx context.Context, mode string, lockTimeout bool, lasts time.Duration,
 ) error {
@@ -52,9 +53,9 @@ func (f *faultInjector) killDatabase(ctx context.Context, lasts time.Duration) e
 	return f.restartDatabase(ctx)
 }
 
-// fillDatabase fills the database's disk except for room bytes, waits for the duration lasts, and
-// frees the space again. If the database has exited because of the full disk, fillDatabase restarts
-// it.
+// fillDatabase fills the database's disk until only the given number of bytes is free, waits for
+// the given duration, and frees the space again. PostgreSQL may exit while its disk is full, in
+// which case fillDatabase restarts it.
 func (f *faultInjector) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err

@@ -60,7 +60,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// notReadyError is an unexpected response of /readyz.
+// notReadyError reports that /readyz did not respond as expected. text is the response.
 type notReadyError struct{ text string }
 
 func (e *notReadyError) Error() string { return "/readyz says " + e.text }

@@ -24,11 +24,11 @@ type delivery struct {
 	unheard      int      // requests that may have arrived but got no response
 	always       bool     // whether the delivery's workflow is active all the time
 	clear        bool     // whether no request sent so far can have been stored
-	early        bool     // whether a response was marked as deduplicated although clear was true
+	early        bool     // whether a response was wrongly marked as deduplicated
 
-	// refusedForGood is the status and code of a permanent refusal, after which a sender does not
-	// retry. It is set only if always is true, because only then is such a refusal a fault. ""
-	// means that there was none.
+	// refusedForGood is the status and error code of a permanent refusal, after which a sender does
+	// not retry, or "" if there was none. It is set only if the delivery's workflow is active all
+	// the time, because otherwise such a refusal is correct.
 	refusedForGood string
 }
 
@@ -70,8 +70,8 @@ func (b *ledger) countSent() {
 	b.totals.sent++
 }
 
-// recordAccepted records a response with status 200. If it is marked as deduplicated although no
-// earlier request can have been stored, recordAccepted sets d.early.
+// recordAccepted records a response with status 200. It also notes if the response was marked as
+// deduplicated although no earlier request can have been stored.
 func (b *ledger) recordAccepted(d *delivery, a deliver.Answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,8 +92,8 @@ func (b *ledger) recordAccepted(d *delivery, a deliver.Answer) {
 	}
 }
 
-// recordRefusal records a response that refuses a request. code is its status and error code. final
-// is true if the sender does not retry after it.
+// recordRefusal records a response that refuses a request. code is its status and error code, and
+// final is true if the sender does not retry after it.
 func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,8 +119,8 @@ func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	}
 }
 
-// markConcurrent records that two requests with the same delivery are sent at the same time. The
-// first response may then be the deduplicated one, and that is not a fault.
+// markConcurrent records that two requests for the same delivery are sent at the same time.
+// Whichever response arrives first may then be marked as deduplicated, and that is not a fault.
 func (b *ledger) markConcurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // memory as the data stored on it.
 const diskSize = 16 << 30
 
-// disk is a separate file system that can be filled up.
+// disk is a separate file system, mounted at folder, that faults can fill up.
 type disk struct{ folder string }
 
 // newDisk mounts a new, empty disk. It needs root privileges.
@@ -31,8 +31,8 @@ func newDisk() (*disk, error) {
 	return &disk{folder}, nil
 }
 
-// fill shrinks the disk so that only room bytes are free, as if an unrelated file had taken up the
-// rest.
+// fill shrinks the disk until only the given number of bytes is free, as if an unrelated file had
+// taken up the rest.
 func (d *disk) fill(room uint64) (err error) {
 	for range 100 {
 		var s syscall.Statfs_t

@@ -27,11 +27,11 @@ const (
 	replicaTimeout = 3 * time.Minute
 )
 
-// maxQueuedFaults limits the queue of waiting faults: faults are added only while the queue is
-// shorter.
+// maxQueuedFaults limits the queue of waiting faults: another set of faults is added only while the
+// queue is shorter than this.
 const maxQueuedFaults = 200
 
-// fault is a fault of one kind that is to be injected into one target, such as a process.
+// fault describes a fault that is to be injected into a target, such as a process.
 type fault struct {
 	kind   string
 	slots  []string // names of the targets that must not have another fault meanwhile
@@ -39,11 +39,12 @@ type fault struct {
 	lasts  time.Duration
 }
 
-// injection causes a fault and lets it last for the given duration.
+// injection causes a fault, keeps it up for the given duration, and removes its cause. Momentary
+// faults, such as a restart, ignore the duration.
 type injection func(ctx context.Context, lasts time.Duration) error
 
-// incident is a fault that was injected. It ends when the cause of the fault is removed. The
-// recovery of the installation, which takes longer, is not part of the incident.
+// incident is a fault that was injected. It ends when the cause of the fault is removed; the
+// recovery of the installation after that is not part of it.
 type incident struct {
 	kind     string
 	from, to time.Time
@@ -350,8 +351,8 @@ func (f *faultInjector) pastIncidents() []incident {
 	return append([]incident{}, f.incidents...)
 }
 
-// stopAndRestart returns an injection that ends a process by calling end, waits, and restarts the
-// process.
+// stopAndRestart returns an injection that stops a process by calling end, waits for the duration
+// of the fault, and starts the process again.
 func stopAndRestart(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
@@ -372,8 +373,8 @@ func pauseProcess(p *process) injection {
 	}
 }
 
-// breakLinks returns an injection that breaks each link by calling do, and heals the links
-// afterwards.
+// breakLinks returns an injection that breaks each link by calling do, waits for the duration of
+// the fault, and heals the links.
 func breakLinks(links []*link.Link, do func(*link.Link)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {

@@ -16,15 +16,16 @@ import (
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// takeoverTimeout is the maximum time that the other executors may take to continue recording.
-	// onlyFaultFreezeDuration is the minimum duration of a freeze in which this is checked.
+	// Times for a freeze that is the only fault: the maximum time that the other executors may take
+	// to continue recording, and the minimum duration of the freeze, which leaves ten seconds to
+	// check that they do.
 	takeoverTimeout         = 20 * time.Second
 	onlyFaultFreezeDuration = takeoverTimeout + 10*time.Second
 )
 
-// freeze suspends an executor with SIGSTOP, inside a transaction if inTransaction is true,
-// otherwise outside of one. It retries until it catches the executor in that state. It then calls
-// meanwhile, and resumes the executor when meanwhile returns.
+// freeze suspends an executor with SIGSTOP, calls meanwhile, and resumes the executor when
+// meanwhile returns. It suspends the executor inside a transaction if inTransaction is true, and
+// outside of one otherwise. To catch the executor in that state, it tries up to 500 times.
 func (f *faultInjector) freeze(
 	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
 ) error {
@@ -55,8 +56,8 @@ func (f *faultInjector) freeze(
 	return errors.New("it was never caught like that")
 }
 
-// freezeAsOnlyFault freezes an executor inside a transaction while everything else works. The other
-// executors must go on recording; otherwise freezeAsOnlyFault records a stall.
+// freezeAsOnlyFault freezes an executor inside a transaction while everything else works, and
+// records a stall unless the other executors continue recording.
 func (f *faultInjector) freezeAsOnlyFault(ctx context.Context, s *service,
 	lasts time.Duration,
 ) error {

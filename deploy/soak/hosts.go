@@ -177,8 +177,8 @@ func (i *installation) prepareHosts(
 	})
 }
 
-// prepareSite adds the processes on the hosts of a site without starting them. The caller need not
-// set natsURL and routes in s, because prepareSite does.
+// prepareSite adds the processes on the hosts of a site without starting them. It sets natsURL and
+// routes in s, so the caller can leave these empty.
 func (i *installation) prepareSite(hosts []*network.Host, s sharedHostConfig) error {
 	programs, err := linkPrograms(i.folder)
 	if err != nil {
@@ -201,7 +201,7 @@ func (i *installation) prepareSite(hosts []*network.Host, s sharedHostConfig) er
 	return nil
 }
 
-// clientURL returns the URL at which programs on any host can reach the NATS server of the host h.
+// clientURL returns the URL at which programs on any host reach the NATS server of the host h.
 func clientURL(h *network.Host) string {
 	return "tls://" + net.JoinHostPort(h.Name, portClients)
 }
@@ -212,9 +212,9 @@ type sharedHostConfig struct {
 	natsURL, routes, config string
 	database                string
 	replicas                int
-	env                     []string // more environment variables of the NATS servers: NAME=value
+	env                     []string // for the NATS servers: NAME=value
 	executorFlags           []string // additional flags of the executors
-	nearest                 bool     // whether an ingress uses only the NATS server on its host
+	nearest                 bool     // whether an ingress uses only its host's NATS server
 }
 
 func (i *installation) addHost(h *programHost, s sharedHostConfig) {
@@ -278,9 +278,9 @@ func (i *installation) addHost(h *programHost, s sharedHostConfig) {
 	})
 }
 
-// linkPrograms creates a folder with a link to this binary for each role, and returns its path. A
-// program on a host cannot be given another os.Args[0] than its path, so the name of the link must
-// be the role.
+// linkPrograms creates a folder with a link to this binary for each role, and returns the folder's
+// path. A program that is started on a host always gets its own path as os.Args[0], from which it
+// learns its role, so the link must be named after the role.
 func linkPrograms(folder string) (programs string, err error) {
 	binary, err := os.Executable()
 	if err != nil {

@@ -76,7 +76,7 @@ type service struct {
 	runs        string     // file to which a runner writes the executions that it receives
 }
 
-// links returns all links of a service.
+// links returns the service's links to all nodes and, if it has one, its link to the database.
 func (s *service) links() []*link.Link {
 	if s.database == nil {
 		return s.nats
@@ -115,8 +115,8 @@ func (i *installation) startAll(ctx context.Context) error {
 			return err
 		}
 	}
-	// The services also wait for the nodes, but with a longer timeout. Waiting here first reports a
-	// failure sooner.
+	// The services wait for the nodes as well, but with a longer timeout. Waiting here first
+	// reports a failure sooner.
 	if err := i.awaitNodes(ctx, time.Minute); err != nil {
 		return err
 	}
@@ -310,7 +310,8 @@ func (i *installation) processes() (all []*process) {
 	return all
 }
 
-// readiness returns the response of a service's /readyz, and whether the service is ready.
+// readiness returns the body of the service's /readyz, or the text of the error if the request
+// failed. ready reports whether the status was 200.
 func (s *service) readiness(ctx context.Context) (text string, ready bool) {
 	status, text, err := child.Get(ctx, s.opsURL+"/readyz")
 	if err != nil {
@@ -435,8 +436,8 @@ func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration)
 	})
 }
 
-// checkReplicas returns an error if a stream has no leader or a replica that is offline or not
-// current.
+// checkReplicas returns an error if a stream has no leader, or if one of its replicas is offline or
+// not current.
 func checkReplicas(s *jetstream.StreamInfo) error {
 	c := s.Cluster
 	if c == nil {
@@ -471,7 +472,7 @@ func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
 	return err
 }
 
-// linksBetween returns the links between two nodes, in both directions.
+// linksBetween returns the two links between a pair of nodes, one for each direction.
 func (i *installation) linksBetween(a, b int) []*link.Link {
 	return []*link.Link{i.links[[2]int{a, b}], i.links[[2]int{b, a}]}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// set starts an installation for one test. When the test ends, it stops the installation, and makes
-// the test fail if a process had a problem.
+// set starts an installation and stops it when the test ends. The test fails if one of the
+// processes had a problem, such as an unexpected exit.
 func set(t *testing.T, s processCounts) *installation {
 	t.Helper()
 	i, err := install(t.Context(), t.TempDir(), s)
@@ -45,7 +45,7 @@ func set(t *testing.T, s processCounts) *installation {
 	return i
 }
 
-// posted is one request that a test sent, and its result.
+// posted is one request that a test sent, with its result.
 type posted struct {
 	marker string
 	hasID  bool
@@ -61,7 +61,7 @@ func (p posted) String() string {
 		p.took, p.answer.Status, p.answer.Code, p.err)
 }
 
-// posting posts requests until it is stopped.
+// posting is a load that a test runs: senders that post requests until end is called.
 type posting struct {
 	senders *senders
 	stop    context.CancelFunc
@@ -72,8 +72,8 @@ type posting struct {
 }
 
 // post starts senders that post requests until posting.end is called. Every other request has no
-// delivery ID. after is the delay after which a request is retried once if it did not get a 200; 0
-// means that requests are not retried.
+// delivery ID. A request that did not get a 200 is retried once, after the delay after; 0 means
+// that requests are not retried.
 func post(t *testing.T, i *installation, after time.Duration) *posting {
 	t.Helper()
 	const count, every = 16, 40 * time.Millisecond
@@ -164,7 +164,7 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 	}
 }
 
-// checkStored waits until everything in the streams is recorded, at most for the duration within.
+// checkStored waits, at most for the duration within, until everything in the streams is recorded.
 // It then checks that each acknowledged execution is stored and recorded exactly once, and returns
 // the markers of all stored executions.
 func checkStored(

@@ -94,7 +94,7 @@ func (f *faultInjector) injectUnreportedAcks(ctx context.Context, queue string) 
 }
 
 // ackWithoutValidReport acknowledges the start of an execution. If withReport is true, it first
-// publishes a report that cannot be decoded.
+// publishes a report that cannot be decoded; otherwise it publishes none.
 func (f *faultInjector) ackWithoutValidReport(
 	ctx context.Context,
 	msg jetstream.Msg,
@@ -128,8 +128,8 @@ func (f *faultInjector) unreportedAckTimes() map[string]time.Time {
 }
 
 // awaitUnreportedEnded waits until the executions that were acknowledged without a readable report
-// have a final status. It first restarts the executors: they search for such executions when they
-// start, and only rarely afterwards.
+// have a final status. It restarts the executors first, because they search for such executions
+// when they start and only rarely after that.
 func (f *faultInjector) awaitUnreportedEnded(ctx context.Context) error {
 	unreported := f.unreportedAckTimes()
 	if len(unreported) == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// partitionRecord is a partition that was applied.
+// partitionRecord is a partition that was applied, with the duration of the recovery from it.
 type partitionRecord struct {
 	partition
 	from, to time.Time

@@ -185,8 +185,8 @@ const (
 type partition struct {
 	kind  string
 	hosts []int // indexes of the hosts that the partition affects
-	// cut holds the indexes of the hosts that are cut off: they cannot send to the other hosts, or
-	// cannot receive from them, or both. Their ingresses must refuse requests.
+	// cut holds the indexes of the hosts that are cut off: hosts that cannot send to the other
+	// hosts, or cannot receive from them, or both. Their ingresses must refuse requests.
 	cut   []int
 	lasts time.Duration
 	// apply breaks the network. It either returns immediately, or keeps changing the network until

@@ -16,7 +16,7 @@ import (
 // probeInterval is the default interval of the probes of each ingress.
 const probeInterval = 100 * time.Millisecond
 
-// probe is the result of one request at one host, which was not retried.
+// probe is one request to a host, with its result. It is not retried.
 type probe struct {
 	began, ended time.Time
 	accepted     bool

@@ -153,7 +153,7 @@ func (p *process) addProblem(text string) {
 }
 
 // complaints returns the problems with the process. If its log contains a panic or a data race,
-// they include the first such line.
+// they include the first line that reports one.
 func (p *process) complaints() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -159,9 +159,9 @@ func (i *installation) awaitHealthy(ctx context.Context) error {
 }
 
 // deliverAll sends restoreDeliveryCount deliveries, spread over all queues, each until it gets a
-// final response. It returns the final responses, keyed by delivery ID. Deliveries that have none
-// before the timeout are missing from the result. With the same name, deliverAll sends the same
-// delivery IDs again.
+// final response. It returns the final responses, keyed by delivery ID; deliveries without one
+// before the timeout are missing. name is the prefix of the delivery IDs, so a second call with the
+// same name repeats the same deliveries.
 func (s *senders) deliverAll(ctx context.Context, name string) map[string]deliver.Answer {
 	answers := map[string]deliver.Answer{}
 	for n := range restoreDeliveryCount {

@@ -126,7 +126,7 @@ func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Du
 }
 
 // checkConsumersCaughtUp returns an error that names a durable consumer that lags behind, or nil if
-// there is none.
+// all have caught up.
 func checkConsumersCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

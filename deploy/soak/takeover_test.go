@@ -15,7 +15,7 @@ func TestCountOfATakeover(t *testing.T) {
 	t.Parallel()
 	killed := time.Now()
 	copied := killed.Add(-time.Second)
-	// told returns a delivery whose last response came at the given time. Every delivery has the
+	// told returns a delivery that was last answered at the given time. Every delivery has the
 	// execution ID x.
 	told := func(at time.Time, originals int) *delivery {
 		return &delivery{
