@@ -61,7 +61,7 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 	}
 }
 
-// setLook sets the colour scheme and the width of the window.
+// setLook emulates a colour scheme, "light" or "dark", and a window of the given width in pixels.
 func setLook(b *tab, scheme string, width int64) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
@@ -75,10 +75,11 @@ func setLook(b *tab, scheme string, width int64) {
 	b.do(chromedp.EmulateViewport(width, 900))
 }
 
-// checkInAllLooks checks the current page with axe-core, whose script is axe, and checks that it is
-// not too wide. It does so in light and dark colours, in a window and on a phone. name describes
-// the page's state in messages. If HOOKSTART_SCREENSHOTS is set to a folder, it stores a screenshot
-// of each look there, with a file name based on name.
+// checkInAllLooks checks the current page in light and dark colours, at the widths of a desktop
+// window and a phone: axe-core, whose script is axe, must find no violations, and the page must not
+// be wider than the window. name describes the page's state in messages. If HOOKSTART_SCREENSHOTS
+// is set to a folder, checkInAllLooks stores a screenshot of each look there, with a file name
+// based on name.
 func checkInAllLooks(t *testing.T, b *tab, axe, name string) {
 	t.Helper()
 	b.do(chromedp.Evaluate[chromedp.Void](axe))
@@ -106,7 +107,8 @@ func violations(b *tab) string {
 		v.id + ": " + v.help + v.nodes.map((n) => "\n    " + n.html.slice(0, 200) + "\n      " + n.any.map((c) => c.message).join("; ")).join("")).join("\n"))`)
 }
 
-// checkWidth fails the test if the page needs horizontal scrolling.
+// checkWidth fails the test if the page needs horizontal scrolling. path and width, in pixels,
+// describe the page in messages.
 func checkWidth(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
 	if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider !=

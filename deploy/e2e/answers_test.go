@@ -76,8 +76,8 @@ func runEcho(natsURL string) error {
 	})
 }
 
-// waitingSender sends requests to nodes whose responses wait for the execution, and counts the
-// results.
+// waitingSender sends requests to nodes whose responses wait for the end of the execution, and
+// counts the outcomes.
 type waitingSender struct {
 	t     *testing.T
 	b     *breakable
@@ -96,9 +96,9 @@ type waitingSender struct {
 	inputs map[string]echoInput // expected inputs, keyed by execution ID
 }
 
-// deliver sends the nth delivery until an ingress accepts it and responds. takes is how long the
-// handler of its execution takes. After each failure, deliver retries with the same delivery ID at
-// the other ingress.
+// deliver sends the nth delivery until an ingress accepts it and responds. After each failure, it
+// retries with the same delivery ID at the other ingress. takes is the time that the handler of the
+// execution takes.
 func (s *waitingSender) deliver(n int, takes time.Duration) {
 	workflow := n % len(s.waits)
 	input := echoInput{n, takes.Milliseconds()}
@@ -165,9 +165,9 @@ type endAnswer struct {
 	Error        string     `json:"error"`
 }
 
-// check returns what is wrong with the response for an execution, or "" if it is correct. repeated
-// means that an earlier request with the same delivery ID may have been accepted. early means that
-// the response came before the time limit.
+// check describes what is wrong with the response for the execution with the given ID, or returns
+// "" if the response is correct. repeated means that an earlier request with the same delivery ID
+// may have been accepted. early means that the response came before the time limit.
 func (a *endAnswer) check(id string, input echoInput, repeated, early bool) string {
 	switch {
 	case a.ExecutionID != id || a.idInHeader != id:
@@ -191,7 +191,7 @@ func (a *endAnswer) check(id string, input echoInput, repeated, early bool) stri
 // send posts a delivery. It returns an error only if the connection fails or the response cannot be
 // read.
 func (s *waitingSender) send(url, delivery string, body []byte) (a endAnswer, err error) {
-	// The timeout ends a request that hangs. Such a request counts as late.
+	// The timeout ends a request that hangs, which then counts as late.
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url,

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// authority is a certificate authority.
+// authority is a certificate authority that signs the certificates of a test.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -80,7 +80,7 @@ func (a *authority) make(
 	return cert, key, certFile, keyFile
 }
 
-// forLoopback creates a certificate for 127.0.0.1 and returns its files.
+// forLoopback creates a certificate for 127.0.0.1 and returns the paths of its files.
 func (a *authority) forLoopback() (certFile, keyFile string) {
 	a.t.Helper()
 	_, _, certFile, keyFile = a.make(&x509.Certificate{

@@ -39,7 +39,7 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	})
 }
 
-// auditOnce runs the test with one database.
+// auditOnce runs TestEveryChangeIsInTheAuditOnce with one database, given by its URL.
 func auditOnce(t *testing.T, database string) {
 	t.Helper()
 	const perActor, kills, perKill = 167, 5, 30
@@ -79,8 +79,8 @@ func auditOnce(t *testing.T, database string) {
 	go func() {
 		defer close(killing)
 		for range kills {
-			// Kill after a number of changes, because the number of changes in a fixed time depends
-			// on the speed of the machine.
+			// Kill after a fixed number of changes instead of a fixed time, because the speed of
+			// the machine determines how many changes are made in that time.
 			reach(t, &served, served.Load()+perKill)
 			killed.Kill()
 			p, where := start()

@@ -139,8 +139,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d deliveries are recognised; %d came during the backup", recognised, len(during))
 
-	// Every record is the same as before the backup. Executions that had not ended are an
-	// exception: the runner of the new installation reports their ends.
+	// Each record is the same as before the backup, except that executions that had not ended may
+	// now be ended by the runner of the new installation.
 	for _, n := range rand.Perm(len(before))[:min(len(before), 300)] {
 		was, err := from.client.Execution(t.Context(), before[n].id)
 		if err != nil {
@@ -171,8 +171,9 @@ func TestBackupUnderLoad(t *testing.T) {
 			again++
 		}
 	}
-	// Executions may run again if they ran later than the oldest execution that had not ended when
-	// the backup was taken. On a busy machine these are many, so the bound is generous.
+	// The executions that may run again are those that ran later than the oldest execution that had
+	// not ended when the backup was taken. On a busy machine these are many, so the bound is
+	// generous.
 	if again > len(before)*3/4 {
 		t.Errorf("%d executions ran again in the new installation", again)
 	}
@@ -385,7 +386,7 @@ func TestRestoreNeedsTheKey(t *testing.T) {
 	}
 }
 
-// send posts n deliveries, 16 at a time.
+// send posts n deliveries, 16 at a time, and returns them with their execution IDs.
 func (i *installation) send(t *testing.T, paths []string, name string, n int) []sent {
 	t.Helper()
 	all, numbers := make([]sent, n), make(chan int)
@@ -416,8 +417,8 @@ func (i *installation) send(t *testing.T, paths []string, name string, n int) []
 // runnersAtOnce is the maximum number of executions that a runner of these tests runs concurrently.
 const runnersAtOnce = 8
 
-// runs starts a runner of the default queue. ran collects the IDs of the executions that the runner
-// runs. stop stops the runner.
+// runs starts a runner of the default queue. ran collects the IDs of the executions that it runs,
+// and stop stops it.
 func (i *installation) runs(t *testing.T) (ran *sync.Map, stop func()) {
 	t.Helper()
 	nc := i.nats.Connect(t)

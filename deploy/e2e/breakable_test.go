@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// breakable is an installation of an executor, two ingresses and some runners. Tests can kill and
-// replace all of these.
+// breakable is an installation of an executor, two ingresses and some runners, each of which a test
+// can kill and replace.
 type breakable struct {
 	t         *testing.T
 	nats      *natstest.Node

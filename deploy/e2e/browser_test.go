@@ -52,8 +52,8 @@ type tab struct {
 }
 
 // openBrowser starts a separate browser with an empty profile. The returned tab records the errors
-// that the browser reports, for example if a script is blocked or fails. Call contented at the end.
-// It fails the test if there were any such errors.
+// that the browser reports, for example if a script is blocked or fails. The caller must call
+// contented at the end, which fails the test if there were any.
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
@@ -70,8 +70,8 @@ func openBrowser(t *testing.T, base string) *tab {
 	t.Cleanup(closeTab)
 
 	b := &tab{t: t, ctx: ctx, base: base}
-	// Start the browser here, because it ends with the context of its first action. The context of
-	// a single step would be too short.
+	// Start the browser here with the tab's own context: the browser ends with the context of its
+	// first action, and the context of a single step would be too short.
 	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank")))
 	go func() {
 		_ = chromedp.Listen(ctx, b.recordComplaint) // until the browser is closed
@@ -145,7 +145,8 @@ func (b *tab) contented() {
 // an element that never appears.
 const stepLimit = time.Minute
 
-// check fails the test if err is not nil, and prints the text of the page.
+// check fails the test if err is not nil. The message contains the address and the text of the
+// page.
 func (b *tab) check(err error) {
 	b.t.Helper()
 	if err == nil {
@@ -162,7 +163,8 @@ func (b *tab) check(err error) {
 	b.t.Fatalf("%v\nat %s:\n%s", err, where, text)
 }
 
-// do performs each step within stepLimit.
+// do performs the steps one after another. The test fails if a step fails or takes longer than
+// stepLimit.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	for _, step := range steps {
@@ -204,8 +206,8 @@ func (b *tab) write(selector, text string) {
 	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
-// wait waits until an expression is true. It ignores errors of the expression, because the browser
-// may be leaving the page.
+// wait waits until a JavaScript expression is true. It ignores errors of the expression, because
+// the browser may be leaving the page.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepLimit)

@@ -40,8 +40,9 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 		return countLetters(t, client) == letters
 	})
 
-	// Interrupt the call once a hundredth of the dead letters have been requeued. Do not wait for
-	// more, because on a busy machine the call returns after 30 s even if it is not done.
+	// Interrupt the call as soon as a hundredth of the dead letters have been requeued. If the test
+	// waited for more, the call could return first on a busy machine: it returns after 30 s even if
+	// it is not done.
 	done := make(chan error, 1)
 	go func() {
 		_, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})

@@ -129,7 +129,7 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	t.Logf("%d executions, %d kills: %v", len(ids), kills, count)
 }
 
-// cancel cancels an execution as soon as it is recorded. It retries if the executor does not
+// cancel cancels an execution as soon as it is recorded, and retries while the executor does not
 // respond.
 func (b *breakable) cancel(id string) (c canceling) {
 	for deadline := time.Now().Add(time.Minute); b.t.Context().Err() == nil; {

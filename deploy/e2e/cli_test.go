@@ -209,7 +209,7 @@ func TestHelpExamples(t *testing.T) {
 				continue
 			}
 			if strings.HasSuffix(example[1], " key_q2VnT0pXbWs") {
-				// The ID in this example is invented: no key has it.
+				// The key ID in this example is made up.
 				continue
 			}
 			if strings.HasSuffix(example[1], " message-12") {

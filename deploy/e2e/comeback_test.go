@@ -64,8 +64,8 @@ func TestConsoleComesBack(t *testing.T) {
 	send()
 	rows()
 
-	// A different admin token ends all sessions. The page gets no more events, and redirects to the
-	// sign-in page.
+	// A different admin token ends all sessions. The page then gets no more events and redirects to
+	// the sign-in page.
 	l.Kill()
 	l = launchLocal(t, dir, fixed, "--admin-token=another")
 	b.see("#token")

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// An operator completes the first-day tasks in a browser, against the real program.
+// In a browser, against the real program, an operator completes the tasks of the first day.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -81,8 +81,8 @@ func signOut(b *tab) {
 	b.see("#token")
 }
 
-// demoIsSaid checks that the demo's page explains what its runner does, and from where the webhook
-// URL can be reached.
+// demoIsSaid checks that the page of the demo workflow explains what its runner does, and from
+// where the webhook URL can be reached.
 func demoIsSaid(b *tab) {
 	b.t.Helper()
 	const does = `A demo runner in this program takes its queue: it answers any input, and fails on {"fail": "why"}.`
@@ -101,7 +101,7 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	// Choose the queue default, from which no runner consumes.
 	b.do(chromedp.SetValue(chromedp.CSS("#account"), "acme-inc"),
 		chromedp.SetValue(chromedp.CSS("#queue"), "default"))
-	// If the ID is taken, the page says so beside the field, and keeps what was typed.
+	// If the ID is taken, the page says so beside the field, and the form keeps its input.
 	b.wait(`document.querySelector("#id").value === "new-orders"`)
 	b.do(chromedp.SetValue(chromedp.CSS("#id"), "demo"))
 	b.click("#new-workflow .primary")
@@ -158,7 +158,7 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 		t.Errorf("the curl command has not the URL:\n%s", curl)
 	}
 
-	// While the focus is in the list, nothing in it moves.
+	// While the focus is in the list, the rows do not move.
 	b.do(chromedp.KeyEvent(kb.Tab)) // marks the focus as set by keyboard
 	b.evaluate(`document.querySelector(` + quote(row+" .when") + `).focus() ?? ""`)
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"},
@@ -268,7 +268,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	if !strings.Contains(said, "token=[token]") || strings.Contains(b.evaluate(`document.documentElement.outerHTML`), "hst_") {
 		t.Errorf("of a refused request it says: %s", said)
 	}
-	// A refusal that is unfolded stays open when a new one arrives.
+	// An unfolded refusal stays unfolded when another one arrives.
 	b.evaluate(`document.activeElement.blur() ?? ""`)
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"},
@@ -294,7 +294,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.text("main", "“broken” is not a status")
 }
 
-// requeue retries a failed execution on its original input.
+// requeue retries a failed execution with its original input.
 func requeue(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"on purpose","n":5}`))
@@ -363,7 +363,7 @@ func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 		}
 	}
 
-	// Another client rotates the token as well. After that, the page neither shows nor copies the
+	// Another client rotates the token as well. After that, the page no longer shows or copies the
 	// outdated token.
 	b.click("[data-show-token]")
 	b.text("#webhook-url", "hst_")
@@ -471,8 +471,8 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.text("#title", "queue mine")
 	const ready = `"ready" in document.documentElement.dataset`
 	b.wait(ready)
-	// A change that another client makes just before the form is posted also survives, unless the
-	// form changes the same setting.
+	// If another client makes a change just before the form is posted, that change survives as
+	// well, unless the form changes the same setting.
 	b.do(chromedp.Evaluate[chromedp.Void](`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => {
@@ -552,7 +552,8 @@ func longNames(t *testing.T, l *localProgram) {
 	}
 }
 
-// deleteIt deletes a workflow, and checks that the dialog describes the consequences correctly.
+// deleteIt deletes a workflow, and checks that the confirmation dialog states the consequences
+// correctly.
 func deleteIt(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	trigger, err := l.client().Trigger(t.Context(), "demo", "webhook")

@@ -82,8 +82,8 @@ func launchControlled(t *testing.T) *controlled {
 	return c
 }
 
-// holdExecutions starts a runner for a queue. Each execution that it runs lasts until the test
-// ends, even if the execution is canceled.
+// holdExecutions starts a runner for a queue whose executions run until the test ends, even if they
+// are canceled.
 func (c *controlled) holdExecutions(t *testing.T, queue string) {
 	t.Helper()
 	nc, err := nats.Connect(c.nats)
@@ -213,9 +213,8 @@ func (c *controlled) states(t *testing.T) []controlState {
 }
 
 // The pages that control queues, executions and operator events have no axe-core violations in any
-// state, do not exceed the width of the window, and cause no browser errors. If
-// HOOKSTART_SCREENSHOTS is set to a folder, the test takes a screenshot of each state for people to
-// look at.
+// state, are not wider than the window, and cause no browser errors. If HOOKSTART_SCREENSHOTS is
+// set to a folder, the test takes a screenshot of each state for people to look at.
 func TestControlPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -110,7 +110,7 @@ func TestKillUnderLoad(t *testing.T) {
 }
 
 // checkLedger checks that each acknowledged execution is stored and recorded exactly once. There
-// may be more executions, because a sender may have been interrupted before it got the response.
+// may be more executions than were acknowledged, because a kill may have interrupted the response.
 func checkLedger(
 	t *testing.T, acknowledged map[string]string, natsURL string, c *apiclient.Client,
 	workflowID string,

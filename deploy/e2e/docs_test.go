@@ -36,8 +36,8 @@ func documents(t *testing.T) map[string]string {
 	return all
 }
 
-// The type of a problem is a URL with the problem's code as the fragment, and the README explains
-// every code.
+// The type of each problem is a URL with the problem's code as its fragment, and the README
+// explains every code.
 func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	readme := string(file(t, repository+"/README.md"))

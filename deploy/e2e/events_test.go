@@ -53,8 +53,8 @@ func (k *killable) startIngress() {
 	k.url = "http://" + k.ingress.Await(`"addr":"([^"]+)".*ingress is ready`)
 }
 
-// startRunner starts a runner of a queue. In the queue "fails", every execution fails. In the queue
-// "alerts", the runner saves every input to a file.
+// startRunner starts a runner of a queue. The runner of the queue "fails" fails every execution.
+// The runner of the queue "alerts" saves every input to a file.
 func (k *killable) startRunner(queue string) {
 	script := map[string]string{
 		"fails":  "exit 1",
@@ -95,10 +95,9 @@ func (k *killable) kill(n int) {
 	}
 }
 
-// An operator event reports one failure or several. While NATS, the executor, the ingress and the
-// runners are killed, the events that the alert workflow receives count each failure exactly once,
-// and the number of events stays low. An event about a single failure names the execution that
-// failed.
+// While NATS, the executor, the ingress and the runners are killed, the operator events that the
+// alert workflow receives count each failure exactly once. An event may report several failures, so
+// the number of events stays low. An event about a single failure names the execution that failed.
 func TestEventsUnderKills(t *testing.T) {
 	t.Parallel()
 	failures := *eventFailures

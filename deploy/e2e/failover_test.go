@@ -25,15 +25,15 @@ import (
 var failovers = flag.Int("failovers", 0,
 	"TestDatabaseFailsOver: so many failovers, at 200 deliveries/s; 0: a few")
 
-// failoverRun records what senders and runners observed: the acknowledged deliveries and the runs
-// of executions.
+// failoverRun records the observations of the senders and the runner: the acknowledged deliveries
+// and the runs of executions.
 type failoverRun struct {
 	mu       sync.Mutex
 	accepted map[string]string // execution IDs keyed by delivery ID
 	runs     map[string]int    // number of runs by execution ID
 	failing  map[string]bool   // executions that their runner reported as failed
-	// after contains the ID of an execution for each run that began after an earlier run of the
-	// same execution had ended.
+	// after holds the execution ID of each run that began after an earlier run of the same
+	// execution had ended.
 	after []string
 }
 
@@ -141,7 +141,7 @@ func (f *failoverRun) work(t *testing.T, nc *nats.Conn) (stop func()) {
 	}
 }
 
-// send sends deliveries at a constant rate until stop is called. It retries each until it is
+// send sends deliveries at a constant rate until stop is called, and retries each until it is
 // accepted.
 func (f *failoverRun) send(t *testing.T, url string, perSecond int) (stop func()) {
 	t.Helper()
@@ -176,8 +176,8 @@ func (f *failoverRun) send(t *testing.T, url string, perSecond int) (stop func()
 	return func() { cancel(); sending.Wait() }
 }
 
-// examine waits until all accepted deliveries have a record with a final status. It then compares
-// the records with what the senders and the runner observed.
+// examine waits until all accepted deliveries have a record with a final status, and then compares
+// the records with the observations of the senders and the runner.
 func (f *failoverRun) examine(t *testing.T, c *apiclient.Client) {
 	t.Helper()
 	records := map[string]api.Execution{}

@@ -31,9 +31,9 @@ func children(parent int) map[int]string {
 	return found
 }
 
-// If hookstart run is the first process of a container, the processes that its programs leave
-// behind do not remain as zombies. Stopping hookstart run also stops its programs. The container's
-// exit code is that of hookstart run.
+// If hookstart run is the first process of a container, processes that its programs leave behind do
+// not remain as zombies. Stopping hookstart run also stops its programs, and the container exits
+// with the code of hookstart run.
 func TestRunAsTheFirstProcess(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("unshare", "--pid", "--fork", "true").Run(); err != nil {

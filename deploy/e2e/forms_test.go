@@ -71,7 +71,8 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.text("#queue-said", "Seconds that messages are kept: must be at least ")
 
 	// If a form is submitted without the page's script, the browser shows the confirmation question
-	// as a new page. The question of another form then replaces it.
+	// on a page of its own. When another form is submitted in the same way, its question replaces
+	// the first one.
 	b.visit("/accounts")
 	b.evaluate(`document.getElementById("one:delete").submit(); ""`)
 	b.text("dialog[open]", "Delete “one”?")

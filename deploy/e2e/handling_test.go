@@ -149,9 +149,9 @@ func TestHandlingByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// The pages for a node's request handling have no axe-core violations in any state, do not exceed
-// the width of the window, and cause no browser errors. If HOOKSTART_SCREENSHOTS is set to a
-// folder, the test takes a screenshot of each state for people to look at.
+// The pages for a node's request handling have no axe-core violations in any state, are not wider
+// than the window, and cause no browser errors. If HOOKSTART_SCREENSHOTS is set to a folder, the
+// test takes a screenshot of each state for people to look at.
 func TestHandlingPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -27,8 +27,8 @@ func TestConsoleKeepsUp(t *testing.T) {
 	b.contented()
 }
 
-// goOnAfterLast follows the link "Older" on pages that gained rows after they were opened. It
-// checks that no row is skipped.
+// goOnAfterLast follows the link "Older" on pages that have gained rows since they were opened, and
+// checks that this skips no row.
 func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	const shown = `[...document.querySelectorAll("[data-id]")].map((row) => row.dataset.id)`
@@ -102,9 +102,9 @@ func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 	b.do(chromedp.EmulateViewport(1440, 900))
 }
 
-// ownIsShown starts executions while the pointer or the focus is in the list. The user's own
-// executions appear immediately. Those of other clients appear only after the pointer has left the
-// list.
+// ownIsShown starts executions while the pointer or the focus is in the list. An execution that the
+// user starts appears at once; one that another client starts appears only after the pointer has
+// left the list.
 func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	b.visit("/workflows/demo?within=1h")

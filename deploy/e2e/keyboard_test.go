@@ -193,8 +193,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 }
 
 // Three dialogs work without a mouse: deleting an empty account, deleting an account that is not
-// empty, which is refused, and replaying a rejected request. Opening a dialog moves the focus into
-// it. Escape closes the dialog without any effect, and the focus returns to the button.
+// empty, which is refused, and replaying a rejected request. The focus moves into a dialog when it
+// opens. Escape closes the dialog without any effect, and returns the focus to the button.
 func TestDialogsByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -218,7 +218,7 @@ func TestDialogsByKeyboard(t *testing.T) {
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
 	b.page("Accounts")
 	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
-	// asked opens a button's dialog twice. It closes the dialog with Escape the first time, and
+	// asked opens a button's dialog twice: it closes the dialog with Escape the first time, and
 	// confirms it the second time.
 	asked := func(button, title string) {
 		t.Helper()

@@ -32,7 +32,7 @@ func ends(t *testing.T, name string, args ...string) string {
 	return p.Output()
 }
 
-// If no sealed secret can be opened with the key file, the program exits at startup with one clear
+// If the key file opens none of the sealed secrets, the program exits at startup with one clear
 // line. If the file lacks only some of the keys, the program names the missing ones.
 func TestKeyFileThatOpensNothing(t *testing.T) {
 	t.Parallel()
@@ -93,8 +93,8 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 	}
 }
 
-// A client that watches executions reconnects after a restart of the executor. It misses no event,
-// and gets no gap event, which would tell it that events are missing.
+// A client that watches executions reconnects after a restart of the executor. It gets every event
+// that it missed, and therefore no gap event, which would report missing events.
 func TestEventsResumeThroughARestart(t *testing.T) {
 	t.Parallel()
 	server, database := natstest.Start(t), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")

@@ -168,8 +168,7 @@ func TestKilledRunners(t *testing.T) {
 	members := []*testRunner{begin(), begin(), begin(), begin()}
 	accepted := sendAll(t, l.ingress+path, executions)
 
-	// During the kills, repeatedly check the executions that have ended. The kills do not wait for
-	// these checks.
+	// Repeatedly check the executions that have ended, without delaying the kills.
 	final := map[string]api.Execution{}
 	observe := func() { finalStates(t, l.client(), "killed", final) }
 	stopObserving, observed := make(chan struct{}), make(chan struct{})
@@ -274,8 +273,8 @@ func sendAll(t *testing.T, url string, n int) <-chan []string {
 	return accepted
 }
 
-// finalStates adds the workflow's executions that have ended to known. It checks that the
-// executions that earlier calls have added are unchanged.
+// finalStates adds the workflow's ended executions to known, and checks that the executions that
+// were already in known have not changed.
 func finalStates(
 	t *testing.T, c *apiclient.Client, workflowID string, known map[string]api.Execution,
 ) {
@@ -298,10 +297,12 @@ func finalStates(
 	}
 }
 
-// checkRepeats checks that each execution that ran again was in flight when its runner was killed.
-// Such an execution had either not returned, or was among the last to return, so that the server
-// did not have its acknowledgement yet. The bound is three times the number of concurrency slots:
-// one pending acknowledgement per slot, and on a busy machine twice as many that are in flight.
+// checkRepeats checks that each execution that ran again was in flight when its runner was killed:
+// its handler had not returned, or had returned so recently that the server may not have received
+// the acknowledgement. Recently means that at most three times as many other executions returned
+// afterwards as the runner has concurrency slots: one pending acknowledgement per slot, and on a
+// busy machine twice as many in transit. checkRepeats returns the number of repeats, and how many
+// of them followed a run whose handler had returned.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
 	t.Helper()
 	runs := map[string][]*testRun{}

@@ -20,13 +20,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// gateSubject is the subject of a request by which a handler asks for permission to end. The
-// runners of launchGoKit and launchNodeKit send it for every execution without an order key, and
-// the handler returns when it gets a response.
+// gateSubject is the subject of the request with which a handler asks for permission to return. The
+// runners that launchGoKit and launchNodeKit start send it for every execution without an order
+// key, and their handlers return when they get a response.
 const gateSubject = "test.gate"
 
-// kitOptions are the options of a runner that launchGoKit or launchNodeKit starts. As JSON, they
-// are options of the Node.js kit. Zero means the kit's default.
+// kitOptions are the options of a runner that launchGoKit or launchNodeKit starts. Zero means the
+// kit's default. The Node.js kit gets them as JSON, with the durations in milliseconds.
 type kitOptions struct {
 	Concurrency int `json:"concurrency,omitempty"`
 	Attempts    int `json:"attempts,omitempty"`
@@ -127,8 +127,8 @@ func laneOfK() string {
 }
 
 // takeFirst creates the consumer of the lane of "k" in the stream with the given layout, and
-// returns the first message of the lane. The server delivers no other message of the lane until
-// this one is acknowledged.
+// returns the first message of the lane. Until this message is acknowledged, the server delivers no
+// other message of the lane.
 func takeFirst(t *testing.T, js jetstream.JetStream, layout stream.Layout) jetstream.Msg {
 	t.Helper()
 	number := execution.LaneOf("workflow", "k")
@@ -167,7 +167,7 @@ func watchAnswers(t *testing.T, nc *nats.Conn) *laneAnswers {
 	return &laneAnswers{t, sub}
 }
 
-// next waits for the next answer.
+// next waits up to 30 s for the next answer.
 func (a *laneAnswers) next() *nats.Msg {
 	a.t.Helper()
 	msg, err := a.sub.NextMsg(30 * time.Second)
@@ -190,8 +190,9 @@ func (a *laneAnswers) awaitHeartbeats(n int) (last *nats.Msg) {
 	return last
 }
 
-// tryUntilTested calls try until it returns true, which means that the situation to be tested came
-// about. This depends on the timing, so the test fails only after five tries.
+// tryUntilTested calls try until it returns true, which means that the situation to be tested has
+// come about. Because this depends on the timing, the test fails only after five unsuccessful
+// tries.
 func tryUntilTested(t *testing.T, try func() (tested bool)) {
 	t.Helper()
 	for range 5 {
@@ -202,9 +203,9 @@ func tryUntilTested(t *testing.T, try func() (tested bool)) {
 	t.Fatal("the situation to be tested has not come about")
 }
 
-// While a runner has no concurrency slot for an ordered execution, it keeps the message if this is
-// the last attempt. If it handed the message back, the execution would fail at the next runner
-// without having run.
+// While no concurrency slot is free for the last attempt of an ordered execution, the runner keeps
+// its message. If it handed the message back, the execution would fail at the next runner without
+// having run.
 func TestALastAttemptWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
@@ -277,9 +278,9 @@ func waitsForASlot(
 	return delivered
 }
 
-// heldLane is a runner that holds a message of a lane in the shared stream. It holds the message
-// because an older execution of the lane, in the queue's own stream, has been delivered to the test
-// and is not acknowledged.
+// heldLane is a runner that holds a message of a lane in the shared stream, because an older
+// execution of the lane, in the queue's own stream, has been delivered to the test and is not
+// acknowledged.
 type heldLane struct {
 	ingress *runnertest.Ingress
 	js      jetstream.JetStream
@@ -304,9 +305,9 @@ func holdNewer(
 	h.ingress.MoveToSharedStream(t, orderedQueue)
 	h.newer = h.ingress.Start(t, post)
 	h.older = takeFirst(t, h.js, stream.Layout{Own: true})
-	// The fake queue record first says that the queue uses its own stream. The runner therefore
-	// considers the shared stream the older one, and fetches its message. Once this message has
-	// been delivered, the record says that the queue drains its own stream. This stream is now the
+	// The fake queue record first says that the queue uses its own stream, so the runner considers
+	// the shared stream the older one, and fetches its message. Once this message has been
+	// delivered, the record says that the queue drains its own stream. That stream is then the
 	// older one, so the runner holds the message.
 	arrived := false
 	answerSettings(t, nc, stream.Layout{}, func(delivered bool) stream.QueueStreamPhase {
