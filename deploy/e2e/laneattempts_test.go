@@ -322,8 +322,8 @@ func holdNewer(
 	return h
 }
 
-// If a runner that holds the last attempt of an ordered execution is stopped, it still runs the
-// execution, provided that the older one ends in time.
+// A runner that is stopped while it holds the last attempt of an ordered execution still runs this
+// execution, provided that the older execution ends in time.
 func TestAStoppedRunnerRunsTheLastAttemptThatItHolds(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
@@ -375,8 +375,8 @@ func TestADeletedConsumerOfALaneIsMadeAgain(t *testing.T) {
 	})
 }
 
-// If a lane's consumer is deleted before the handler begins, the runner gives up the message that
-// it has received from the lane, and frees its concurrency slot.
+// If a lane's consumer is deleted before the handler begins, the runner drops the message that it
+// has received from the lane, and frees the message's concurrency slot.
 func TestAMessageOfADeletedConsumerFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
@@ -415,8 +415,8 @@ func TestAMessageOfADeletedConsumerFreesItsSlot(t *testing.T) {
 	})
 }
 
-// A runner that is stopped hands back a message that it holds, unless the server has delivered this
-// message to another member of the group meanwhile.
+// A runner that is stopped hands back the message that it holds, unless the server has meanwhile
+// redelivered this message to another member of the group.
 func TestAStoppedRunnerHandsBackWhatItHolds(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{false, true} {

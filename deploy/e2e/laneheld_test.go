@@ -19,12 +19,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// orderedQueue is the queue of the runner programs in these tests. Its group has the same name.
+// orderedQueue is the queue that the runners in these tests serve, and also the name of their
+// group.
 const orderedQueue = "ordered"
 
-// If the queue's record changes while a runner decides which of the queue's two streams is older,
-// the runner may hold one message of a lane from each stream. Both executions still run, the older
-// one first.
+// If the queue's record changes while a runner determines which of the queue's two streams is the
+// older one, the runner may hold a message of the same lane from each stream. Both executions still
+// run, the older one first.
 func TestALaneHoldsAMessageOfEachStream(t *testing.T) {
 	t.Parallel()
 	for name, launch := range map[string]func(*testing.T, *natstest.Node){
@@ -123,8 +124,8 @@ func TestAStoppedRunnerRunsTheLastAttempt(t *testing.T) {
 // settingsRequests is the subject of requests for the record of orderedQueue.
 const settingsRequests = "$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue." + orderedQueue
 
-// If a runner cannot read its queue's record, although it has read it before, it holds an execution
-// with an order key, because an older execution may be in the other stream.
+// A runner holds an execution with an order key while it cannot read its queue's record, even if it
+// could read the record before, because an older execution may be in the other stream.
 func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {
@@ -187,8 +188,8 @@ func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 	return answered
 }
 
-// answerSettings answers all requests for the record of orderedQueue, in place of the registry. It
-// calls phase for each answer to get the phase that the record has. The argument delivered reports
+// answerSettings answers all requests for the record of orderedQueue, in place of the registry. For
+// each answer it calls phase, which returns the phase in the record. The argument delivered reports
 // whether a message of a lane in the stream with the given layout has been delivered but not
 // acknowledged.
 func answerSettings(

@@ -27,7 +27,8 @@ func auditEntries(t *testing.T, c *apiclient.Client) iter.Seq[api.AuditEntry] {
 	})
 }
 
-// items iterates over a list that fetch returns page by page. The test fails if it cannot be read.
+// items iterates over a list that fetch returns page by page. The test fails if a page cannot be
+// read.
 func items[T any](
 	t *testing.T, fetch func(apiclient.Page) (api.List[T], error),
 ) iter.Seq[T] {

@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// withPrograms runs the tests with a temporary folder for the programs that they build.
+// withPrograms runs the tests and then removes the temporary folder with the programs that they
+// have built.
 type withPrograms struct{ childtest.CleanEnvRunner }
 
 func (m withPrograms) Run() int {

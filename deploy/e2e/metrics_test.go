@@ -20,7 +20,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Requests by strangers and senders add no metric series to those that existed at the start.
+// Requests, whether by strangers or by senders, add no metric series to those that exist after the
+// start.
 func TestNoRequestAddsASeries(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -84,13 +85,13 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	recorded(t, client, last, func(api.ExecutionDetail) bool { return true })
 	now := scraped(t, l.ops)
 	more := slices.DeleteFunc(added(before, now), func(series string) bool {
-		// The series of the workflows' queues appear only once the executor has checked the queues.
+		// The series of these queues appear only after the executor has checked the queues.
 		return strings.HasPrefix(series, "hookstart_executor_queue_")
 	})
 	if len(more) > 0 {
 		t.Errorf("%d series more than at the start:\n%s", len(more), strings.Join(more, "\n"))
 	}
-	// Check that the requests were counted. Otherwise the missing series would prove nothing.
+	// Check that the requests were counted at all. Otherwise the test would prove nothing.
 	for _, code := range []string{
 		"", "token_invalid", "workflow_not_found", "method_not_allowed", "not_found",
 		"json_invalid", "workflow_inactive",

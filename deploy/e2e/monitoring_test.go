@@ -27,7 +27,7 @@ func file(t *testing.T, path string) []byte {
 	return content
 }
 
-// queries checks expressions against the metrics that the programs actually serve.
+// queries checks PromQL expressions against the metrics that the programs actually serve.
 type queries struct {
 	t      *testing.T
 	scrape scrape
@@ -59,10 +59,11 @@ func newQueries(t *testing.T) *queries {
 	return q
 }
 
-// ofTarget lists the labels that Prometheus adds to every series.
+// ofTarget holds the labels that Prometheus itself adds to every series.
 var ofTarget = []string{"job", "instance"}
 
-// check parses an expression and checks that its metrics, labels and label values exist.
+// check parses a PromQL expression, and checks that its metrics, labels and label values exist.
+// where describes the place of the expression in messages.
 func (q *queries) check(where, expression string) {
 	q.t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)

@@ -180,7 +180,7 @@ func (m *moving) startRun() {
 	m.running["hookstart run"] = childtest.Launch(m.t, command)
 }
 
-// killOne kills one process, depending on n, and restarts it.
+// killOne kills one process and restarts it. n selects the process.
 func (m *moving) killOne(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -227,7 +227,8 @@ func (m *moving) move(method string) {
 	})
 }
 
-// load sends deliveries to all workflows until stop is called. It repeats about a quarter of them.
+// load sends deliveries to all workflows until stop is called. After every fourth delivery, each
+// sender repeats an earlier one.
 func (m *moving) load() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var senders sync.WaitGroup
@@ -308,7 +309,7 @@ func (m *moving) deliver(workflow, delivery string, n int, original string) (id 
 	}
 }
 
-// awaitMore waits until n more deliveries are accepted.
+// awaitMore waits until n deliveries have been accepted after the call.
 func (m *moving) awaitMore(n int64) {
 	m.t.Helper()
 	until := m.done.Load() + n
@@ -376,8 +377,9 @@ func (m *moving) check() {
 		*moves, deliveries, m.repeats, m.longest, m.longestOf, again)
 }
 
-// checkOrder checks that the executions of each sender to "ordered" began in the order in which
-// they were accepted. A sender sends its next delivery once the one before is accepted.
+// checkOrder checks that the executions of each sender to "ordered" began in the order of their
+// acceptance, which is the order of sending: a sender waits for the acceptance of a delivery before
+// it sends the next one.
 func (m *moving) checkOrder() {
 	began := map[string]int64{} // the first begin of each execution, in microseconds since 1970
 	for _, r := range m.runners {

@@ -24,8 +24,8 @@ import (
 // orderedGroup is the group of gatedRunner.
 var orderedGroup = stream.RunnerGroup{Queue: orderedQueue, Group: orderedQueue}
 
-// blockedRunner is a Node.js runner whose handler never returns. It asks for an ack wait of ten
-// minutes.
+// blockedRunner is a Node.js runner whose handler never returns, and which asks for an ack wait of
+// ten minutes.
 const blockedRunner = `
 import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
@@ -34,8 +34,8 @@ await run(nc, { queue: "ordered", group: "ordered", ackWait: 600_000 },
   () => new Promise(() => {}), new AbortController().signal);
 `
 
-// If a consumer exists, the Node.js kit uses the consumer's ack wait, not the one that the program
-// asks for. This applies to the consumers of both streams and of a lane.
+// If its consumer already exists, the Node.js kit uses the ack wait of the consumer instead of the
+// one that the program asks for. This applies to the consumers of both streams and of a lane.
 func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -95,9 +95,10 @@ func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 	}
 }
 
-// keepsItsConcurrency breaks the connection of a runner while its request for messages waits at the
-// server. It reports whether the server then delivered more messages than the runner's concurrency.
-// It did not if the request had already ended.
+// keepsItsConcurrency breaks the connection of a runner while the runner's request for messages
+// waits at the server. It returns false if the server then did not deliver more messages than the
+// runner's concurrency, because the request had already ended. attempts is the maximum number of
+// attempts.
 func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {
 	t.Helper()
 	const concurrency, first, then = 4, 3, 10
@@ -216,7 +217,7 @@ func TestNodeGoesOnAfterNATSLostItsStore(t *testing.T) {
 	startAndAwait()
 }
 
-// The Node.js kit ends with an error when its consumer is deleted. It must not create the consumer
+// The Node.js kit exits with an error when its consumer is deleted. It must not create the consumer
 // again, because a new consumer would deliver executions that have already ended.
 func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
@@ -247,9 +248,9 @@ func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 	}
 }
 
-// A Node.js runner that is stopped while NATS cannot be reached ends. With a single attempt it
-// usually waits for the messages that its last request may still bring, but here it must not wait
-// forever.
+// A Node.js runner that is stopped while NATS cannot be reached exits. If executions have only one
+// attempt, a stopping runner waits for the messages that its last request may still bring, but it
+// must not wait for them forever.
 func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -279,7 +280,7 @@ func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	}
 }
 
-// A Node.js runner whose queue has lanes ends when it is stopped while NATS is silent, which means
+// A Node.js runner whose queue has lanes exits when it is stopped while NATS is silent, which means
 // that the connection stays open but no request is answered.
 func TestNodeStopsWhileNATSIsSilent(t *testing.T) {
 	t.Parallel()
@@ -361,8 +362,8 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 	}
 }
 
-// If a Node.js runner is stopping and cannot find out in time whether an execution is canceled, it
-// hands the execution back, and the handler does not begin.
+// A Node.js runner that is stopping and cannot find out in time whether an execution is canceled
+// hands the execution back without calling the handler.
 func TestNodeHandsBackWhatMayBeCanceled(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -569,7 +570,8 @@ func TestNodeForgetsExpiredCancellations(t *testing.T) {
 	post := runnertest.Post{Queue: "canceled", DeliveryID: "delivery"}
 	expired := execution.IDForDelivery("workflow", "webhook", post.DeliveryID)
 	program := childtest.Launch(t, nodeRunner(canceledRunner, server.URL()))
-	// When the signal of a handler is aborted, the kit has read all keys that are in the bucket.
+	// readKeys makes sure that the kit has read all keys in the bucket: it cancels an execution and
+	// waits until the signal of the handler is aborted.
 	readKeys := func() {
 		t.Helper()
 		id := ingress.Start(t, runnertest.Post{Queue: "canceled"})

@@ -40,8 +40,8 @@ await run(nc, { queue: "ordered", group: "ordered", concurrency: 4, backoff: () 
 await nc.close();
 `
 
-// The Node.js kit runs the executions with the same key one after another, in order, even after
-// retries.
+// The Node.js kit runs the executions with the same order key one after another, in the order of
+// acceptance, even if some are retried.
 func TestNodeKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -100,9 +100,10 @@ await run(nc, { queue: "ordered", group: "ordered", reportRunningAfter: -1, log:
 await nc.close();
 `
 
-// If another group has ended an ordered execution, the Node.js kit still runs it. It does not run
-// the execution if its own group has ended it, or a runner whose report names no group. The kit's
-// report names the other groups that have ended the execution, even one that did so during the run.
+// The Node.js kit runs an ordered execution even if another group has already ended it. It does not
+// run an execution that was ended by its own group, or by a runner whose report names no group. The
+// kit's report names the other groups that have ended the execution, including one that did so
+// during the run.
 func TestNodeRunsWhatAnotherGroupHasEnded(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -208,8 +209,8 @@ func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 }
 
 // delayLaneAnswers forwards connections to a NATS server and returns the address on which it
-// listens. When a client first asks for a message of the lane of laneOfK, it delays the server's
-// next bytes by 1.5 s.
+// listens. When a client first requests a message of the lane of laneOfK, it delays the next bytes
+// from the server by 1.5 s.
 func delayLaneAnswers(t *testing.T, server string) string {
 	request := []byte("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName + "." + laneOfK() + " ")
 	asked := make(chan struct{})
@@ -227,9 +228,9 @@ func delayLaneAnswers(t *testing.T, server string) string {
 	})
 }
 
-// forwardNATS forwards connections to a NATS server and returns the address on which it listens.
-// Before it forwards bytes that a client has sent, it calls toServer with these bytes. Before it
-// forwards bytes from the server, it calls toClient.
+// forwardNATS forwards connections to a NATS server and returns the address on which it listens. It
+// calls toServer with the bytes that a client has sent before it forwards them, and toClient before
+// it forwards bytes from the server.
 func forwardNATS(
 	t *testing.T, server string, toServer func(sent []byte), toClient func(),
 ) string {

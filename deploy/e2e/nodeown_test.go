@@ -29,9 +29,9 @@ await run(nc, { queue: "ordered", group: "ordered", concurrency: 2,
 await nc.close();
 `
 
-// The Node.js kit consumes its queue's executions from both streams and follows moves without a
-// restart. It keeps the order of keys, runs each execution exactly once, and never exceeds its
-// concurrency.
+// The Node.js kit consumes its queue's executions from the shared stream and from the queue's own
+// stream, and follows moves between them without a restart. It keeps the order of keys, runs each
+// execution exactly once, and never exceeds its concurrency.
 func TestNodeFollowsItsQueue(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

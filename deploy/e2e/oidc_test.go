@@ -66,8 +66,8 @@ func launchWithProvider(t *testing.T, args ...string) *localProgram {
 	return l
 }
 
-// signInAtProvider signs in: it goes from the console's sign-in page to the provider's page and
-// submits it.
+// signInAtProvider signs in through the identity provider: from the sign-in page of the console it
+// goes to the sign-in page of the provider, and submits that.
 func signInAtProvider(b *tab, user, password string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base + "/sign-in?next=%2Fworkflows"))
@@ -76,8 +76,8 @@ func signInAtProvider(b *tab, user, password string) {
 	submitAtProvider(b, user, password)
 }
 
-// submitAtProvider fills in and submits the provider's page. The caller must then wait for the next
-// page, because the old page may still be shown when submitAtProvider returns.
+// submitAtProvider fills in the provider's sign-in page and submits it. The caller must then wait
+// for the next page, because the old page may still be shown when submitAtProvider returns.
 func submitAtProvider(b *tab, user, password string) {
 	b.t.Helper()
 	b.write("#username", user)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// get returns the response to a GET request.
+// get returns the status and the body of the response to a GET request.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	response, err := http.Get(url)

@@ -110,8 +110,8 @@ func (o *ordered) post(url string, executions, keys int) error {
 }
 
 // run posts requests that start executions, and returns when all of these have ended. Meanwhile it
-// calls disturb. In a long test, it calls disturb every 2 s. In a short test, it calls disturb
-// parts times, each time after the same number of executions.
+// calls disturb: every 2 s in a long test, otherwise parts times, each time after the same number
+// of executions.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
 	posted := make(chan error, 1)
@@ -150,7 +150,7 @@ func (o *ordered) ended() int {
 
 // check waits until all executions have ended, and checks that the handlers of each key ran in the
 // order of acceptance. failed is the number of handler runs that failed. repeats is the number of
-// runs that repeated one that had not failed, for example because its runner was killed.
+// runs that repeated a run that had not failed, for example because a runner was killed.
 func (o *ordered) check() (failed, repeats int) {
 	t := o.t
 	t.Helper()
@@ -280,7 +280,7 @@ func TestOrderHoldsInACluster(t *testing.T) {
 		executions, keys, o.kills, leaders, failed, repeats)
 }
 
-// A runner that is frozen for longer than the ack wait aborts its handler when it resumes, because
+// A runner is frozen for longer than the ack wait. When it resumes, it aborts its handler, because
 // another member of the group has run the ordered execution meanwhile.
 func TestAFrozenRunnerGivesUpWhatIsOrdered(t *testing.T) {
 	t.Parallel()

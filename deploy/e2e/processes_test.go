@@ -22,7 +22,8 @@ type installation struct {
 	urls      []string // URLs of the ingresses
 }
 
-// install starts an executor and ingresses, each with the given flags.
+// install starts an installation with a NATS server, an executor and the given number of ingresses.
+// Each program gets the flags.
 func install(t *testing.T, ingresses int, flags ...string) *installation {
 	t.Helper()
 	return installOn(t, "sqlite:"+filepath.Join(t.TempDir(), "executions.db"), ingresses, flags...)
@@ -60,9 +61,9 @@ func installAt(
 	return i
 }
 
-// In each of 500 rounds, 16 concurrent posts go to two ingress processes with the same delivery ID.
-// They result in one message, one record and one execution ID, and exactly one response is not
-// marked as deduplicated.
+// In each of 500 rounds, 16 concurrent requests with the same delivery ID go to two ingress
+// processes. They result in one message, one record and one execution ID, and exactly one response
+// is not marked as deduplicated.
 func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 	t.Parallel()
 	const rounds, repeats = 500, 16

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// outage is a temporary failure of something that a program depends on.
+// outage is a temporary failure of a service or a connection that a program depends on.
 type outage struct {
 	what string
 	away func()
@@ -101,7 +101,8 @@ func TestReadinessSaysThatTheDatabaseIsAway(t *testing.T) {
 	}})
 }
 
-// If both services run in one process, its /readyz names the service that lacks something.
+// If the ingress and the executor run in one process, its /readyz names the service that is not
+// ready.
 func TestReadinessOfAllInOneProcess(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -124,7 +125,7 @@ func TestReadinessOfAllInOneProcess(t *testing.T) {
 	}}})
 }
 
-// observed holds the programs whose /readyz a test requests.
+// observed holds the programs whose /readyz a test observes.
 type observed struct {
 	t   *testing.T
 	ops map[string]string // URLs of the ops listeners, keyed by program
@@ -146,7 +147,8 @@ func newObserved(t *testing.T, natsURL, databaseURL string) *observed {
 	}}
 }
 
-// table causes one outage after another, and logs the responses as a table.
+// table causes one outage after another, waits for the expected responses, and logs them as a
+// table.
 func (o *observed) table(outages []outage) {
 	o.t.Helper()
 	var rows strings.Builder

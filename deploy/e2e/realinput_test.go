@@ -183,8 +183,8 @@ func deliveries(t *testing.T) []delivery {
 	}
 }
 
-// Requests captured from real senders go through the real program. The response, the message and
-// the record agree, nothing is lost, and no token appears in any output.
+// Requests that were captured from real senders are sent to the real program. The response, the
+// message and the record agree, nothing is lost, and no token appears in any output.
 func TestRealInput(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A command changes a running installation from one replica to three. The installation then
+// A command changes a running installation from one replica to three, so that the installation
 // survives the loss of a server. Starting a program never raises the number of replicas by itself.
 func TestReplicasAreRaisedByACommand(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func TestAKilledRunEndsItsProgram(t *testing.T) {
 	})
 }
 
-// runs reports whether a process is running. A zombie is not.
+// runs reports whether a process is running. A zombie process does not count as running.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

@@ -71,8 +71,8 @@ func ended(
 }
 
 // Each kind of poisonous input ends as documented and becomes a dead letter. None of them blocks
-// other executions: after each, a good input succeeds, although there are only two concurrency
-// slots and one handler never returns.
+// other executions: a good input after each of them succeeds, although there are only two
+// concurrency slots and one handler never returns.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -282,7 +282,7 @@ func TestNodeExample(t *testing.T) {
 		c.DeliverPolicy != jetstream.DeliverAllPolicy {
 		t.Errorf("%+v", c)
 	}
-	// The member sends heartbeats; after four missed heartbeats it would no longer count as a
+	// The member sends heartbeats. After four missed heartbeats it would no longer count as a
 	// member.
 	still := time.NewTimer(5 * stream.RunnerHeartbeatInterval)
 	defer still.Stop()
@@ -336,7 +336,7 @@ await nc.close();
 console.log("it ended by itself");
 `
 
-// An exception from a handler or an option ends neither the runner nor the process.
+// An exception that a handler or an option throws ends neither the runner nor the process.
 func TestNodeSurvivesItsHandler(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -367,7 +367,7 @@ func TestNodeSurvivesItsHandler(t *testing.T) {
 	program.Await("(it ended by itself)")
 }
 
-// slowRunner is a program that uses the Node.js kit. It has a concurrency of two, and its handler
+// slowRunner is a program that uses the Node.js kit, with a concurrency of two and a handler that
 // takes two seconds.
 const slowRunner = `
 import { connect } from "@nats-io/transport-node";
@@ -452,8 +452,8 @@ func attemptsRunner(natsURL string, attempts int) *exec.Cmd {
 }
 
 // canceledRunner is a program that uses the Node.js kit. Its handler prints the execution's ID when
-// it begins, waits until its signal is aborted, and prints the reason. Then it returns if the input
-// says so, and throws otherwise.
+// it begins, waits until its signal is aborted, and prints the reason. It then returns or throws,
+// as the input says.
 const canceledRunner = `
 import { connect } from "@nats-io/transport-node";
 import { Canceled, run } from "hookstart-runner";
@@ -543,8 +543,8 @@ func TestNodeRunsOnce(t *testing.T) {
 	}
 }
 
-// If the storage of NATS is full, a Node.js runner repeats the report of an execution until there
-// is room. It does not run the execution again.
+// If the storage of NATS is full, a Node.js runner retries the report of an execution until there
+// is room, and does not run the execution again.
 func TestNodeReportsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

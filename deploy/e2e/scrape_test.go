@@ -25,7 +25,7 @@ import (
 // scrape holds the metrics that one scrape of a program returned, keyed by name.
 type scrape map[string]*dto.MetricFamily
 
-// scraped reads a program's metrics in the format that supports native histograms.
+// scraped reads a program's metrics in the protobuf format, which supports native histograms.
 func scraped(t *testing.T, opsURL string) scrape {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, opsURL+"/metrics", nil)
@@ -105,7 +105,7 @@ func (s scrape) series() []string {
 	return all
 }
 
-// added returns the series in now that are missing in before.
+// added returns the series that are in now but not in before.
 func added(before, now scrape) []string {
 	had := map[string]bool{}
 	for _, s := range before.series() {

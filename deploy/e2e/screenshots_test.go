@@ -257,9 +257,9 @@ func (c *camera) takeAll(prefix string, scenes []scene) {
 	}
 }
 
-// picture takes a screenshot of the whole page. The window gets the page's height, because content
-// outside the window is not always painted. If a dialog is open, the screenshot shows only the
-// window's content.
+// picture takes a screenshot of the whole page, as PNG. It enlarges the window to the height of the
+// page, because the browser does not always paint content outside the window. If a dialog is open,
+// the screenshot shows only the content of the window.
 func (c *camera) picture(width int64) []byte {
 	c.t.Helper()
 	if c.evaluate(`document.querySelector("dialog[open]") ? "yes" : "no"`) == "no" {

@@ -188,9 +188,9 @@ func sendersToShow(t *testing.T, l *localProgram) {
 	}
 }
 
-// The section "Sender" and its dialogs have no axe-core violations in any state, do not exceed the
-// width of the window, and cause no browser errors. If HOOKSTART_SCREENSHOTS is set to a folder,
-// the test takes a screenshot of each state for people to look at.
+// The section "Sender" and its dialogs have no axe-core violations in any state, are not wider than
+// the window, and cause no browser errors. If HOOKSTART_SCREENSHOTS is set to a folder, the test
+// takes a screenshot of each state for people to look at.
 func TestSenderPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -266,7 +266,7 @@ func TestSenderByKeyboard(t *testing.T) {
 	b.text("[data-sample-said]", "Sent as Stripe does, and accepted.")
 	b.wait(`document.activeElement.matches("[data-send-test]")`)
 
-	// A test request that the filter rejects is not mistaken for a handshake.
+	// A test request that the filter rejects is not shown as a handshake.
 	if _, err := l.client().PatchTrigger(t.Context(), "demo", "webhook",
 		apiclient.Patch{"filter": map[string]string{"ptr:/action": "opened"}}); err != nil {
 		t.Fatal(err)

@@ -207,9 +207,9 @@ func realSenders(public, nextPublic string) []realSender {
 	}
 }
 
-// Each real sender works at the first attempt. It is configured through the API, performs the
+// Each real sender works at the first attempt. It is configured through the API, completes the
 // handshake while the workflow is still inactive, and sends a signed delivery and its retry. A
-// forged delivery is refused, and a rotation causes no refusals.
+// forged delivery is refused, and rotating the secret causes no refusals.
 func TestRealSenders(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -311,7 +311,7 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 	}
 }
 
-// forged returns a secret that is not the sender's.
+// forged returns a secret of the right form that is not the sender's.
 func (s *senderAt) forged() string {
 	switch s.preset {
 	case "standard-webhooks":

@@ -13,10 +13,10 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// One account fills the stream through two ingresses, until its requests are refused because the
+// One account fills the stream through two ingresses until its requests are refused, because the
 // stream is nine tenths full. Requests of two other accounts are still accepted, even after
-// restarts of an ingress, the executor and NATS. Repeats of the refused account's earlier
-// deliveries are recognized.
+// restarts of an ingress, the executor and NATS, and repeats of deliveries from before the refusals
+// are recognized.
 func TestStorageIsSharedFairly(t *testing.T) {
 	t.Parallel()
 	const maxBytes = 10_000_000
@@ -70,8 +70,8 @@ func TestStorageIsSharedFairly(t *testing.T) {
 	}
 	full := func(a deliver.Answer) bool { return a.Status == 503 && a.Code == "storage_full" }
 	sent := 0
-	// refused sends large requests of an account until an ingress refuses one, and returns the
-	// number of those that were accepted.
+	// refused sends large requests of an account until an ingress refuses one, and returns how many
+	// were accepted.
 	refused := func(ingress int, id string) (accepted int) {
 		t.Helper()
 		for ; ; accepted++ {

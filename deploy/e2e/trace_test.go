@@ -37,7 +37,8 @@ const (
 	senderSpan  = "b7ad6b7169203331"
 )
 
-// inBackground runs a service in this process. stop ends it, and checks that it returned no error.
+// inBackground runs a service in this process. stop stops the service, and checks that it returned
+// no error.
 func inBackground(t *testing.T, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -133,8 +134,8 @@ func (c *traced) message(sequence uint64) *jetstream.RawStreamMsg {
 	return msg
 }
 
-// the returns the span with the given name and attributes. It fails the test unless there is
-// exactly one.
+// the returns the only span with the given name and attributes. The test fails if there is none or
+// more than one.
 func the(
 	t *testing.T, spans tracetest.SpanStubs, name string, with ...attribute.KeyValue,
 ) tracetest.SpanStub {
@@ -193,8 +194,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	// Strangers cannot decide whether their requests are traced, or in which trace. The span only
-	// has a link to the trace that the stranger's request names.
+	// A stranger cannot decide whether a request is traced, or in which trace. The span only links
+	// to the trace that the request names.
 	const strangersTrace = "0123456789abcdef0123456789abcdef"
 	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{
 		"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01",
@@ -297,8 +298,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	the(t, all, "HTTP", attribute.String("http.request.method", "_OTHER"))
 }
 
-// If a sender does not sample a trace, no program samples it. The message still has the sender's
-// trace ID and a new span ID.
+// If a sender does not sample a trace, no program samples it either. The message still carries the
+// trace ID of the sender and a new span ID.
 func TestASenderThatDoesNotSample(t *testing.T) {
 	t.Parallel()
 	c := startTraced(t)

@@ -24,9 +24,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// nextMigrations are the migrations of the simulated next version. Each changes the executions
-// table so that inserts of the current version violate a constraint. Each takes some seconds, as on
-// a large table, so that the test can kill a process in the middle of it.
+// nextMigrations are the migrations of the simulated next version, keyed by kind of database. Each
+// changes the executions table so that inserts of the current version violate a constraint. Each
+// takes some seconds, as on a large table, so that the test can kill a process in the middle of it.
 var nextMigrations = map[string]string{
 	"sqlite": `ALTER TABLE executions ADD COLUMN made_by TEXT;
 UPDATE executions SET made_by = 'before' WHERE (WITH RECURSIVE c (x) AS
@@ -40,8 +40,8 @@ SELECT pg_sleep(3);
 `,
 }
 
-// nextInserts are the code changes of the simulated next version. In each file, the first text is
-// replaced by the second.
+// nextInserts are the code changes of the simulated next version. In each file, the second text
+// replaces the first.
 var nextInserts = map[string][2]string{ // keyed by file
 	"sqlite/insert.go": {
 		"INTO executions (` + i.columns + `) VALUES ` + values +",
@@ -185,7 +185,7 @@ func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	}
 }
 
-// more waits until n more deliveries are accepted.
+// more waits until n deliveries have been accepted after the call.
 func (u *upgraded) more(n int64) {
 	u.t.Helper()
 	for want := u.count.Load() + n; u.count.Load() < want; {
@@ -208,7 +208,7 @@ func (u *upgraded) eventually(what string, done func() bool) {
 	}
 }
 
-// notReady returns the response of an executor that is not ready. It returns "" if the executor is
+// notReady returns the text of /readyz of an executor that is not ready, or "" if the executor is
 // ready or does not respond.
 func notReady(ops string) string {
 	status, text, err := child.Get(context.Background(), ops+"/readyz")
@@ -368,7 +368,8 @@ func hasMember(members api.Members, role, version string) bool {
 	return false
 }
 
-// runs starts a runner. ran maps execution IDs to their numbers of runs. stop stops the runner.
+// runs starts a runner. ran maps the IDs of executions to the number of times that each has run.
+// stop stops the runner.
 func (u *upgraded) runs() (ran *sync.Map, stop func()) {
 	nc := u.server.Connect(u.t)
 	ctx, cancel := context.WithCancel(u.t.Context())
@@ -397,8 +398,8 @@ func countRun(ran *sync.Map, id string) {
 	n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // nothing else is stored
 }
 
-// run starts hookstart run, in the same group as the runner that the method runs starts. executions
-// returns the IDs of the executions that hookstart run has run, one for each run.
+// run starts hookstart run in the same group as the runner that the method runs starts. executions
+// returns the execution IDs of all runs by hookstart run so far, with repetitions.
 func (u *upgraded) run(command string) (p *process, executions func() []string) {
 	u.t.Helper()
 	file := filepath.Join(u.t.TempDir(), "runs")

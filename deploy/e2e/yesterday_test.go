@@ -59,7 +59,7 @@ func TestYesterdaysMessages(t *testing.T) {
 		t.Errorf("the inactive workflow: %+v, %v", paused, err)
 	}
 
-	// want has the executions that the current version must record from the messages of the first
+	// want holds the executions that the current version must record from the messages of the first
 	// release.
 	type message struct{ source, status, delivery, input string }
 	want := map[message]bool{
