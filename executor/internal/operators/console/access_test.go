@@ -249,7 +249,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	}
 }
 
-// putAccount calls the API in the same way as a page's script.
+// putAccount creates or replaces the account "acme" through the API, as a script of the console
+// does, and returns the response's status.
 func (r *rig) putAccount(change ...func(*http.Request)) int {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPut,

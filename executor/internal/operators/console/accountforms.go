@@ -31,8 +31,8 @@ func (c *Console) planForm() *form {
 	}
 }
 
-// savePlan changes an account's plan. If that would stop webhooks or lower their rate limit, the
-// operator has to confirm it.
+// savePlan changes an account's plan. A change that would stop webhooks or lower their rate limit
+// requires the operator's confirmation.
 func (c *Console) savePlan(r *http.Request, p *postedForm) (string, error) {
 	ctx, caller := r.Context(), signin.Caller(r.Context())
 	id, plan := r.PathValue("id"), p.values["plan"]
@@ -129,10 +129,10 @@ func (c *Console) eventsForm() *form {
 	}
 }
 
-// eventsFields returns the fields of the form of an account's operator events. put holds the
-// account's settings; nil means that the events start no workflow. The form has one checkbox for
-// each kind of event. The field kinds holds all selected kinds, so that they are compared as one
-// value.
+// eventsFields returns the field values of the form for an account's operator events. put holds the
+// account's current settings; nil means that its events start no workflow. The form has one
+// checkbox for each kind of event. The field kinds joins all selected kinds with spaces, so that
+// they are compared as a single value.
 func eventsFields(put *api.PutEvents) map[string]string {
 	if put == nil {
 		put = &api.PutEvents{}
@@ -184,19 +184,19 @@ func (c *Console) saveEvents(r *http.Request, p *postedForm) (string, error) {
 	return "The account's events start “" + put.WorkflowID + "”.", err
 }
 
-// hasAccount reports whether the account that a form belongs to still exists.
+// hasAccount reports whether the account in the request's path still exists.
 func (c *Console) hasAccount(r *http.Request) bool {
 	_, err := c.Operate.Account(r.Context(), signin.Caller(r.Context()), r.PathValue("id"))
 	return err == nil
 }
 
-// accountRow is an account with its forms.
+// accountRow is the template data of one row of the accounts page: an account with its forms.
 type accountRow struct {
 	quota
 	PlanForm, DeleteForm, EventsForm formView
 }
 
-// accountRow returns the row of an account.
+// accountRow looks up an account's quota and returns the account's row.
 func (c *Console) accountRow(ctx context.Context, account api.Account) (accountRow, error) {
 	q, err := c.quota(ctx, account.ID)
 	return accountRow{

@@ -20,8 +20,8 @@ type accountList struct {
 	Rows  []accountRow
 	Plans []planChoice
 	New   formView
-	// PlanChange and ToDelete are the data of the page's confirmation dialogs. At most one of them
-	// is set.
+	// PlanChange and ToDelete hold the data of the page's two confirmation dialogs. nil means that
+	// the page does not show the dialog; at least one of them is nil.
 	PlanChange *planChange
 	ToDelete   *accountToDelete
 }
@@ -93,7 +93,8 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText returns a plan's limit on bytes per day as text.
+// bytesText returns a plan's daily byte limit as the end of a phrase, such as ", 5 GB a day". It
+// returns "" if the plan has no such limit.
 func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""
@@ -101,7 +102,7 @@ func bytesText(plan api.Plan) string {
 	return ", " + formatDecimalBytes(*plan.BytesPerDay) + " a day"
 }
 
-// rateText returns a short text that describes a rate limit.
+// rateText describes a rate limit in words, such as "5 requests per 10 s".
 func rateText(limit api.RateLimit) string {
 	text := plural(limit.Requests, "request")
 	if per, ok := humantext.RateSuffix(limit.WindowSeconds); ok {

@@ -25,7 +25,7 @@ type refusalRow struct {
 	WorkflowID string // "" means that the workflow does not exist
 }
 
-// defaultRefusalSpan is the page's default time span.
+// defaultRefusalSpan is the ID of the time span that the page shows if its query names none.
 const defaultRefusalSpan = "24h"
 
 func (c *Console) refusalList(r *http.Request) (p refusalList, err error) {

@@ -27,7 +27,7 @@ type auditFilter struct {
 	Actor, Account, Workflow, Within string
 }
 
-// Any reports whether any field is set.
+// Any reports whether any field is set, so that the page lists only a part of the entries.
 func (f auditFilter) Any() bool { return f != auditFilter{} }
 
 func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
@@ -41,7 +41,7 @@ func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
 	return f, read.ignored
 }
 
-// query returns the filter as the query of a link.
+// query encodes the filter as the query of a link.
 func (f auditFilter) query() url.Values {
 	return queryOf(map[string]string{
 		"actor":    f.Actor,
@@ -51,7 +51,7 @@ func (f auditFilter) query() url.Values {
 	})
 }
 
-// auditRow is a row of the audit list.
+// auditRow is the template data of one entry on the audit page.
 type auditRow struct {
 	api.AuditEntry
 	Who  string // name of the actor, for display
@@ -113,7 +113,8 @@ func auditRowOf(entry api.AuditEntry) auditRow {
 	return row
 }
 
-// changeValue formats a value as text. It returns "" for nil.
+// changeValue formats the old or new value of a changed field for display. It returns "" for nil,
+// and a pair of quotation marks for an empty string.
 func changeValue(value any) string {
 	switch value := value.(type) {
 	case nil:

@@ -27,32 +27,29 @@ import (
 // bulkFormName is the name of the bulk forms.
 const bulkFormName = "bulk"
 
-// Names of the fields of the bulk forms. listedAtField holds the time at which the page was
-// rendered; the filters do not select items that arrived later. selectedField holds the IDs of the
-// selected items. askedField is a field of the confirmation dialog, and holds the number of items
-// that were selected when the page asked. A field that begins with soFarFieldPrefix holds a count
-// of the items that earlier posts by the same script have changed.
+// Names of the fields of the bulk forms.
 const (
-	listedAtField    = "listed-at"
-	selectedField    = "id"
-	askedField       = "asked"
-	soFarFieldPrefix = "so-far."
+	listedAtField    = "listed-at" // when the page was rendered; no later items are changed
+	selectedField    = "id"        // the IDs of the selected items
+	askedField       = "asked"     // how many items were selected when the page asked to confirm
+	soFarFieldPrefix = "so-far."   // how many items earlier posts by the same script have changed
 )
 
-// newBulkFormView returns the view of a list's bulk form.
+// newBulkFormView returns the view of a list's bulk form, which records that the list was rendered
+// now.
 func newBulkFormView(ctx context.Context) formView {
 	return newFormView(ctx, bulkFormName, map[string]string{
 		listedAtField: time.Now().UTC().Format(time.RFC3339Nano),
 	})
 }
 
-// bulkQuestion is the template data of the dialog that asks before a bulk form changes anything.
+// bulkQuestion is the template data of the dialog in which the operator confirms a bulk change.
 type bulkQuestion struct {
 	Action   string // last part of the path to which the form is posted
 	Selected int    // number of selected items; 0 means all that match the filters
 }
 
-// What returns a phrase for the items that the question is about.
+// What returns a phrase for the items to change, such as "all that match" or "the 3 selected".
 func (q bulkQuestion) What() string {
 	switch q.Selected {
 	case 0:
@@ -65,8 +62,9 @@ func (q bulkQuestion) What() string {
 }
 
 // requireBulkConfirmation is like requireConfirmation, but asks again if the number of selected
-// items has changed since the question. Otherwise, an operator who confirms after clearing the
-// selection would change all items that match the filters.
+// items has changed since the page asked. An empty selection stands for all items that match the
+// filters, so an operator who clears the selection before confirming would otherwise change all of
+// them.
 func (p *postedForm) requireBulkConfirmation(action string) error {
 	question := bulkQuestion{action, len(p.all[selectedField])}
 	if p.values[askedField] != strconv.Itoa(question.Selected) {
@@ -84,22 +82,23 @@ func (p *postedForm) listedAt() (time.Time, error) {
 	return at, nil
 }
 
-// bulkResult is the result of one call.
+// bulkResult is the result of one call that changes many items.
 type bulkResult struct {
 	counts []bulkCount // what was done
 	left   []api.Left  // what could not be done
 	more   bool        // there may be more to do
 }
 
-// bulkCount is the number of items with the same outcome. words describes the outcome.
+// bulkCount is the number of items with the same outcome, and a description of this outcome, such
+// as "dismissed".
 type bulkCount struct {
 	number int
 	words  string
 }
 
-// bulkMessage returns the form's message about a result. If a script posted the form and there may
-// be more to do, bulkMessage also makes the script post the form again. The message after the last
-// post counts the items of all these posts.
+// bulkMessage returns the form's message about a result. If a script posted the form and more items
+// may remain, bulkMessage also makes the script post the form again. The counts in the message then
+// include the items that the script's earlier posts changed.
 func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 	sum, before := 0, 0
 	again := map[string]string{}
@@ -213,9 +212,10 @@ func (c *Console) cancelMatchingForm() *form {
 		})
 }
 
-// matchingExecutionsForm returns a bulk form of a list of executions. The list is on a workflow's
-// page or on the page of all executions. offered reports whether a list with the given filters has
-// the form. call changes the executions that match these filters and were accepted before at.
+// matchingExecutionsForm returns a bulk form of a list of executions, which is on a workflow's page
+// or on the page of all executions. action is the last part of the path to which the form is
+// posted. offered reports whether a list with the given filters has the form. call changes the
+// executions that match these filters and were accepted before at.
 func (c *Console) matchingExecutionsForm(
 	operation, action string, offered func(executionList) bool,
 	call func(ctx context.Context, p executionList, at time.Time) (bulkResult, error),

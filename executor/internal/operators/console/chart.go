@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// countQueryTimeout is the maximum time that the database may take to count for a page. After that,
-// the page is shown without the chart.
+// countQueryTimeout limits how long a page waits for a query that may be slow, such as counting
+// executions. After that, the page is shown without the result.
 const countQueryTimeout = time.Second
 
 // chartHeight is the height of the scale in the chart's units.
@@ -26,7 +26,7 @@ type chart struct {
 	Missing bool          // the counts could not be read because the database was too slow
 }
 
-// chartPart is a category that a chart counts.
+// chartPart is one of the categories that a chart counts, such as failed executions.
 type chartPart struct {
 	Name  string
 	Class string // CSS class that sets its color
@@ -40,7 +40,7 @@ type bar struct {
 	Parts []barPart // parts with a count above 0
 }
 
-// Text returns a human-readable description of a bar's values.
+// Text describes a bar's values in words, such as "12 accepted, 3 failed".
 func (b bar) Text() string {
 	if b.Total == 0 {
 		return "none"
@@ -135,8 +135,9 @@ type activity struct {
 	Total, Failed, Rejected int64
 }
 
-// activity counts the executions that match a filter, separately for each of the last intervals.
-// There are steps intervals of length step, and the last one contains the current time.
+// activity counts the executions that match a filter in each of the last intervals. There are steps
+// intervals, each of length step, and the last one contains the current time. If the database is
+// too slow, the counts are missing.
 func (c *Console) activity(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
 ) (activity, error) {

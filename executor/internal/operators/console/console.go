@@ -19,7 +19,7 @@ type Console struct {
 	handler http.Handler
 }
 
-// New returns a Console.
+// New returns a Console with the given dependencies.
 func New(config Config) *Console {
 	c := &Console{Config: config, assets: loadAssets()}
 	c.pages = parsePagesByViewer(c.assets.path)
@@ -31,7 +31,7 @@ func New(config Config) *Console {
 	return c
 }
 
-// ServeHTTP serves every path except those of the API.
+// ServeHTTP serves the pages, their forms and their assets: every path outside the API.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
 func (c *Console) routes() http.Handler {

@@ -22,12 +22,13 @@ type deadLetterList struct {
 	Question  *bulkQuestion // set if the page asks to confirm a bulk change
 }
 
-// deadLetterFilter is the filter of the page. Empty fields do not filter.
+// deadLetterFilter is the filter of the dead letters page. An empty field matches every dead
+// letter.
 type deadLetterFilter struct {
 	Workflow, Reason, Within string
 }
 
-// Any reports whether any field is set.
+// Any reports whether any field is set, so that the page lists only a part of the dead letters.
 func (f deadLetterFilter) Any() bool { return f != deadLetterFilter{} }
 
 func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string) {
@@ -40,7 +41,7 @@ func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string)
 	return f, read.ignored
 }
 
-// query returns the filter as the query of a link.
+// query encodes the filter as the query of a link.
 func (f deadLetterFilter) query() url.Values {
 	return queryOf(map[string]string{
 		"workflow": f.Workflow,
@@ -49,7 +50,7 @@ func (f deadLetterFilter) query() url.Values {
 	})
 }
 
-// listed returns the filter for the dead letters that the page lists when it is rendered at the
+// listed converts the filter to a filter for package operate. The selected time span ends at the
 // given time.
 func (f deadLetterFilter) listed(at time.Time) operate.DeadLetterFilter {
 	return operate.DeadLetterFilter{

@@ -11,7 +11,8 @@ type jsonDocument struct {
 	Whole string // URL of the whole text
 }
 
-// maxRawTextBytes is the maximum number of bytes of raw text on a page.
+// maxRawTextBytes is the maximum length, in bytes, of the raw text on a page. A longer text is
+// truncated.
 const maxRawTextBytes = 256 << 10
 
 func newJSONDocument(name string, text []byte, whole string) *jsonDocument {

@@ -31,7 +31,7 @@ type executionPage struct {
 	Form       formView      // the form that cancels the execution or runs it again
 }
 
-// step is a step in the life of an execution.
+// step is an entry of the timeline on an execution's page, such as "Stored" or "Started".
 type step struct {
 	Name, Note string
 	At         time.Time

@@ -14,8 +14,8 @@ type timeSpan struct {
 	Length   time.Duration
 }
 
-// filterTimeSpans holds the time spans of most filters. auditTimeSpans holds those of the audit
-// log, whose entries are kept longer.
+// filterTimeSpans holds the time spans that most filters offer. auditTimeSpans adds longer ones for
+// the audit log, whose entries are kept longer.
 var (
 	filterTimeSpans = []timeSpan{
 		{"1h", "last hour", time.Hour}, {"24h", "last 24 hours", 24 * time.Hour}, {
@@ -39,7 +39,8 @@ func timeSpanStart(within string, end time.Time) (at time.Time) {
 	return at
 }
 
-// filterReader reads a filter from a page's query. Invalid values are ignored.
+// filterReader reads a filter from a page's query. It ignores invalid values, and collects
+// descriptions of them for the page.
 type filterReader struct {
 	query   url.Values
 	ignored []string // descriptions of the ignored values, for display
@@ -47,8 +48,8 @@ type filterReader struct {
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// validValue returns the value of a parameter, or "" if it is invalid. what describes a valid value
-// in messages.
+// validValue returns the value of a parameter, or "" if it is invalid. what says in the message
+// about an invalid value what a valid one would be, such as "status".
 func (f *filterReader) validValue(name, what string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {
@@ -64,7 +65,7 @@ func (f *filterReader) timeSpanID(spans []timeSpan) string {
 	})
 }
 
-// shortened truncates a text to a length that a page can show.
+// shortened truncates a text from the query that a page quotes in a message.
 func shortened(text string) string {
 	const longest = 40
 	if runes := []rune(text); len(runes) > longest {

@@ -31,9 +31,8 @@ type form struct {
 	// operation is the name of the operation that makes the change. It determines the role that the
 	// caller needs.
 	operation string
-	// settings lists the settings that the form shows and changes. Fields that belong to none of
-	// them are commands or new values. They do not replace anything that somebody else may have
-	// changed.
+	// settings lists the settings that the form shows and changes. All other fields are commands or
+	// new values, which cannot overwrite somebody else's change.
 	settings []setting
 	// whole means that saving the form replaces its settings even if the operator has not edited
 	// them.
@@ -41,7 +40,8 @@ type form struct {
 	// fields maps field names in errors of the operators' API to field names of the form. Names
 	// that are the same need no entry.
 	fields map[string]string
-	// words replaces words of the API in messages. nil replaces nothing.
+	// words replaces terms of the API in error messages with the form's terms. nil replaces
+	// nothing.
 	words *strings.Replacer
 	// labels maps fields of the operators' API to their labels in the form's message.
 	labels map[string]string
@@ -61,7 +61,7 @@ type form struct {
 type setting struct {
 	what   string // noun for messages
 	fields []string
-	// text returns the setting in words, from the values of its fields.
+	// text describes the setting in words, given the values of its fields in order.
 	text func(values []string) string
 }
 
@@ -74,8 +74,8 @@ type postedForm struct {
 	name string     // as formName returns it
 	all  url.Values // all values that were posted; values has the first of each field
 	next string     // URL to redirect to after success; "" means the form's own page
-	// started is the ID of the execution that the form has started, or "". If there is one, next is
-	// the path of its page.
+	// started is the ID of the execution that the form has started, or "". The browser then
+	// continues on the page of this execution.
 	started string
 	values  map[string]string // posted values that the page shows again
 	status  int               // status of the response after a failure
@@ -141,7 +141,7 @@ func (v formView) Shown(field string) string {
 }
 
 // Has reports whether a field with several values contains the given one. If a post of the form has
-// failed, Has looks at the posted values. Otherwise, it returns current, which says whether the
+// failed, Has checks the posted values. Otherwise, it returns current, which says whether the
 // stored setting contains the value.
 func (v formView) Has(field, value string, current bool) bool {
 	if v.Code == "" {
@@ -150,9 +150,9 @@ func (v formView) Has(field, value string, current bool) bool {
 	return slices.Contains(v.all[field], value)
 }
 
-// Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes. If the
-// hidden field of the checkbox was posted, a missing value therefore means that the checkbox was
-// unchecked.
+// Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes. So if
+// the hidden field of a checkbox was posted but the checkbox itself was not, the operator has
+// unchecked it.
 func (v formView) Checked(field string) bool {
 	_, edited := v.values[shownFieldPrefix+field]
 	return edited && v.values[field] != "" || !edited && v.current[field] != ""
@@ -195,7 +195,7 @@ func (v formView) At(id, field string) formMessage {
 	return formMessage{ID: id, Text: v.Problem(field)}
 }
 
-// forms returns the forms by the path to which they are posted.
+// forms returns all forms, keyed by the path to which they are posted.
 func (c *Console) forms() map[string]*form {
 	return map[string]*form{
 		"/workflows/{id}/settings":                   c.workflowSettingsForm(),
@@ -251,7 +251,8 @@ func (c *Console) routeForms(mux *http.ServeMux) {
 	}
 }
 
-// postHandler returns the handler to which a form is posted.
+// postHandler returns the handler to which a form is posted. The handler checks the caller's role,
+// saves the form, and responds with a redirect or with the page.
 func (c *Console) postHandler(f *form) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		least, _ := operate.RoleOfOperation(f.operation)
@@ -310,7 +311,7 @@ func (c *Console) renderUnreadable(w http.ResponseWriter, r *http.Request, err e
 type savedResponse struct {
 	Page string `json:"page"` // path and query of the page that shows the result
 	Done string `json:"done"` // says what was done
-	// Started is the ID of the execution that was started.
+	// Started is the ID of the execution that was started, or "".
 	Started string `json:"started,omitempty"`
 	// Fields holds the new values of the fields that have changed, for a page that stays open.
 	Fields map[string]string `json:"fields,omitempty"`
@@ -374,7 +375,8 @@ func sameValue(a, b string) bool {
 
 var noLineBreaks = strings.NewReplacer("\r", "", "\n", "")
 
-// changesSetting reports whether the form changes a setting.
+// changesSetting reports whether saving the form changes a setting: either the operator has edited
+// it, or the form also saves settings that were not edited.
 func (p *postedForm) changesSetting(s setting) bool {
 	return p.form.whole ||
 		p.isEdited(s.fields...)
@@ -409,15 +411,16 @@ func (p *postedForm) checkEditConflict(current map[string]string) error {
 		"the form: save again to overwrite theirs, or reload the page to keep theirs.")
 }
 
-// quoted returns the text of a setting: its values in quotation marks.
+// quoted describes a setting by its values, in quotation marks.
 func quoted(values []string) string { return "“" + strings.Join(values, " ") + "”" }
 
-// codeConfirm is the code of a form that was not saved because the operator has to confirm it.
+// codeConfirm is the error code of a form that was not saved because the operator must first
+// confirm the change.
 const codeConfirm = "confirm"
 
 // requireConfirmation returns an error that makes the page ask for confirmation, unless the
-// operator has already confirmed the change. question is the data of the page's dialog. The
-// dialog's button posts the same form again, with the confirmation.
+// operator has already confirmed the change. The page passes the given data to its dialog, whose
+// button posts the same form again, with the confirmation.
 func (p *postedForm) requireConfirmation(question any) error {
 	if p.values["confirmed"] == "yes" {
 		return nil
@@ -426,7 +429,8 @@ func (p *postedForm) requireConfirmation(question any) error {
 	return &operate.Error{Code: codeConfirm, Detail: "Not done yet: confirm it."}
 }
 
-// confirmDialogData returns the data of the dialog in which the page asks for confirmation, or nil.
+// confirmDialogData returns the data of the dialog in which the page asks for confirmation. It
+// returns nil if the page does not ask, or if the data has another type.
 func confirmDialogData[T any](ctx context.Context) *T {
 	if p := postedFormFromContext(ctx); p != nil {
 		question, _ := p.question.(*T)
@@ -472,7 +476,8 @@ func (p *postedForm) recordFailure(err error) bool {
 	return true
 }
 
-// nodeFieldPrefixPattern matches the prefix of the names of a trigger node's fields.
+// nodeFieldPrefixPattern matches the prefix of a trigger node's field names in errors, such as
+// "triggers[0].".
 var nodeFieldPrefixPattern = regexp.MustCompile(`^triggers\[\d+\]\.`)
 
 // setProblems attaches each error to the form's field. The message of the form describes the errors

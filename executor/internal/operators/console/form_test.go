@@ -954,8 +954,8 @@ func TestUneditedFormOfAStalePage(t *testing.T) {
 	}
 }
 
-// An executor that has just started has not had time to hear from the runners. The page then says
-// that it does not know the runners yet, and not that there are none.
+// An executor that has just started may not have heard from the runners yet. The queues page then
+// says that the runners are unknown, and not that there are none.
 func TestQueuesBeforeRunnersCanBeHeard(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -973,8 +973,8 @@ func TestQueuesBeforeRunnersCanBeHeard(t *testing.T) {
 	}
 }
 
-// All elements of a page have different IDs, no matter which IDs the accounts, queues and groups on
-// the page have.
+// Every element of a page has a unique ID, whatever IDs the accounts, queues and groups on the page
+// have.
 func TestIDsOfElements(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -1086,9 +1086,9 @@ func TestQueueStreamInWords(t *testing.T) {
 		"Has a stream of its own, 1 replica, at most 30 MB<")
 }
 
-// A form may overwrite somebody else's change only after the page has reported it. If the form
-// fails with another error than a conflict, the page does not report the change, so the next
-// attempt must detect the conflict again.
+// A form may overwrite somebody else's change only after the page has reported it. If saving fails
+// for a reason other than the conflict, the page does not report the change, so the next attempt
+// must detect the conflict again.
 func TestConflictOfAnEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{

@@ -62,7 +62,8 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 		`" data-time="` + kind + `">` + text + `</time>`)
 }
 
-// formatDuration formats a duration with a precision that is useful to readers.
+// formatDuration formats a duration in one or two units, such as "350 ms" or "2 h 5 min". A
+// negative duration counts as 0.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -91,7 +92,8 @@ func formatSize(n int64) string {
 	}
 }
 
-// formatDecimalBytes formats a number of bytes exactly, in decimal units, as operators set it.
+// formatDecimalBytes formats a number of bytes in the largest decimal unit in which it is a whole
+// number, such as "5 GB". Unlike formatSize, it does not round.
 func formatDecimalBytes(n int64) string {
 	count, unit := humantext.DecimalBytes(n)
 	if unit == "" {
@@ -104,7 +106,7 @@ func trimZero(n float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0")
 }
 
-// formatCount formats a number with thousands separators.
+// formatCount formats a number with separators between the thousands.
 func formatCount(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -135,7 +137,7 @@ func nameOrID(name, id string) string {
 	return name
 }
 
-// mediaType returns a Content-Type without parameters.
+// mediaType returns a Content-Type without its parameters, such as the charset.
 func mediaType(contentType string) string {
 	name, _, _ := strings.Cut(contentType, ";")
 	return strings.TrimSpace(name)

@@ -2,7 +2,7 @@ package console
 
 import "net/http"
 
-// contentSecurityPolicy restricts pages to what the executor itself serves.
+// contentSecurityPolicy lets pages load and call only what the executor itself serves.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src " +
 	"'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 

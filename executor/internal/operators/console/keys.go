@@ -71,8 +71,8 @@ func (c *Console) showKeys() http.HandlerFunc {
 	return pageHandler(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList)
 }
 
-// newKeyForm returns the form that creates a key. The response itself shows the key's secret,
-// because no other page can.
+// newKeyForm returns the form that creates a key. The response to the form itself shows the key's
+// secret, because no later page can.
 func (c *Console) newKeyForm() *form {
 	return &form{
 		name:      "new-key",
@@ -128,10 +128,10 @@ func (c *Console) revokeForm() *form {
 	}
 }
 
-// timeChoice is a time that can be selected in a form.
+// timeChoice is one of the times that a form offers: the posted number of seconds, and its text.
 type timeChoice struct{ Seconds, Text string }
 
-// keyLifetimeChoices are the choices of the form for a new key.
+// keyLifetimeChoices are the times at which a new key may expire.
 var keyLifetimeChoices = []timeChoice{
 	{"", "never"},
 	{"3600", "in 1 hour"},

@@ -30,7 +30,7 @@ type overviewNumbers struct {
 	DeadLetters string
 }
 
-// maxDeadLetters is the maximum number of dead letters to count.
+// maxDeadLetters is the number up to which the home page counts the dead letters.
 const maxDeadLetters = 100
 
 const overviewRows = 10

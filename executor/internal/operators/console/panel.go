@@ -39,13 +39,14 @@ type executionList struct {
 	Workflows, Accounts []linkChoice // suggestions for the filters
 }
 
-// executionListFilter holds the filters. Empty fields do not filter.
+// executionListFilter holds the filters of a list of executions. An empty field matches every
+// execution.
 type executionListFilter struct {
 	Status, Source, Within, DeliveryID string
 	Workflow, Account                  string // only if the panel lists all workflows
 }
 
-// Any reports whether any field is set.
+// Any reports whether any field is set, so that the list contains only a part of the executions.
 func (f executionListFilter) Any() bool { return f != executionListFilter{} }
 
 // executionRow is an execution in a list.
@@ -231,15 +232,16 @@ func (p executionList) CancelAll() bool { return p.selectsUnended() && p.needsBu
 // may change, or a failure that it must show.
 func (p executionList) needsBulkForm() bool { return len(p.Rows) > 0 || p.Bulk.Code != "" }
 
-// selectsRejected reports whether the filters select rejected executions, and whether a bulk replay
-// supports all of these filters.
+// selectsRejected reports whether a bulk replay can be offered: the filters select rejected
+// executions, and a bulk replay supports every filter that is set.
 func (p executionList) selectsRejected() bool {
 	return p.Filter.Status == string(execution.Rejected) && p.Filter.DeliveryID == "" &&
 		p.Filter.Source != string(execution.SourceRerun)
 }
 
-// selectsUnended reports whether the filters select the queued or the running executions of one
-// workflow, and whether a bulk cancellation supports all of these filters.
+// selectsUnended reports whether a bulk cancellation can be offered: the filters select the queued
+// or the running executions of one workflow, and a bulk cancellation supports every filter that is
+// set.
 func (p executionList) selectsUnended() bool {
 	status := execution.Status(p.Filter.Status)
 	return (status == execution.Queued || status == execution.Running) &&

@@ -98,8 +98,8 @@ func limitText(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// streamFields returns the fields of the form of a queue's own stream. put is nil if the queue has
-// none.
+// streamFields returns the field values of the form for a queue's own stream. put holds the
+// stream's settings; nil means that the queue has no own stream.
 func streamFields(put *api.PutQueueStream) map[string]string {
 	if put == nil {
 		put = &api.PutQueueStream{}
@@ -111,7 +111,8 @@ func streamFields(put *api.PutQueueStream) map[string]string {
 }
 
 // ownStreamSettings returns the settings of a queue's own stream. It returns nil if the queue has
-// none, or if the queue has moved back to the shared stream and its own stream only drains.
+// none, or if the queue has moved back to the shared stream and its own stream is only being
+// drained.
 func ownStreamSettings(q api.Queue) *api.PutQueueStream {
 	if q.OwnStream == nil || q.OwnStream.Phase == "draining" {
 		return nil

@@ -50,7 +50,7 @@ func quotaOf(from operate.Quota) quota {
 	return q
 }
 
-// Text returns a short text that describes the quota.
+// Text summarizes the quota in a few words, such as "3 of 10 active".
 func (q quota) Text() string {
 	switch {
 	case q.Quota.Plan == nil:

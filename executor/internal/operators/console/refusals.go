@@ -37,7 +37,7 @@ func (r refusals) Fragment() string {
 	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
 }
 
-// advice describes, for each code of a refusal, what operators can do about it.
+// advice maps each refusal code to a text that says what operators can do about it.
 var advice = map[webhook.Code]string{
 	webhook.CodeWorkflowIDMissing: "The URL has no workflow ID. Copy it again, whole.",
 	webhook.CodeWorkflowNotFound: "No workflow has the ID in the URL: the URL was mistyped, or " +

@@ -28,7 +28,8 @@ type requests struct {
 	Accepted, Deduplicated, Refused int64
 }
 
-// requests counts the requests of the last hour.
+// requests counts the requests of the last hour, of which now is the end. If the database is too
+// slow, the counts are missing.
 func (c *Console) requests(ctx context.Context, now time.Time) (requests, error) {
 	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()

@@ -33,7 +33,7 @@ func (c *Console) rotateForm() *form {
 	}
 }
 
-// gracePeriodChoices are the choices of the form that rotates a token.
+// gracePeriodChoices are the times for which the old token may stay valid after a rotation.
 var gracePeriodChoices = []timeChoice{
 	{"0", "ends at once"},
 	{"3600", "works for 1 hour more"},
@@ -41,7 +41,7 @@ var gracePeriodChoices = []timeChoice{
 	{"604800", "works for 7 days more"},
 }
 
-// graceText returns a number of seconds in days or hours, as the form offers them.
+// graceText returns a grace period in days if it is a whole number of days, or else in hours.
 func graceText(seconds int64) string {
 	if seconds%86400 == 0 {
 		return plural(seconds/86400, "day")

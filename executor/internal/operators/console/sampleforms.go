@@ -24,8 +24,8 @@ import (
 // triple the payload.
 const maxSampleForm = 3*operate.MaxSamplePayloadBytes + 16<<10
 
-// sampleForm returns a form of the sample payload. It saves the payload and then calls test, which
-// returns the form's message.
+// sampleForm returns a form of the sample payload. It saves the payload and then calls the given
+// function, which returns the form's message.
 func (c *Console) sampleForm(
 	operation string, test func(r *http.Request, p *postedForm) (string, error),
 ) *form {
@@ -197,8 +197,8 @@ func (c *Console) senderTitle(ctx context.Context, workflowID, nodeID string) st
 	return t.Preset.Title
 }
 
-// hasStarted reports whether a test has started an execution. In this case, an error from the
-// endpoint is the answer of the execution, and not a refusal.
+// hasStarted reports whether a test has started an execution. If so, an error status from the
+// endpoint is the execution's own answer, and not a refusal.
 func hasStarted(sent api.SentTest) bool {
 	return sent.ExecutionID != "" && sent.Code != string(webhook.CodeWorkflowInactive) &&
 		sent.Outcome != webhook.OutcomeUnknown

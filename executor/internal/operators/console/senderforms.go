@@ -29,7 +29,7 @@ type presetFields struct {
 	Form               formView
 }
 
-// Source returns the URL from which sender.js loads the part for another preset.
+// Source returns the URL from which sender.js loads this part of the form for another preset.
 func (f presetFields) Source() string {
 	return "/fragments/sender?" +
 		url.Values{"workflow": {f.WorkflowID}, "node": {f.NodeID}}.Encode()
@@ -100,7 +100,7 @@ func presetNamed(
 	return found, begins
 }
 
-// senderText returns a sender in words, without its secrets. It is "" if there is none.
+// senderText describes a sender in words, without its secrets. It returns "" if there is no sender.
 func senderText(s *api.PutSender) string {
 	if s == nil {
 		return ""
@@ -112,7 +112,7 @@ func senderText(s *api.PutSender) string {
 	return strings.Join(texts, ", ")
 }
 
-// setSenderForms sets the forms that concern the node's sender, and their parts.
+// setSenderForms sets the template data of the forms and dialogs that concern the node's sender.
 func (t *trigger) setSenderForms(ctx context.Context) {
 	current := map[string]string{}
 	if t.Sender != nil {

@@ -18,7 +18,8 @@ type signIn struct {
 	Provider string // URL of the sign-in at the identity provider; "" means none
 }
 
-// askToSignIn responds with the sign-in page.
+// askToSignIn responds with the sign-in page. next is the path of the page to show after the
+// sign-in. problem says why an attempt has failed; "" means that there was none.
 func (c *Console) askToSignIn(
 	w http.ResponseWriter, r *http.Request, status int, next, problem string,
 ) {
@@ -124,9 +125,9 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// redirectByPage sends the browser to a path by means of a page instead of an HTTP redirect.
-// Browsers send a SameSite=Strict cookie only with requests initiated by a page of this site. They
-// attribute a redirect to the site whose link was followed.
+// redirectByPage sends the browser to a path by means of a page instead of an HTTP redirect. After
+// a link on another site, browsers attribute an HTTP redirect to that site, and they send a
+// SameSite=Strict cookie only with requests that a page of this site has initiated.
 func (c *Console) redirectByPage(w http.ResponseWriter, r *http.Request, to string) {
 	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
 }

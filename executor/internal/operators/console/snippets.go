@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// snippet is an example to copy and paste.
+// snippet is an example of a call to the webhook, to copy and paste.
 type snippet struct {
 	ID, Name string
 	Parts    []string // the texts before and after each occurrence of the token

@@ -79,7 +79,7 @@ type trigger struct {
 
 	Inactive bool        // the workflow is inactive
 	Sender   *api.Sender // nil means that the node has no sender
-	// Recognized is what the last request reveals about its provider.
+	// Recognized describes the provider that the last request appears to come from.
 	Recognized operate.RecognizedProvider
 	Preset     api.SenderPreset
 	Presets    []api.SenderPreset // all presets
