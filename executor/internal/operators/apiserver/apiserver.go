@@ -57,7 +57,7 @@ func forceJSONContentType(next http.Handler) http.Handler {
 	})
 }
 
-// router returns a router that neither redirects nor corrects paths.
+// router returns the router of all calls. It neither redirects nor corrects paths.
 func (s *server) router() http.Handler {
 	config := humaConfig()
 	router := &httprouter.Router{

@@ -57,7 +57,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// If a caller's key is revoked during a backup, the backup ends.
+// If a caller's key is revoked during a backup, the response breaks off.
 func TestRevocationEndsABackup(t *testing.T) {
 	t.Parallel()
 	var c *config

@@ -206,14 +206,15 @@ func (s *server) executionEvents(
 	return events.String(), nil
 }
 
-// eventWriter writes a response of unlimited length.
+// eventWriter writes a response of unlimited length, such as an event stream or a backup.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
-// write writes text and flushes it. It sets a new deadline for each write, because the server's own
-// deadline would apply to the whole response.
+// write writes text and flushes it. Each write has a deadline of its own, because the server's
+// deadline would apply to the whole response. write returns errStreamEnded if the client has
+// disconnected or does not read.
 func (e eventWriter) write(text string) error {
 	// This fails only if deadlines are not supported, and then there is no deadline to extend.
 	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout))

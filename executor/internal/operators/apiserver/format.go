@@ -18,9 +18,9 @@ import (
 // them, and allows at most 10,000 levels of nesting.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON is like json.Unmarshal, with two differences when into is a *any, with which huma
-// validates the structure of a body. It accepts any number, because a sample payload is stored as
-// sent and may contain numbers beyond float64. It rejects text that is not UTF-8, which
+// readJSON is like json.Unmarshal, except if into is a *any, which huma uses to validate the
+// structure of a body. readJSON then accepts any number, because a sample payload is stored as sent
+// and may contain numbers beyond float64. It also rejects text that is not UTF-8, which
 // encoding/json would change.
 func readJSON(text []byte, into any) error {
 	form, ok := into.(*any)

@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// Tags of the calls.
+// Tags by which the OpenAPI document groups the calls.
 const (
 	tagAccounts   = "Accounts and plans"
 	tagWorkflows  = "Workflows"
@@ -148,7 +148,8 @@ func register[I, T any](
 	})
 }
 
-// registerPut adds a call that creates or replaces a T. It responds with 201 or 200, respectively.
+// registerPut adds a call that creates or replaces a T. It responds with 201 if it has created the
+// T, and with 200 otherwise.
 func registerPut[I, T any](
 	to huma.API, c operationSpec,
 	handle func(context.Context, operate.Caller, *I) (operate.PutResult[T], error),
@@ -184,8 +185,9 @@ func registerNoContent[I any](
 	})
 }
 
-// registerOperation adds a call that responds with an O, in huma's form. handle may return any
-// error; problemOf converts it to the problem that the client receives.
+// registerOperation adds a call that responds with an O, a struct from which huma takes the
+// response's status, headers and body. handle may return any error; problemOf converts it to the
+// problem that the client receives.
 func registerOperation[I, O any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {
@@ -268,7 +270,7 @@ func describeProblems(responses map[string]*huma.Response, codes []string) {
 	}
 }
 
-// successResponse describes a success other than the default one.
+// successResponse documents a response with a T, for a success status other than the default one.
 func successResponse[T any](group huma.API, description string) *huma.Response {
 	return &huma.Response{
 		Description: description,

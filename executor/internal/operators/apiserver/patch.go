@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// patchMediaType is the media type of a patch. A body with any other type is read as a patch, too.
+// patchMediaType is the documented media type of a patch. A body with any other type is also read
+// as a patch.
 const patchMediaType = "application/merge-patch+json"
 
 // patchBody is the input of a call with a JSON merge patch (RFC 7396).
@@ -101,12 +102,12 @@ const maxMergeDepth = 10
 
 var errPatchTooDeep = fmt.Errorf("has objects that are nested deeper than %d levels", maxMergeDepth)
 
-// mergePatch applies a patch to a JSON text and returns the result. Members that are null in the
-// patch are removed, objects are merged, and any other value replaces the current one, byte for
-// byte. The members in unmerged are replaced, too. A null for a member that schema does not have
-// stays in the result, so that the validation refuses it. schema describes the result. If it is
-// nil, a null removes any member. If more than depth nested objects would have to be merged,
-// mergePatch returns errPatchTooDeep.
+// mergePatch applies a patch to a JSON text and returns the result, which schema describes. Members
+// that are null in the patch are removed, objects are merged, and any other value replaces the
+// current one, byte for byte. The members in unmerged are replaced even if they are objects. A null
+// for a member that schema does not have stays in the result, so that the validation refuses it; if
+// schema is nil, a null removes any member. If more than depth nested objects would have to be
+// merged, mergePatch returns errPatchTooDeep.
 func mergePatch(
 	target, patch []byte, schemas huma.Registry, schema *huma.Schema, unmerged []string, depth int,
 ) ([]byte, error) {

@@ -30,7 +30,7 @@ type problemKind struct {
 	retryAfter int64
 }
 
-// problemKinds is the only mapping of codes to statuses.
+// problemKinds holds the kind of problem for each code. No other table maps codes to statuses.
 var problemKinds = map[string]problemKind{
 	api.CodeUnauthorized:     {status: http.StatusUnauthorized, title: "Unauthorized"},
 	api.CodeForbidden:        {status: http.StatusForbidden, title: "Forbidden"},
@@ -241,10 +241,11 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 	return p
 }
 
-// fieldErrorOf converts huma's error about a field to the form that the client receives. It names
-// the field without a prefix such as "body.", and omits the field's value, which may be secret. It
-// replaces three messages of huma with clearer ones. It recognizes them by their texts, because
-// huma gives its errors no codes. If huma changes a text, the client gets huma's text.
+// fieldErrorOf converts huma's error about a field to the form that the client receives. The result
+// names the field without a prefix such as "body.", and omits the field's value, which may be
+// secret. Three of huma's messages are replaced with clearer ones. They are recognized by their
+// texts, because huma gives its errors no codes. If huma changes such a text, the client gets the
+// new text unchanged.
 func fieldErrorOf(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {

@@ -26,7 +26,7 @@ func (r *rig) replays(id string) []*execution.Start {
 	return r.startsThat(func(s *execution.Start) bool { return s.ReplayOf == id })
 }
 
-// startsThat returns the start messages in the stream that matches accepts.
+// startsThat returns those start messages in the stream for which matches returns true.
 func (r *rig) startsThat(matches func(*execution.Start) bool) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
