@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// The owner of a key can sign in as often as they like, but cannot fill the audit log with that,
-// and cannot keep other people's sign-ins from being recorded.
+// The owner of a key can sign in as often as they like. This neither fills the audit log nor keeps
+// other people's sign-ins from being recorded.
 func TestNotedSignInsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -117,9 +117,9 @@ func (f *Failures) releaseDelaySlot() {
 	f.waiting--
 }
 
-// evictSources makes room for a source if there are maxSources already. It removes all sources
-// whose last failure is older than failureRetention, or else an arbitrary source. The caller must
-// hold mu.
+// evictSources makes room for one more source if there are already maxSources. It removes all
+// sources whose last failure is older than failureRetention and, if that is not enough, an
+// arbitrary one. The caller must hold mu.
 func (f *Failures) evictSources(now time.Time) {
 	if len(f.sources) < maxSources {
 		return

@@ -64,7 +64,7 @@ type OIDC struct {
 // while the provider does not respond.
 const providerRetryInterval = 5 * time.Second
 
-// NewOIDC returns an OIDC. It does not contact the provider.
+// NewOIDC returns an OIDC for the given provider, which it does not contact yet.
 func NewOIDC(c OIDCConfig) *OIDC {
 	if c.Session == 0 {
 		c.Session = DefaultSessionLifetime
@@ -132,8 +132,8 @@ func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cau
 func (e *RefusedError) Unwrap() error { return e.cause }
 
 // FinishOIDC handles the redirect back from the provider and begins a session. next is the page
-// that was passed to BeginOIDC. A *RefusedError means that the sign-in was refused. In this case,
-// the response is delayed like the response to a wrong token.
+// that was passed to BeginOIDC. A *RefusedError means that the sign-in was refused; FinishOIDC then
+// delays the response, as after a wrong token.
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a pendingSignIn
 	cookie, err := r.Cookie(cookieName(r, oidcCookie))
@@ -208,7 +208,9 @@ func scopes(provider *oidc.Provider) []string {
 	return wanted
 }
 
-// exchangeCode exchanges the code in the callback for the user who has signed in.
+// exchangeCode exchanges the code in the callback for the user who has signed in. It returns a
+// *RefusedError if the provider did not sign the user in, if the provider's answer is invalid, or
+// if no role rule matches the user.
 func (o *OIDC) exchangeCode(
 	ctx context.Context,
 	r *http.Request,
@@ -252,9 +254,9 @@ func (o *OIDC) exchangeCode(
 	}, nil
 }
 
-// exchangeError returns the error for a code that could not be exchanged. It distinguishes a
-// provider that rejected the code, with a *RefusedError, from one that did not respond. The error
-// never contains the code.
+// exchangeError returns the error for a code that could not be exchanged: a *RefusedError if the
+// provider rejected the code, or another error if the provider did not respond. The error never
+// contains the code.
 func exchangeError(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &RefusedError{
@@ -296,7 +298,7 @@ func (o *OIDC) verifiedClaims(
 	return claims, nil
 }
 
-// addUserInfo adds the claims that the ID token lacks from the provider's user info. It is needed
+// addUserInfo adds the claims in the provider's user info that the ID token lacks. It is needed
 // because some providers omit groups from the ID token.
 func addUserInfo(
 	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, claims map[string]any,
@@ -319,8 +321,9 @@ func addUserInfo(
 	return nil
 }
 
-// addClaims adds the claims in more that are missing in to. It never combines an email address with
-// an email_verified from the other source, unless both sources have the same address.
+// addClaims adds to the first set of claims every claim of the second that is missing in it. It
+// never combines an email address with an email_verified from the other set, unless both sets have
+// the same address.
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
 	_, hasVerified := to["email_verified"]

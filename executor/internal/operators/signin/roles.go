@@ -88,7 +88,7 @@ func needsUserInfo(rules []RoleRule, claims map[string]any) bool {
 }
 
 // lookupClaim returns a claim by its name, or by its path in nested claims, such as
-// realm_access.roles.
+// realm_access.roles. It returns nil if there is no such claim.
 func lookupClaim(claims map[string]any, name string) any {
 	if value, ok := claims[name]; ok {
 		return value

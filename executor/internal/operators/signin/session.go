@@ -52,8 +52,7 @@ func setCookie(
 
 // sessionSigner issues and verifies sessions. A session is stored only in the browser, in a signed
 // cookie with the caller and the expiry time. The executors share only two things: the admin token,
-// from which the signing key is derived, and the list of sessions that were signed out (see
-// Config.Ended).
+// from which the signing key is derived, and the list of sessions that were signed out.
 type sessionSigner struct {
 	key func() []byte // slow on the first call, which derives the key
 	now func() time.Time
@@ -104,8 +103,8 @@ func signingKey(adminToken string) []byte {
 	return key
 }
 
-// newCookieValue sets the expiry time and the nonce of a new session, and returns its cookie value:
-// its HMAC-SHA256 and its JSON, encoded.
+// newCookieValue sets the expiry time and the nonce of a new session, and returns the value of its
+// cookie.
 func (s sessionSigner) newCookieValue(sess session, lifetime time.Duration) string {
 	sess.Ends, sess.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
 	return s.signValue(sessionSigningPurpose, sess)
@@ -122,7 +121,8 @@ func (s sessionSigner) parseCookieValue(value string) (sess session, valid bool)
 // valid for another.
 const sessionSigningPurpose = "session"
 
-// signValue signs a value for a purpose. It returns the signature and the value, encoded together.
+// signValue encodes a value as JSON and signs it for a purpose. It returns the HMAC-SHA256 and the
+// JSON, encoded together in base64.
 func (s sessionSigner) signValue(purpose string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 
 // Config configures a SignIn.
 type Config struct {
-	// AdminToken signs in as the administrator. The key that signs sessions is derived from this
-	// token. Executors with the same token therefore accept each other's sessions, and a new token
-	// ends all sessions. "" means that there is no admin token.
+	// AdminToken is the token with which the administrator signs in. The key that signs sessions is
+	// derived from it. Executors with the same token therefore accept each other's sessions, and a
+	// new token ends all sessions. "" means that there is no admin token.
 	AdminToken string
 	// Keys looks up API keys. nil means that there are none.
 	Keys APIKeys
-	// OneTimeNonce signs in as the administrator once, within ten minutes after the call of New. ""
-	// means that there is no such nonce.
+	// OneTimeNonce is a nonce with which the administrator can sign in once, within ten minutes
+	// after the call of New. "" means that there is none.
 	OneTimeNonce string
 	// Ended stores the sessions that were signed out, so that copies of their cookies are refused.
 	// nil means that signing out only deletes the browser's cookie.
@@ -34,7 +34,8 @@ type Config struct {
 	// OIDC is the identity provider. nil means that there is none.
 	OIDC *OIDC
 	// Note is called for successful and refused sign-ins to the console. The number of calls per
-	// minute is limited, so that an attacker cannot fill the audit log. Note may be nil.
+	// minute is limited, so that an attacker cannot fill the audit log. nil means that nothing is
+	// called.
 	Note func(ctx context.Context, caller operate.Caller, refused bool)
 	// Failures counts failed sign-ins and delays the responses to them. nil means no delay.
 	Failures *Failures
@@ -79,7 +80,7 @@ type SignIn struct {
 // all callers together.
 const maxAuditedRefusals = 30
 
-// New returns a SignIn.
+// New returns a SignIn with the given configuration.
 func New(c Config) *SignIn {
 	return &SignIn{
 		token:    sha256.Sum256([]byte(c.AdminToken)),
@@ -236,7 +237,8 @@ func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce stri
 	return false
 }
 
-// beginSession begins a session and records the sign-in.
+// beginSession sets the cookie of a new session, and records the sign-in unless the caller has
+// signed in too often in this minute.
 func (s *SignIn) beginSession(
 	w http.ResponseWriter, r *http.Request, sess session, caller operate.Caller,
 ) {
@@ -262,7 +264,8 @@ func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// MatchesAdminToken reports whether text is the admin token.
+// MatchesAdminToken reports whether text is the admin token. It serves to keep the token out of the
+// log; unlike isAdminToken, it does not run in constant time.
 func (s *SignIn) MatchesAdminToken(text string) bool {
 	return text != "" && text == s.config.AdminToken
 }
