@@ -22,10 +22,10 @@ const (
 	// senderRecoveryPeriod is how long a sender must go without a refused request, in addition to
 	// having sent a verified one, to count as recovered.
 	senderRecoveryPeriod = 5 * time.Minute
-	// storageLowFrom is the used fraction at which storage space begins to count as low. It no
-	// longer does once the fraction falls below storageLowUntil.
+	// Storage space counts as low once its used fraction reaches the first of these values, and
+	// until it falls below the second.
 	storageLowFrom, storageLowUntil = 0.85, 0.80
-	// streamInfoTimeout is how long a stream may take to say how full it is.
+	// streamInfoTimeout limits the time for looking up how full a stream is.
 	streamInfoTimeout = 2 * time.Second
 	// maxWorkflowsPerAccount is the maximum number of workflows examined per account.
 	maxWorkflowsPerAccount = 100_000
@@ -40,7 +40,8 @@ const (
 	healthBad
 )
 
-// subjectState is the observed state of one subject.
+// subjectState is the observed state of one subject, with the texts of the events that report when
+// this state has changed.
 type subjectState struct {
 	state      subjectHealth
 	workflowID string
@@ -96,7 +97,8 @@ type sharedObservations struct {
 	storage map[string]subjectState
 }
 
-// observeShared makes the observations that apply to all accounts.
+// observeShared makes the observations that apply to all accounts, except those for which no
+// account has selected events.
 func (e *Events) observeShared(
 	ctx context.Context,
 	accounts []*registry.Account,
@@ -245,8 +247,8 @@ func senderStates(
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// storageStatesFor returns the part of all that concerns the streams of the workflows' executions:
-// the shared stream and the own streams of the workflows' queues.
+// storageStatesFor selects from all the states that concern the workflows' executions: the state of
+// the shared stream, and the states of the own streams of the workflows' queues.
 func storageStatesFor(
 	workflows []*registry.Workflow,
 	all map[string]subjectState,
@@ -261,7 +263,7 @@ func storageStatesFor(
 }
 
 // storageStates returns the storage states of the streams, keyed by queue as in sharedObservations.
-// The health of a stream that does not answer is unknown.
+// The health of a stream that does not respond is unknown.
 func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, error) {
 	names, _, err := stream.Streams(ctx, e.config.JetStream)
 	if err != nil {

@@ -38,8 +38,8 @@ type ExecutionInput struct {
 }
 
 // makeEvents replaces stored causes with events. It returns when no causes are left, or when all
-// remaining ones must wait for a later event. If the causes of some accounts and kinds must wait,
-// makeEvents still handles all others, no matter how many causes wait.
+// remaining ones must wait for a later event. The waiting causes of some accounts and kinds do not
+// keep it from handling all others, no matter how many they are.
 func (e *Events) makeEvents(ctx context.Context) error {
 	var waiting []store.CauseGroup
 	for {
@@ -134,8 +134,8 @@ func groupCauses(
 	return nil
 }
 
-// targetWorkflow returns the workflow that an account's events start, or nil if it no longer
-// belongs to the account.
+// targetWorkflow returns the workflow that an account's events start. It returns nil if setting is
+// nil, or if the account no longer has this workflow.
 func (e *Events) targetWorkflow(
 	accountID string, setting *registry.EventSubscription,
 ) *registry.Workflow {
@@ -149,8 +149,8 @@ func (e *Events) targetWorkflow(
 	return w.Record
 }
 
-// encodeInput encodes an input as JSON on one line. Its last field is "text", so that a script can
-// cut the text out without a JSON parser.
+// encodeInput encodes an input as one line of JSON. The last field is "text", so that a script can
+// cut out the text without a JSON parser.
 func encodeInput(input ExecutionInput) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)

@@ -45,8 +45,8 @@ const (
 	queuePublishTimeout = 5 * time.Second
 	// failureLogInterval is the minimum interval between log lines about a persistent failure.
 	failureLogInterval = time.Minute
-	// clockSkew is the maximum assumed lag of a runner's clock. A failure that appears to be older
-	// than an account's event settings by at most clockSkew is still reported.
+	// clockSkew is the maximum assumed lag of a runner's clock. A failure whose time is earlier
+	// than that of the account's event settings, but by no more than this, is still reported.
 	clockSkew = time.Minute
 	// maxErrorText is the maximum number of characters of an execution's error in an event's text.
 	maxErrorText = 300
@@ -91,7 +91,8 @@ type Events struct {
 	failing map[string]time.Time // when each failure was last logged, by its message
 }
 
-// New returns an Events.
+// New returns an Events with the given dependencies. It does nothing until Run or WatchConditions
+// is called.
 func New(c Config) *Events {
 	return &Events{
 		config: c, starts: starts.New(c.JetStream),

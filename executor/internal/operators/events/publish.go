@@ -41,10 +41,9 @@ func (e *Events) publish(ctx context.Context) error {
 	}
 }
 
-// publishBatch publishes events, those of different queues concurrently. It publishes the events of
-// each queue in order until one fails. It skips the events of failedQueues, and adds the queues
-// that fail to this set. It returns the IDs of the events that were published, and the workflows of
-// those that were not.
+// publishBatch publishes events: those of each queue in order until one fails, and different queues
+// concurrently. It skips the events of failedQueues, and adds the queues that fail to this set. It
+// returns the IDs of the published events, and the workflows of the other events.
 func (e *Events) publishBatch(
 	ctx context.Context, waiting []store.Event, failedQueues map[string]bool,
 ) (published, failedWorkflows []string, err error) {
@@ -89,6 +88,7 @@ func (e *Events) publishBatch(
 }
 
 // publishToQueue publishes events of one queue until one fails, and returns how many it published.
+// Events whose executions are already recorded count as published.
 func (e *Events) publishToQueue(
 	ctx context.Context, queue string, events []store.Event,
 ) (published int, err error) {
@@ -116,8 +116,8 @@ func executionID(e store.Event) string {
 
 // recordedExecutions returns the IDs of those executions of a queue's events that are recorded. If
 // the first event is older than half the deduplication window, the stream may no longer recognize
-// its start message as a duplicate. In that case, recordedExecutions first waits until everything
-// in the queue's streams is recorded.
+// its start message as a duplicate, so recordedExecutions first waits until everything in the
+// queue's streams is recorded.
 func (e *Events) recordedExecutions(
 	ctx context.Context, queue string, events []store.Event,
 ) (map[string]bool, error) {

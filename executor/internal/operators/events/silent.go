@@ -24,13 +24,14 @@ const (
 	tokenQueryBatchSize = 500
 )
 
-// requestPace is the usual pace of a node's requests, as of its last request.
+// requestPace is the usual pace of the requests to a node, as of the last request.
 type requestPace struct {
 	last    time.Time     // the time of the last request
 	longest time.Duration // the longest pause; 0 means no usual pace
 }
 
-// silenceStates returns the states of the trigger nodes of active workflows.
+// silenceStates returns the states of the trigger nodes of active workflows, by subject. It leaves
+// out nodes whose tokens were never used.
 func (e *Events) silenceStates(
 	ctx context.Context, now time.Time, setting *registry.EventSubscription,
 	workflows []*registry.Workflow, open []store.OngoingCondition,
@@ -119,7 +120,8 @@ func (e *Events) silenceState(
 	return f, nil
 }
 
-// lastRequestTimes returns when the nodes' tokens were last used, by subject.
+// lastRequestTimes returns when each node's tokens were last used, by subject. It has no entry for
+// a node whose tokens were never used.
 func (e *Events) lastRequestTimes(
 	ctx context.Context, workflows []*registry.Workflow,
 ) (map[string]time.Time, error) {
