@@ -38,7 +38,7 @@ type outside struct {
 // newOutside creates a folder with the files in testdata, or an empty folder if testdata is "".
 func newOutside(t *testing.T, testdata string) *outside {
 	t.Helper()
-	// This downloads everything that a runner and its tests need into the default module cache.
+	// Download everything that a runner and its tests need into the default module cache.
 	download := exec.CommandContext(t.Context(), "go", "mod", "download")
 	download.Dir = filepath.Join(root, "shared", "runner", "runnertest")
 	download.Env = append(os.Environ(), "GOWORK=off")
@@ -172,8 +172,8 @@ func (o *outside) read(name string) string {
 	return string(content)
 }
 
-// A runner in a new module, outside of this repository, can be built and tested with the kit, and
-// works.
+// A runner in a new module outside of this repository can be built and tested with the kit, and
+// runs executions.
 func TestARunnerFromOutside(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, "testdata/runner")

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// ModulePathPrefix is the path prefix of all modules.
+// ModulePathPrefix is the beginning of the paths of all modules, without the slash that follows it.
 const ModulePathPrefix = "github.com/hookstart/hookstart"
 
 // Modules are the folders of the released modules. Each comes after the modules that it requires.
@@ -30,7 +30,8 @@ var Modules = []string{
 	"shared", "ingress", "executor/client", "executor", "deploy/local",
 }
 
-// CheckVersion returns an error with the reason if a version is invalid, or nil.
+// CheckVersion returns an error unless the version can be released: it must be a canonical semantic
+// version without build metadata, such as v0.1.0, whose major version is 0 or 1.
 func CheckVersion(version string) error {
 	if semver.Canonical(version) != version || semver.Build(version) != "" {
 		return fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)

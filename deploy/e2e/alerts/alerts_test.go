@@ -94,8 +94,8 @@ func TestQueueStuck(t *testing.T) {
 	}
 }
 
-// When one of three NATS servers fails, the alert fires two minutes later. It stops when the server
-// is back. The clock is simulated.
+// When one of three NATS servers fails, the alert fires after two minutes, and stops when the
+// server is back. The clock is simulated.
 func TestNATSServerDown(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -126,7 +126,7 @@ func TestNATSServerDown(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// When eleven executions have failed, the alert fires five minutes later. It stops when the dead
+// When eleven executions have failed, the alert fires after five minutes, and stops when the dead
 // letters are dismissed. The clock is simulated.
 func TestDeadLettersGrow(t *testing.T) {
 	t.Parallel()
@@ -217,8 +217,8 @@ func TestNotReady(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// serve serves metrics in the text format. at returns the metrics that are served at the time now
-// of the simulated clock.
+// serve serves metrics in the text format at the returned URL. at returns the metrics for the time
+// now of the simulated clock.
 func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -315,9 +315,9 @@ hookstart_executor_lag_messages{stream="EXECUTIONS"} %d
 	c.until(time.Minute)
 }
 
-// The alert fires when the counter of rewinds grows. It also fires when the first sample of a new
-// executor is not zero, because the executor has then rewound at its startup. It does not fire for
-// an old count that Prometheus sees again after an outage.
+// The alert fires when the counter of rewinds grows, and when the first sample of a new executor is
+// not zero, because that executor has then rewound at its start. It does not fire for an old count
+// that Prometheus sees again after an outage.
 func TestRecordedAgain(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)

@@ -150,8 +150,8 @@ func (i *installation) gauge(t *testing.T, name, state string) float64 {
 	return 0
 }
 
-// queue returns a queue as described by the API, and the number of members of its groups of
-// runners.
+// queue returns the state of a queue as the API reports it, and the total number of members of its
+// runner groups.
 func (i *installation) queue(t *testing.T, name string) (q api.Queue, members int) {
 	t.Helper()
 	list, err := i.client.Queues(t.Context(), apiclient.Page{})
@@ -168,7 +168,7 @@ func (i *installation) queue(t *testing.T, name string) (q api.Queue, members in
 	return list.Items[at], members
 }
 
-// signIn signs in to the console. The returned function read returns the HTML of a page.
+// signIn signs in to the console. The returned function read fetches a page and returns its HTML.
 func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -198,7 +198,8 @@ func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	return func(path string) string { t.Helper(); return get(i.executor + path) }
 }
 
-// within waits until holds returns true, and fails the test if that takes longer than limit.
+// within waits until holds returns true. The test fails if that takes longer than limit; what
+// describes the condition in the message.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)

@@ -27,8 +27,8 @@ const interval = 15 * time.Second
 // target is an address that the simulated Prometheus scrapes.
 type target struct{ job, url string }
 
-// prometheus is the store, the query engine and the rule engine of Prometheus, with our rules. It
-// has no clock: the tests pass the time.
+// prometheus combines the store, the query engine and the rule engine of Prometheus with our rules.
+// It has no clock of its own: the tests pass it the time.
 type prometheus struct {
 	t       *testing.T
 	db      *tsdb.DB
@@ -149,8 +149,8 @@ func (p *prometheus) firing() (names []string) {
 	return names
 }
 
-// step evaluates the rules before it scrapes, so that alerts fire as late as they can in
-// production.
+// step evaluates the rules and then scrapes, in this order, so that alerts fire as late as they can
+// in production.
 func (p *prometheus) step(at time.Time) {
 	p.t.Helper()
 	p.evaluate(at)
@@ -163,7 +163,7 @@ type clock struct {
 	now time.Time
 }
 
-// advance scrapes and evaluates until the duration d has passed on the clock.
+// advance scrapes and evaluates at each interval until the clock has advanced by d.
 func (c *clock) advance(d time.Duration) {
 	c.p.t.Helper()
 	for until := c.now.Add(d); c.now.Before(until); c.now = c.now.Add(interval) {
@@ -171,8 +171,8 @@ func (c *clock) advance(d time.Duration) {
 	}
 }
 
-// until advances the clock until the given alerts and no others are firing, and returns how long
-// that took. It fails the test if that takes longer than limit.
+// until advances the clock until exactly the given alerts are firing, and returns how long that
+// took. The test fails if it takes longer than limit.
 func (c *clock) until(limit time.Duration, alerts ...string) time.Duration {
 	c.p.t.Helper()
 	for from := c.now; ; {

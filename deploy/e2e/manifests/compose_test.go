@@ -81,7 +81,8 @@ func TestCompose(t *testing.T) {
 		}))
 }
 
-// checkVariablesOfNATS checks that every variable in the servers' configuration is set.
+// checkVariablesOfNATS checks that env sets every variable that the servers' configuration uses,
+// apart from the variables with public keys, whose names end with _NKEY.
 func checkVariablesOfNATS(t *testing.T, env types.MappingWithEquals) {
 	t.Helper()
 	for _, file := range []string{"cluster.conf", "node.conf", "accounts.conf", "runner.conf"} {

@@ -170,7 +170,7 @@ func selectsSome(selector map[string]string, pods map[string]corev1.PodTemplateS
 	return false
 }
 
-// checkPolicies checks that the policies allow exactly the expected connections within the
+// checkPolicies checks that the network policies allow exactly the expected connections within the
 // namespace, and that each policy selects a pod. The policy "nothing" forbids all connections that
 // no other policy allows.
 func checkPolicies(
@@ -315,9 +315,9 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/healthz" {
 		t.Errorf("%s: the liveness probe does not ask /healthz", name)
 	}
-	// Without a startup probe that allows an hour, a server that recovers large streams, or an
-	// executor that migrates the database, would be killed and start over each time. An ingress
-	// does nothing that takes so long.
+	// Without a startup probe that allows an hour, Kubernetes would kill and restart a server that
+	// recovers large streams, or an executor that migrates the database, again and again. An
+	// ingress does nothing that takes so long.
 	if probe := c.StartupProbe; name != "ingress" && (probe == nil ||
 		time.Duration(probe.PeriodSeconds*probe.FailureThreshold)*time.Second < time.Hour) {
 		t.Errorf("%s: the startup probe ends the container within an hour", name)

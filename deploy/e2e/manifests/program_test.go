@@ -1,5 +1,5 @@
-// Package manifests checks the files in deploy that cannot be run in a test. It checks them against
-// the types and tools of the programs that read them, and against the flags of our own programs.
+// Package manifests checks the files in deploy that a test cannot run. It checks them with the
+// types and tools of the programs that read them, and against the flags of our own programs.
 package manifests
 
 import (
@@ -64,7 +64,8 @@ func checkProgram(t *testing.T, name string, args []string, env map[string]strin
 	return true
 }
 
-// checkProgram detects mistakes in a manifest.
+// checkProgram reports an unknown flag, and an ops address that is not reachable from outside its
+// container.
 func TestCheckProgramFindsMistakes(t *testing.T) {
 	for _, args := range [][]string{{"--no-such-flag=1"}, {"--ops-addr=127.0.0.1:9090"}} {
 		inner := &testing.T{}

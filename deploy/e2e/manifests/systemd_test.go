@@ -31,8 +31,8 @@ func TestSystemd(t *testing.T) {
 		if m := regexp.MustCompile(`(?m)^Exec.*[^\s$]\$\w.*$`).Find(text); m != nil {
 			t.Errorf("%s: systemd does not replace the variable in %s", unit, m)
 		}
-		// systemd must not limit the time for stopping hookstart run, which itself knows how long
-		// its programs may take. A shorter limit would kill these programs.
+		// systemd must not limit the time for stopping hookstart run, which itself limits how long
+		// its programs may take. A shorter limit of systemd would kill these programs.
 		if command[1] == "hookstart" &&
 			!strings.Contains(string(text), "\nTimeoutStopSec=infinity\n") {
 			t.Errorf("%s kills programs that may still run", unit)
@@ -84,9 +84,9 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// Every setting mentioned in the units' environment files or in the documents exists in the
-// program, and is in an environment file that the program's unit reads. If a program needs an admin
-// token, its environment file mentions the token.
+// Each setting that the units' example environment files or the documents mention exists in its
+// program, and is in an environment file that the program's unit reads. The environment files of
+// the programs that need an admin token mention one, and no others.
 func TestSettingsOfUnits(t *testing.T) {
 	documents := read(t, "README.md") + read(t, "docs", "one-machine.md")
 	for file, program := range map[string]string{
@@ -125,9 +125,9 @@ func TestSettingsOfUnits(t *testing.T) {
 	}
 }
 
-// checkRunner checks the arguments of the hookstart command line, which checkProgram cannot handle.
-// If the arguments are valid, hookstart then fails because it does not find the program to run,
-// which does not exist here.
+// checkRunner checks the arguments of the hookstart command line, which checkProgram cannot check.
+// Valid arguments lead to an error as well, but a specific one: the program that hookstart is to
+// run does not exist here.
 func checkRunner(t *testing.T, args []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hookstart")

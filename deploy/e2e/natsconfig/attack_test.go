@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// These texts are stored in the target. A role that sees one of the first three has read something
-// that it must not read. A role that changes the fourth has written something that it must not
-// write.
+// These texts are stored in the target. An attacker who sees one of the first three has read
+// something without permission, and an attacker who changes the fourth has written something
+// without permission.
 const (
 	secretToken   = "the-token-nobody-may-read"
 	secretInput   = "the-input-of-another-queue"
@@ -32,7 +32,7 @@ const (
 // registryCopy is the API prefix of the registry's copy in accounts.conf.
 const registryCopy = "FEED.API"
 
-// target is an installation that an attacker tries to read and to damage.
+// target is an installation that an attacker tries to read from and to damage.
 type target struct {
 	*site
 	tb    testing.TB
@@ -254,8 +254,9 @@ func difference(before, after []string) string {
 	return strings.Join(changes, "\n")
 }
 
-// othersTalk produces the traffic of other clients, to which an attacker may listen: the executor
-// reads and writes a token, uses the API and announces a change, and a start message is stored.
+// othersTalk produces the traffic of other clients that an attacker may try to overhear: the
+// executor reads and writes a token, uses the API and announces a change, and a start message is
+// stored.
 func (t *target) othersTalk() {
 	nc := t.connect(t.tb, "executor")
 	js, err := jetstream.New(nc)
@@ -284,7 +285,7 @@ func (t *target) othersTalk() {
 	}
 }
 
-// attacker is a client that has a role's credentials but does things that the role never does.
+// attacker is a client that misuses the credentials of a role.
 type attacker struct {
 	*target
 	nc *nats.Conn
@@ -327,8 +328,8 @@ func (a *attacker) answers() string {
 	return strings.Join(a.said, "; ")
 }
 
-// see looks for secrets in a message that the attacker has received. It also decodes base64, which
-// the API uses for messages.
+// see searches a message that the attacker has received for secrets. It also decodes base64, in
+// which the API returns messages.
 func (a *attacker) see(m *nats.Msg) {
 	for _, secret := range []string{secretToken, secretInput, secretTraffic} {
 		if bytes.Contains(m.Data, []byte(secret)) ||
@@ -340,8 +341,8 @@ func (a *attacker) see(m *nats.Msg) {
 	}
 }
 
-// request sends a request, and looks for secrets in all responses that arrive. It returns after the
-// first response or after the timeout.
+// request sends a request, and searches all responses for secrets. It returns after the first
+// response or after the timeout.
 func (a *attacker) request(subject, body string, timeout time.Duration) {
 	inbox := nats.NewInbox()
 	first := make(chan *nats.Msg, 1)
@@ -388,7 +389,7 @@ func (a *attacker) send(subject, reply, body string, header nats.Header) {
 	}
 }
 
-// listen subscribes to a subject, and then lets other clients make traffic.
+// listen subscribes to a subject, and then lets other clients produce traffic.
 func (a *attacker) listen(subject string) {
 	if _, err := a.nc.Subscribe(subject, a.see); err != nil {
 		a.tb.Fatal(err)
@@ -399,8 +400,8 @@ func (a *attacker) listen(subject string) {
 	a.othersTalk()
 }
 
-// result returns the effect of an attack so far: a secret that the attacker has seen, or the
-// difference from the state before. It returns "" if there is none.
+// result describes the effect of an attack so far: a secret that the attacker has seen, or the
+// difference from the state before. It returns "" if there is no effect.
 func (a *attacker) result(before []string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

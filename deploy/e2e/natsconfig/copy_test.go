@@ -29,8 +29,8 @@ func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a copy", func() bool { return edit.EnsureMirror(t.Context(), copies, 3) == nil })
-	// There is no original yet, so the leader of the copy fails to create its consumer there. It
-	// then waits before it tries again.
+	// The original does not exist yet, so the leader of the copy fails to create its consumer
+	// there, and waits before it tries again.
 	if _, err := requested.NextMsg(20 * time.Second); err != nil {
 		t.Fatal(err)
 	}

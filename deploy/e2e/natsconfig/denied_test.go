@@ -16,7 +16,7 @@ type attempt struct {
 	name  string
 	roles string // the roles that try it: r(unner), i(ngress), e(xecutor)
 	do    func(a *attacker)
-	// by is how long the action may take to have an effect. 0 means hardlyAnyTime.
+	// by is the time that the action may take to have an effect. 0 means hardlyAnyTime.
 	by time.Duration
 	// brings is a text that result contains only if the action itself had its effect, not merely
 	// the steps that prepare it. "" means that every change counts.
@@ -27,11 +27,11 @@ type attempt struct {
 	control func(a *attacker)
 }
 
-// hardlyAnyTime is how long a server on the same machine may need to process a request that it has
-// received.
+// hardlyAnyTime is the time that a server on the same machine may take to process a request that it
+// has received.
 const hardlyAnyTime = 25 * time.Millisecond
 
-// heartbeats is enough time for two idle heartbeats of a consumer that the function push creates.
+// heartbeats is long enough for two idle heartbeats of a consumer that the function push creates.
 const heartbeats = 250 * time.Millisecond
 
 // answerTimeout is how long an attempt waits for a response. Most attempts get none.
@@ -49,14 +49,14 @@ func listening(subject string) func(*attacker) {
 	return func(a *attacker) { a.listen(subject) }
 }
 
-// answerTo returns an action that sends a permitted request with the forbidden subject victim as
-// its reply subject, so that the server sends its response there.
+// answerTo returns an action that sends a permitted request whose reply subject is the forbidden
+// subject victim, so that the server would send its response there.
 func answerTo(victim, subject, body string) func(*attacker) {
 	return func(a *attacker) { a.send(subject, victim, body, nil) }
 }
 
-// push returns an action that creates a consumer. The server would send the registry's messages or
-// the consumer's heartbeats to the subject victim.
+// push returns an action that creates a push consumer whose delivery subject is victim. The server
+// would send the registry's messages, or the consumer's heartbeats, to that subject.
 func push(victim, name string) func(*attacker) {
 	return func(a *attacker) {
 		a.request("$JS.API.CONSUMER.CREATE.KV_registry."+name,
@@ -65,8 +65,8 @@ func push(victim, name string) func(*attacker) {
 	}
 }
 
-// watched returns an action that runs do while a client with the necessary permission listens to
-// the subject.
+// watched returns an action that runs do while another client, which has the necessary permission,
+// listens to the subject.
 func watched(subject string, do func(*attacker)) func(*attacker) {
 	return func(a *attacker) {
 		sub, err := a.admin.Subscribe(subject, func(*nats.Msg) {})
@@ -531,7 +531,7 @@ func TestDenied(t *testing.T) {
 				}
 				a.nc.Close()
 			}
-			// By now, the effects of slow attempts are visible, too.
+			// By now, slow attempts have had their effects, too.
 			if late := difference(before, victim.state()); late != "" {
 				t.Errorf("in the end:\n%s", late)
 			}
@@ -568,8 +568,8 @@ func TestStreamsThatAnIngressSees(t *testing.T) {
 	}
 }
 
-// Each attempt has a visible effect if it is made by a client without restrictions in the streams'
-// account. Otherwise, TestDenied would prove nothing.
+// Each attempt has a visible effect if a client without restrictions in the streams' account makes
+// it. Without this test, TestDenied would prove nothing.
 func TestEveryAttemptWouldBeSeen(t *testing.T) {
 	t.Parallel()
 	for i := range 4 { // four parallel tests, because setting up a target is slow

@@ -22,16 +22,16 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// documented is a cluster that runs on a copy of the documented configuration files. A test can
-// change the files and make the servers reload them, as an operator would. The servers read all
-// settings from the files and the environment.
+// documented is a cluster that runs on a copy of the documented configuration files, from which,
+// together with the environment, the servers read all settings. A test can change the files and
+// make the servers reload them, as an operator would.
 type documented struct {
 	*site
 	folder string
 	enter  func(i int) // sets the environment of the ith server
 }
 
-// startDocumented starts the cluster, with the lines in further appended to node.conf.
+// startDocumented starts the cluster. It appends the lines in further to node.conf.
 func startDocumented(t *testing.T, further string) *documented {
 	t.Helper()
 	d := &documented{site: &site{}, folder: t.TempDir()}
@@ -237,8 +237,8 @@ func addGroups(t *testing.T, d *documented, acks string) {
 			return acknowledgements(consumer) > 0
 		})
 	}
-	// A runner becomes ready once its consumer has responded. This key does not permit using the
-	// other group's consumer, so the runner gets no response.
+	// A runner becomes ready when it gets a response about its consumer. With this key it gets
+	// none, because the key does not permit using the consumer of the other group.
 	ready := make(chan struct{})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -297,8 +297,8 @@ func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group s
 	}
 }
 
-// The system account's key permits reading NATS's own reports and removing a permanently lost
-// server from the cluster. The admin's key permits neither.
+// With the key of the system account, an operator can read NATS's own reports and remove a
+// permanently lost server from the cluster. The key of the admin permits neither.
 func TestALostServerIsRemoved(t *testing.T) {
 	s := startThree(t)
 	lost := s.servers[2]

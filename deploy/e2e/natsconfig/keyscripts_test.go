@@ -10,8 +10,8 @@ import (
 )
 
 // The scripts that create keys work in folders with spaces in their names. If a step fails, a
-// script reports the error and leaves nothing unfinished behind: existing files stay unchanged, and
-// the same command works later.
+// script reports the error and leaves existing files unchanged and no unfinished ones behind, so
+// that the same command works later.
 func TestKeyScripts(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")
@@ -88,7 +88,7 @@ func TestKeyScripts(t *testing.T) {
 	}
 }
 
-// If the user's shell has CDPATH set, make-secrets.sh still uses only the folder that it has
+// Even if the user's shell has CDPATH set, make-secrets.sh works only in the folder that it has
 // created. In any other folder, a failed run would remove files that are not its own.
 func TestMakeSecretsKeepsToItsFolder(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
-// If the network loses every packet, the servers of a cluster give up the routes to each other.
-// They establish new routes when the network works again. A server that kept a dead route would
+// While the network loses every packet, the servers of a cluster give up the routes to each other.
+// When the network works again, they establish new routes. A server that kept a dead route would
 // refuse the new one as a duplicate.
 func TestRoutesAfterAPartition(t *testing.T) {
 	links := make([]*link.Link, 3)

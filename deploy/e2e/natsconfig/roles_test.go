@@ -40,8 +40,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every program can do its work with its own credentials. No program lacks a permission, with
-// either form of the acknowledgement subjects.
+// Every program can do its work with its own credentials, with either form of the acknowledgement
+// subjects, and no program logs a missing permission.
 func TestEveryRoleCanDoItsWork(t *testing.T) {
 	t.Run("one server", func(t *testing.T) { work(t, startOne(t), "1", shortAcks) })
 	t.Run("three servers", func(t *testing.T) { work(t, startThree(t), "3", shortAcks) })
@@ -58,9 +58,9 @@ const (
 	longAcks  = "$JS.ACK._.qKA9brpj."
 )
 
-// acknowledged starts counting the acknowledgements of all consumers. The returned function takes
-// the beginning of the acknowledgement subjects, up to the consumer's name, and returns the number
-// of acknowledgements so far.
+// acknowledged starts counting the acknowledgements of all consumers. The returned function returns
+// the number of acknowledgements so far for one consumer, which is given as the beginning of their
+// subjects, up to and including its name.
 func acknowledged(t *testing.T, s *site) func(consumer string) int {
 	t.Helper()
 	var mu sync.Mutex
@@ -136,7 +136,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	url := strings.Replace(trigger.URL, "http://hooks.example", webhooks, 1)
 
 	// The ingress needs permissions to publish rejections, starts and repeats, so cause one of
-	// each. The first is a rejection.
+	// each, beginning with a rejection.
 	if status, _ := post(t, url, "d1"); status != http.StatusForbidden {
 		t.Errorf("an inactive workflow: %d", status)
 	}
@@ -283,7 +283,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		})
 	}
 
-	// After the loss of the copy, an executor recreates it, and the ingress continues without
+	// An executor recreates the registry's copy after its loss, and the ingress continues without
 	// intervention.
 	ask(t, s.connect(t, "admin"), registryCopy+".STREAM.DELETE.KV_registry")
 	eventually(t, "changes are confirmed again", func() bool {
@@ -344,7 +344,7 @@ func ask(t *testing.T, nc *nats.Conn, subject string) {
 	}
 }
 
-// The command that raises the number of replicas also raises that of the registry's copy. It works
+// The command that raises the number of replicas also does so for the registry's copy. It works
 // with an executor's credentials.
 func TestReplicasOfTheCopy(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "hookstart")
@@ -379,8 +379,8 @@ func TestReplicasOfTheCopy(t *testing.T) {
 	}
 }
 
-// sizeByAnExecutor runs, with an executor's credentials, the command that shows how much of the
-// limits is used.
+// sizeByAnExecutor runs the command that shows the used share of the limits, with an executor's
+// credentials.
 func sizeByAnExecutor(t *testing.T, s *site, nc *nats.Conn, bin string) {
 	t.Helper()
 	js, err := jetstream.New(nc)

@@ -98,8 +98,7 @@ func makeSecrets() error {
 	return nil
 }
 
-// setenv sets an environment variable to a value that no test changes. name lacks the prefix
-// NATSD_.
+// setenv sets the environment variable NATSD_name to a value that no test changes.
 func setenv(name, value string) {
 	if err := os.Setenv("NATSD_"+name, value); err != nil {
 		log.Fatal(err)
@@ -154,9 +153,9 @@ type site struct {
 	url     string
 }
 
-// startSite starts servers with a configuration file. each, unless nil, may change the environment
-// before the ith server reads the file. The functions in change may modify the options that were
-// read from it.
+// startSite starts servers with a configuration file. each, unless it is nil, is called before the
+// ith server reads the file, and may change the environment. The functions in change may modify the
+// options that were read from the file.
 func startSite(
 	tb testing.TB, file string, servers int, each func(i int), change ...func(
 		i int, o *server.Options,

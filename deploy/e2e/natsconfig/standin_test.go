@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// nk implements the two calls that make-secrets.sh makes to the program nk.
+// nk implements the two invocations of the program nk by make-secrets.sh.
 func nk(args []string) error {
 	switch {
 	case len(args) == 2 && args[0] == "-gen" && args[1] == "user":

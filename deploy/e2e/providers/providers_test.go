@@ -59,7 +59,7 @@ type provider struct {
 	library, preset string
 	secret          func(n int) string
 	// signature and time are the names of headers. time is "" if the signature header contains the
-	// time, or if the provider signs no time.
+	// time, or if the provider does not sign a time.
 	signature, time string
 	sign            func(key string, r *request, at string)
 }
@@ -185,14 +185,14 @@ var (
 		"A=1&A=2", "A=2&A=1&A=2", "b=1&B=2&a=3", "A", "A=1&&B=2", "=1",
 		"A=1;B=2", "A=a%0Ab", "MessageSid=SM1&MessageStatus=sent", "A[]=1&A[]=2", "", "ü=1",
 	}
-	// No shift is close to the tolerance of 300 s. The libraries read the clock a little later than
-	// the test, so the result of such a shift would be random.
+	// No shift is close to the tolerance of 300 s, because the libraries read the clock a little
+	// later than the test, so that the verdict could go either way.
 	shifts = []time.Duration{0, 0, 0, 0, 200, -200, 500, -500, 100_000, -1_000_000}
 )
 
 func pick[T any](r *rand.Rand, choices []T) T { return choices[r.IntN(len(choices))] }
 
-// make returns a request that was signed and then changed in up to three ways.
+// make returns a signed request, to which it has then made up to three changes.
 func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	key := p.secret(0)
 	made := &request{
@@ -323,7 +323,7 @@ func (p *provider) change(r *rand.Rand, made *request) {
 	}
 }
 
-// visible drops characters that a header cannot contain.
+// visible is a mapping for strings.Map that drops characters that a header cannot contain.
 func visible(c rune) rune {
 	if c < ' ' || c > '~' {
 		return -1
