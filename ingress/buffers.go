@@ -20,7 +20,8 @@ const maxPooledBuffer = 16 << 10
 // maxPooledHeaders is the maximum number of entries in a headers map that is returned to the pool.
 const maxPooledHeaders = 64
 
-// reset clears the buffers and drops those that have grown too large for the pool.
+// reset prepares the buffers for the pool: it discards those that have grown too large, and empties
+// the map of headers.
 func (b *buffers) reset() {
 	if cap(b.body) > maxPooledBuffer {
 		b.body = nil

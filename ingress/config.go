@@ -72,7 +72,7 @@ type ReadFlags struct {
 	MaxInFlight int64         `help:"Requests that are read and published at once; further ones get 503. One account may hold as many as are still free, so at most half while it is alone." default:"4096"`
 }
 
-// BufferFlags limits the memory of bodies.
+// BufferFlags limits the memory that the bodies of all requests together may occupy.
 type BufferFlags struct {
 	MaxBufferedBytes int64 `help:"Bytes of bodies in memory at once; requests beyond that get 503. One account may hold as many as are still free." default:"268435456"`
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// countRefusal counts a refused request for its workflow, so that operators can see why a sender's
-// requests fail. It records the time, the declared length and the User-Agent. It takes the
-// workflow's ID from the path, because most requests, for example with a wrong token, are refused
-// before the workflow is known.
+// countRefusal counts a refused request for its workflow, and records its time, declared length and
+// User-Agent, so that operators can see why a sender's requests fail. The workflow's ID comes from
+// the path, because most refused requests, for example those with a wrong token, never get as far
+// as the lookup of the workflow.
 func (h *handler) countRefusal(d *delivery) {
 	e := &d.event
 	if e.code == "" || e.code == webhook.CodeRunFailed || e.probe {

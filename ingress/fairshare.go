@@ -66,7 +66,7 @@ func (s *fairShareLimiter) acquire(accountID string, requests, bytes int64) bool
 	return false
 }
 
-// release frees a request's slot and its bytes.
+// release frees the slot of a request and the bytes that were reserved for its body.
 func (s *fairShareLimiter) release(accountID string, bytes int64) {
 	shard := s.accounts.ShardFor(accountID)
 	shard.Lock()

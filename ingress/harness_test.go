@@ -109,7 +109,7 @@ func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	}
 }
 
-// received is the response that a sender receives.
+// received is a response as the sender receives it.
 type received struct {
 	status int
 	header http.Header
@@ -275,7 +275,7 @@ func (f *fixture) last() *jetstream.RawStreamMsg {
 	return msg
 }
 
-// lastEvent returns the newest message of the stream, decoded.
+// lastEvent returns the newest message of EXECUTIONS in decoded form.
 func (f *fixture) lastEvent() stream.DecodedMessage {
 	f.t.Helper()
 	msg := f.last()

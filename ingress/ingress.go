@@ -1,5 +1,6 @@
-// Package ingress is the webhook endpoint. It validates a request and publishes a start message to
-// the stream. It responds with 200 only after the stream has confirmed that the message is stored.
+// Package ingress is the webhook endpoint. It validates each request and publishes a start message
+// to the stream, and responds with 200 only after the stream has confirmed that the message is
+// stored.
 package ingress
 
 import (

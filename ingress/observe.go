@@ -146,7 +146,7 @@ type signatureRefusalLabels struct {
 	code   webhook.Code
 }
 
-// responseLabels holds the labels of the counter of requests.
+// responseLabels holds the label values of the counter of requests.
 type responseLabels struct {
 	// status is the HTTP status. customStatusLabel represents any status set by an execution's
 	// output.

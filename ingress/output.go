@@ -163,7 +163,7 @@ func parseHeaderValues(header json.RawMessage) (values []string, ok bool) {
 	return values, true
 }
 
-// encodeJSONString returns text as a JSON string.
+// encodeJSONString encodes text as a JSON string, with quotes.
 func encodeJSONString(text string) []byte {
 	encoded, err := json.Marshal(text)
 	if err != nil {

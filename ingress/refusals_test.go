@@ -202,8 +202,8 @@ func TestBytesPerDay(t *testing.T) {
 		}
 	}
 
-	// Bytes that another ingress has read count here, too. The check sends an empty body of
-	// undeclared length, so it uses up no bytes itself.
+	// Bytes that another ingress has read also count here. The check sends an empty body of
+	// undeclared length, so it does not use up any bytes itself.
 	addr := w.startIngress()
 	w.account("both", "small")
 	w.workflowIn("both", "three", true, nil)

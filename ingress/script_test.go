@@ -72,7 +72,7 @@ func TestWebhookContract(t *testing.T) {
 	}
 }
 
-// headers is the value of a repeatable flag.
+// headers holds the values of a repeatable flag -header NAME: VALUE.
 type headers map[string]string
 
 func (h headers) String() string { return "" }
@@ -86,7 +86,7 @@ func (h headers) Set(text string) error {
 	return nil
 }
 
-// settings is the value of a repeatable flag NAME=VALUE.
+// settings holds the values of a repeatable flag -setting NAME=VALUE.
 type settings map[string]string
 
 func (s settings) String() string { return "" }
@@ -203,7 +203,7 @@ func (s *situations) scriptAnswer(ts *testscript.TestScript, neg bool, args []st
 	s.putSettings(ts, neg, args[0], settings)
 }
 
-// scriptRunner implements "runner". It starts a runner: see startRunner.
+// scriptRunner implements the command "runner", which starts a runner: see startRunner.
 func (s *situations) scriptRunner(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: runner")

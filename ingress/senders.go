@@ -38,7 +38,8 @@ func (h *handler) countVerified(d *delivery, now time.Time) {
 	h.metrics.verified[preset].Inc()
 }
 
-// countSenderDelivery counts a stored delivery of the node's sender.
+// countSenderDelivery counts a stored delivery of the node's sender, and whether it had a delivery
+// ID, for the next report to the executors.
 func (h *handler) countSenderDelivery(d *delivery) {
 	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
 		report.SenderRequestOutcome{Delivery: true, WithoutID: d.id.ID == ""})

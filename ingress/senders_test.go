@@ -99,7 +99,8 @@ func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 	}
 }
 
-// A verified request that starts nothing is reported as verified, too.
+// Requests that are verified but start nothing, for example because the workflow is inactive, are
+// also reported as verified.
 func TestVerifiedRequestsThatStartNothingAreReported(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

@@ -42,9 +42,9 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 	return h.startExecution(d) // 14
 }
 
-// parse checks that the request has a workflow ID and a token, and that the declared length of the
-// body is within the maximum. It sets the workflow ID, the token and the request's redactor in d.
-// It does not read the body.
+// parse checks, without reading the body, that the request has a workflow ID and a token, and that
+// the declared length of the body is within the maximum. It stores the workflow ID, the token and
+// the request's redactor in d.
 func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
 		return &admission.Refusal{Code: webhook.CodeWorkflowIDMissing}

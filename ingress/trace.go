@@ -21,9 +21,10 @@ type spans struct {
 	publish trace.Span // nil before a message is ready to publish, and after its publish
 }
 
-// startSpans starts the request's span. If trusted is true, the span belongs to the sender's trace,
-// and the sender decides whether it is sampled. Otherwise the span starts a new trace with a link
-// to the sender's, because an unauthenticated client must not decide what is traced.
+// startSpans starts the request's span. If trusted is true, the span becomes part of the sender's
+// trace, and the sender decides whether it is sampled. Otherwise it starts a new trace with a link
+// to the sender's span, because an unauthenticated client must not decide which requests are
+// traced.
 func (h *handler) startSpans(d *delivery, trusted bool) {
 	if h.tracer == nil || d.spans != nil {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Options configures a connection.
+// Options configures a connection to NATS. URL, Timeout and Log are required.
 type Options struct {
 	// URL is a comma-separated list of the servers' URLs.
 	URL string
@@ -32,7 +32,7 @@ type Options struct {
 	// CAFile is the path of a PEM file with the CA certificates to trust. "" means the system's
 	// CAs.
 	CAFile string
-	// Extra holds further options, such as nats.InProcessServer.
+	// Extra holds further options of nats.go, such as nats.InProcessServer.
 	Extra []nats.Option
 	// Log receives a line if Connect has to wait, and a line for each later event of the
 	// connection, such as a lost connection. It is required.
@@ -197,7 +197,7 @@ func checkURLs(urls string) error {
 			_, err = strconv.ParseUint(u.Port(), 10, 16)
 		}
 		if err != nil || u.Hostname() == "" {
-			// Leave out err, because it may show a password.
+			// Leave out err, because it may contain a password.
 			return fmt.Errorf("--nats-url: %q is not the URL of a NATS server; write "+
 				"nats://host:port, separated by commas", Redact(text))
 		}

@@ -51,7 +51,7 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// lines receives the lines of a log.
+// lines is an io.Writer that passes the lines of a log to the test.
 type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {

@@ -97,7 +97,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// SetWriteDeadline does nothing, since Write has its own deadline.
+// SetWriteDeadline does nothing, because Write sets its own deadlines.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
 // Close closes the connection. If the server's host seems to have failed, Close also discards the

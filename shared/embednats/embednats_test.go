@@ -158,9 +158,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A restart takes long if the server has many messages. A client in the same process is told
-// immediately that it cannot connect. The client holds its locks while it connects, so if it had to
-// wait, every call of the client would wait, too.
+// A restart takes a long time if the server has many messages. In the meantime, a client in the
+// same process must get an error immediately when it tries to connect. It holds its locks while it
+// connects, so if it had to wait, all calls of the client would block as well.
 func TestClientsDoNotWaitForARestart(t *testing.T) {
 	var restarting atomic.Bool
 	starting, goOn := make(chan struct{}), make(chan struct{})

@@ -56,7 +56,7 @@ func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) err
 	}
 }
 
-// measureRoom measures how much all streams hold. It returns the error for CheckRoom, or nil if
+// measureRoom measures how much all streams hold, and returns the error for CheckRoom, or nil if
 // more executions may be started. It uses Varz, because Jsz waits for streams whose messages are
 // being written to the disk.
 func measureRoom(ns *server.Server) error {

@@ -21,7 +21,7 @@ type Check struct {
 	// Part is the component's name in /readyz and in the log.
 	Part string
 	// Ask returns nil if the component works, or an error that explains the problem to operators.
-	// It must return when its context ends. It is not called concurrently.
+	// It must return when ctx ends. Calls never overlap.
 	Ask func(ctx context.Context) error
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Field is one member of an event's JSON line.
+// Field is one field of a log line about an event.
 type Field struct {
-	// Name is the member's name in the JSON object.
+	// Name is the field's name in the JSON line.
 	Name string
 
 	kind   fieldKind
@@ -66,13 +66,14 @@ func (m Field) append(line []byte) []byte {
 	return appendText(line, m.text)
 }
 
-// lineBuffers holds reusable buffers for lines.
+// lineBuffers holds buffers in which LogEvent formats lines, for reuse.
 var lineBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }}
 
-// LogEvent logs one line about a very frequent event, such as a request. The line equals that of
-// log.WithFields, except that the members may be in a different order. If log writes JSON lines and
-// comes from NewLogger, LogEvent does not create the maps of logrus, and many lines are written
-// together. In measurements, this saves 17 allocations and a tenth of the CPU time of a request.
+// LogEvent logs one line about a very frequent event, such as a request. Apart from the order of
+// the fields, the line equals the one that log.WithFields would write. If log comes from NewLogger
+// and writes JSON lines, LogEvent avoids the maps of logrus, and the lines of several events are
+// written together. In measurements, this saves 17 allocations and a tenth of the CPU time of a
+// request.
 func LogEvent(
 	log *logrus.Logger,
 	level logrus.Level,

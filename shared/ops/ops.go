@@ -32,7 +32,8 @@ type Readiness struct {
 	waiting map[string]string
 }
 
-// MarkNotReady marks a part as not ready and records why.
+// MarkNotReady marks a part of the program as not ready, until MarkReady. why explains the reason
+// to operators.
 func (r *Readiness) MarkNotReady(part, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,14 +43,15 @@ func (r *Readiness) MarkNotReady(part, why string) {
 	r.waiting[part] = why
 }
 
-// MarkReady marks a part as ready.
+// MarkReady marks a part of the program as ready. It does nothing if the part is ready already.
 func (r *Readiness) MarkReady(part string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, part)
 }
 
-// Reasons returns one line for each part that is not ready. The lines are sorted.
+// Reasons returns one line for each part that is not ready, in the form "part: reason". The lines
+// are sorted. If there are none, the program is ready.
 func (r *Readiness) Reasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

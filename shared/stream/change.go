@@ -42,11 +42,11 @@ func ReadExecutionsState(ctx context.Context, js jetstream.JetStream) (Execution
 
 // ChangeSettings changes the settings of a running installation: the maximum age, the deduplication
 // window and the maximum size of EXECUTIONS, and the maximum age of PROGRESS. The queues' own
-// streams get the same deduplication window, and the same maximum age unless they have their own.
-// Cancellations are kept for at least the maximum age. A shorter maximum age deletes older messages
-// immediately. A longer deduplication window applies to later deliveries, and to those earlier ones
-// whose IDs the server still has. ChangeSettings is idempotent. Executors that start afterwards
-// must be configured with the same settings.
+// streams get the same deduplication window and, unless an operator has set a different one for a
+// queue, the same maximum age. Cancellations are kept for at least the maximum age. A shorter
+// maximum age deletes older messages immediately. A longer deduplication window applies to later
+// deliveries, and to earlier ones whose IDs the server still has. ChangeSettings is idempotent.
+// Executors that start afterwards must be configured with the same settings.
 func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) error {
 	if err := to.Validate(); err != nil {
 		return err

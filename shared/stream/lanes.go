@@ -34,8 +34,9 @@ func LaneFilterSubject(queue string, lane int) string {
 // order key.
 func OrderedFilterSubject(queue string) string { return orderedPrefix + queue + ".>" }
 
-// RunnerFilterSubject returns the filter subject of those runners' consumers that receive start
-// messages with the given subject, or "" if a start message cannot have that subject.
+// RunnerFilterSubject returns the filter subject of the consumers through which runners receive
+// start messages with the given subject. It returns "" if the subject is not that of a start
+// message.
 func RunnerFilterSubject(subject string) string {
 	start, ok := ParseStartSubject(subject)
 	switch {

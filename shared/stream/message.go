@@ -80,7 +80,8 @@ func (e *StartEncoder) Trim(maxBytes int) {
 	}
 }
 
-// RejectedMessage returns the message that records a rejected request.
+// RejectedMessage returns the message that records a rejected request in EXECUTIONS. Its
+// Nats-Msg-Id is the ID of the rejection.
 func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 	return Layout{}.RejectedMessage(r)
 }

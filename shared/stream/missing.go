@@ -2,7 +2,7 @@ package stream
 
 import "time"
 
-// recreateDelay is the minimum time between the two checks at which a stream must be missing.
+// recreateDelay is how long a stream must be missing before a process may create it.
 const recreateDelay = time.Second
 
 // MissingStreams maps the name of each stream that was missing at a process's last check to the

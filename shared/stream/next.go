@@ -13,8 +13,8 @@ import (
 // makes the iterator send a pull request that it failed to send before.
 var nextRetryWaits = []time.Duration{10 * time.Millisecond, 250 * time.Millisecond}
 
-// Next returns the next message of a consumer. It blocks until there is one. It fails if the
-// iterator was stopped or cannot continue; missed heartbeats are not errors.
+// Next returns the next message of a consumer. It blocks until there is one, even if heartbeats are
+// missed, and fails only if the iterator was stopped or cannot continue.
 //
 // It works around a bug in nats.go 1.55.0 (jetstream/pull.go): the iterator does not send a pull
 // request while the previous one is still being sent. If all messages of the previous request are

@@ -44,10 +44,10 @@ func (p QueueStreamPhase) NewestLayout() Layout {
 // HasOwnStream reports whether the queue's own stream exists in this phase.
 func (p QueueStreamPhase) HasOwnStream() bool { return p != QueuePhaseSharedStream }
 
-// ReadQueueSettings returns the settings in a queue's record, or no settings if there is no record.
-// It makes one request. It fails with nats.ErrNoResponders if there is no registry or the NATS
-// account may not read the record. Any replica may respond, and it may lag a moment behind the
-// leader.
+// ReadQueueSettings returns the settings in a queue's record, or the zero value if there is no
+// record. It makes a single request, to which any replica may respond, even if it lags a moment
+// behind the leader. It fails with nats.ErrNoResponders if there is no registry, or if the NATS
+// account may not read the record.
 func ReadQueueSettings(
 	ctx context.Context, nc *nats.Conn, queue string,
 ) (s QueueSettings, err error) {

@@ -169,7 +169,8 @@ func (s QueueSettings) maxAckPending(limit int64) int {
 	return max(1, int(limit)-s.Lanes)
 }
 
-// isLaneConsumer reports whether a consumer belongs to a lane.
+// isLaneConsumer reports whether a consumer receives the start messages of one lane, which have an
+// order key.
 func isLaneConsumer(config jetstream.ConsumerConfig) bool {
 	_, tail, own := parseOwnSubject(config.FilterSubject)
 	if own {

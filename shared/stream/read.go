@@ -70,11 +70,13 @@ func orderedMessages(
 	return consumer.Messages()
 }
 
-// lastSequence returns the sequence of the last message of a stream, or, if subjects is not empty,
-// of the last message on any of the subjects. 0 means that there is none. It queries the stream's
-// leader: the server of a consumer may lag behind, so that its number of pending messages would be
-// too small. isEnd reports whether a message with the returned sequence will be received. It is
-// false if the stream's newest message was deleted.
+// lastSequence returns the sequence of the last message of a stream or, if subjects is not empty,
+// of the last message on any of the subjects; 0 means that there is none. isEnd reports whether a
+// message with that sequence will be received. This is not so if the stream's newest message was
+// deleted.
+//
+// lastSequence queries the stream's leader, because the server of a consumer may lag behind, and
+// its number of pending messages would then be too small.
 func lastSequence(
 	ctx context.Context, js jetstream.JetStream, name string, subjects []string,
 ) (last uint64, isEnd bool, err error) {

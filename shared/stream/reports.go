@@ -18,7 +18,7 @@ import (
 // executors.
 const ReportsName = "REPORTS"
 
-// ReportsSubjects is the wildcard subject of the REPORTS stream.
+// ReportsSubjects is the wildcard subject that selects the messages of the REPORTS stream.
 const ReportsSubjects = "reports.>"
 
 // DuplicatesSubject is the subject of the reports that count suppressed repeats of deliveries.

@@ -23,7 +23,7 @@ type RunnerGroup struct {
 	Group string // the name of the group, unique within the queue
 }
 
-// ParseRunnerGroup parses a string of the form "queue/group".
+// ParseRunnerGroup parses a string of the form "queue/group", and checks that both names are valid.
 func ParseRunnerGroup(text string) (RunnerGroup, error) {
 	queue, group, both := strings.Cut(text, "/")
 	if !both || !execution.ValidName(queue) || !execution.ValidName(group) {
@@ -88,7 +88,8 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 
 // BeganAfter reports whether a group's consumer was configured to begin after the message with the
 // given sequence, which was stored at the given time. If so, the group never receives that message.
-// The consumer's own sequence numbers do not show this, because they are past the message, too.
+// The consumer's current sequence numbers cannot answer this question: they exceed the message's
+// sequence in either case.
 func BeganAfter(consumer *jetstream.ConsumerInfo, sequence uint64, stored time.Time) bool {
 	config := consumer.Config
 	//nolint:exhaustive // with the other policies, a group begins with the oldest message
@@ -150,10 +151,10 @@ func EnsureConsumer(
 // heartbeat has no data, except for a process's last one, whose data is RunnerLeavingData.
 const RunnerPresencePrefix = "hookstart.runners."
 
-// RunnerLeavingData is the data of a runner's last heartbeat.
+// RunnerLeavingData is the data of a runner's last heartbeat, which it sends when it stops.
 const RunnerLeavingData = "leaves"
 
-// RunnerHeartbeatInterval is the interval between a runner's heartbeats.
+// RunnerHeartbeatInterval is the interval at which each runner sends heartbeats.
 const RunnerHeartbeatInterval = 3 * time.Second
 
 // PresenceSubject returns the subject of the heartbeats of a member of the group.

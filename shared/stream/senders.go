@@ -36,7 +36,7 @@ type SenderActivity struct {
 	Captured []byte // an encrypted secret received from the provider; empty means none
 }
 
-// MaxRefusedReasonBytes is the maximum number of bytes of RefusedReason.
+// MaxRefusedReasonBytes is the maximum length of SenderActivity.RefusedReason in bytes.
 const MaxRefusedReasonBytes = 200
 
 // SendersMessage encodes a report on senders, which was made at the given time. The message may be

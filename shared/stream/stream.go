@@ -130,7 +130,7 @@ func ParseProgressSubject(subject string) (queue, workflowID, executionID string
 // order key. It is the filter subject of a runner group's consumer.
 func QueueFilterSubject(queue string) string { return startPrefix + queue + ".>" }
 
-// Settings holds the configurable settings of the streams.
+// Settings holds the settings of the streams that an installation can configure.
 type Settings struct {
 	Replicas    int           // 1, or 3 or 5 in a cluster
 	MaxAge      time.Duration // how long messages are kept, whether consumed or not

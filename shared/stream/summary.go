@@ -132,7 +132,7 @@ func (s *startDecoder) takeVarint(field protowire.Number, value uint64) {
 	}
 }
 
-// takeTime decodes a google.protobuf.Timestamp.
+// takeTime decodes the google.protobuf.Timestamp of AcceptedAt into seconds and nanos.
 func (s *startDecoder) takeTime(data []byte) error {
 	s.timed = true
 	return eachField(data, func(field protowire.Number, number uint64, value []byte) error {

@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Registry looks up workflows.
+// Registry looks up workflows by ID. The second result of Lookup is false if there is no such
+// workflow.
 type Registry interface {
 	Lookup(workflowID string) (registry.WorkflowView, bool)
 }

@@ -87,7 +87,7 @@ func TestBytesPerDay(t *testing.T) {
 	expect("which is made up for", send("two", 1, 1), (100_000-86_400+1)*time.Second)
 }
 
-// A request that exceeds both limits waits for the one that takes longer.
+// If a request exceeds both limits, the time to wait is the longer of the two.
 func TestBothLimitsExceeded(t *testing.T) {
 	limits := NewLimits()
 	a := New(&bytesOf{registry.Plan{WebhookTriggers: true, BytesPerDay: 86_400}}, limits)

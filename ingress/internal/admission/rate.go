@@ -69,7 +69,7 @@ type Usage struct {
 	Each time.Duration // the cost of one request under the limit at that time; 0 means unknown
 }
 
-// removeIdleInterval is the interval between removals of idle entries.
+// removeIdleInterval is the minimum interval between two removals of a shard's idle entries.
 const removeIdleInterval = time.Minute
 
 // Limits tracks the usage at this ingress and at others: for each busy workflow, the used part of

@@ -294,7 +294,7 @@ func BenchmarkLimitsMemory(b *testing.B) {
 	runtime.KeepAlive(ids)
 }
 
-// inUse returns the number of bytes in use.
+// inUse returns the number of bytes of live objects on the heap.
 func inUse() float64 {
 	runtime.GC()
 	var m runtime.MemStats

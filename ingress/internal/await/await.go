@@ -49,10 +49,10 @@ const (
 	reportBufferSize = 4
 )
 
-// Reason describes why a Wait is over.
+// Reason is the reason why a Wait has ended. Its value appears in the log and the metrics.
 type Reason string
 
-// Reasons why a Wait is over.
+// The reasons for the end of a Wait.
 const (
 	ReasonExecutionEnded Reason = "ended"    // the execution has finished
 	ReasonTimeLimit      Reason = "limit"    // the request's time limit has been reached
@@ -143,7 +143,7 @@ func (w *Waits) nextReconnect() <-chan struct{} {
 }
 
 // Stop makes all current and future Waits end immediately. It returns before the waiting requests
-// have noticed. It may be called repeatedly.
+// have noticed, and may be called repeatedly.
 func (w *Waits) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -291,7 +291,7 @@ func (w *Wait) addOwnSource(queue string) {
 	w.others = slices.DeleteFunc(w.others, func(other string) bool { return other == queue })
 }
 
-// signalRead makes the Wait read the stream immediately.
+// signalRead makes Await read the stream as soon as possible.
 func (w *Wait) signalRead() {
 	select {
 	case w.reports <- nil:

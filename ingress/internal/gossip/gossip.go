@@ -52,9 +52,9 @@ type registryView interface {
 	PlanOf(accountID string) *registry.Plan
 }
 
-// Start begins to exchange counts with the other ingresses. It announces the requests and bytes
-// that this ingress has admitted, as counted by limits, and the space that it has used for each
-// account, as counted by space. It adds the announcements of other ingresses to limits and space.
+// Start begins to exchange usage with the other ingresses. limits counts the requests and bytes
+// that this ingress has admitted, and space the space that it has used for each account; Start
+// announces both. The announcements of other ingresses are added to limits and space.
 func Start(
 	nc *nats.Conn, limits *admission.Limits, space *storage.StreamSpace, registry registryView,
 	log logrus.FieldLogger,

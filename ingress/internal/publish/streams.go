@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// StreamRouter publishes each message to its stream: the shared one, or a queue's own. It has a
-// separate DeliveryPublisher for each stream, so a stream that stores nothing or does not reply
-// does not delay messages to other streams. It is safe for concurrent use.
+// StreamRouter publishes each message to its stream: the shared one, or a queue's own. Each stream
+// has a separate DeliveryPublisher, so that a stream that stores nothing or does not reply does not
+// delay messages to other streams. StreamRouter is safe for concurrent use.
 type StreamRouter struct {
 	nc     *nats.Conn
 	shared *DeliveryPublisher
@@ -58,7 +58,8 @@ func (s *StreamRouter) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	return p.ConfirmRepeat(msg)
 }
 
-// publisherFor returns the DeliveryPublisher of a queue's own stream.
+// publisherFor returns the DeliveryPublisher of a queue's own stream, which it creates when it is
+// first needed.
 func (s *StreamRouter) publisherFor(queue string) (*DeliveryPublisher, error) {
 	if p := (*s.own.Load())[queue]; p != nil {
 		return p, nil

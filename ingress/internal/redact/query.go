@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Query returns the parameters of the request, without those that may hold the token. Names and
-// values are redacted and in UTF-8. The limit of 32 KB for the request line and headers also bounds
-// their size.
+// Query returns the query parameters of the request, without the parameters that may hold the
+// token. The names and values are redacted and in UTF-8. Their total size is bounded, because the
+// request line and headers cannot exceed 32 KB.
 func (r *Redactor) Query() map[string][]string {
 	query := nonTokenParameters(r.request.URL.RawQuery)
 	var renamed []string

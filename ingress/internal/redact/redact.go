@@ -36,7 +36,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// replacement replaces a token.
+// replacement is the text that replaces a token.
 const replacement = "[token]"
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// escapeAll returns a text with every byte escaped.
+// escapeAll returns a text with every byte percent-encoded.
 func escapeAll(text string) string {
 	var escaped strings.Builder
 	for i := range len(text) {

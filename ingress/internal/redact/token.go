@@ -13,10 +13,10 @@ const (
 	accessTokenParameter = "access_token"
 )
 
-// Token returns the token of the request. It is the first non-empty value among the token
-// parameter, the access_token parameter, and the Authorization header with the Bearer scheme, in
-// this order. Token returns "" if there is none. It allocates nothing for a token that is not
-// escaped, because the request has not been authenticated yet.
+// Token returns the token of the request: the first non-empty value of the token parameter, the
+// access_token parameter, and the Authorization header with the Bearer scheme, in this order, or ""
+// if there is none. Token allocates nothing for a token that is not escaped, because the request
+// has not been authenticated yet.
 func (r *Redactor) Token() string {
 	raw, access := r.request.URL.RawQuery, ""
 	for raw != "" {

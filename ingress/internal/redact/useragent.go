@@ -11,9 +11,9 @@ import (
 const maxUserAgent = 1 << 10
 
 // UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is
-// stricter than a Redactor, because it is stored for refused requests, whose tokens are often
-// incomplete or mistyped. It redacts a value in the place of a token even if the value is short. It
-// replaces the whole text if the text contains the prefix of tokens, or may contain a part of a
+// stricter than a Redactor, because the tokens of refused requests, for which it is stored, are
+// often incomplete or mistyped: a value in the place of a token is redacted even if it is short,
+// and the whole text is replaced if it contains the prefix of tokens or may contain a part of a
 // long value.
 func UserAgent(r *http.Request) string {
 	text := r.Header.Get("User-Agent")

@@ -68,8 +68,8 @@ func TestAReportThatIsTooLong(t *testing.T) {
 	}
 }
 
-// When Run ends, it first sends the report that is still unconfirmed, and then another one with
-// what was counted since.
+// If a report is still unconfirmed when the context of Run ends, Run sends that report again, and
+// then another one with everything that was counted since.
 func TestTheLastReports(t *testing.T) {
 	t.Parallel()
 	js, server := connect(t)

@@ -106,7 +106,7 @@ type StreamSpace struct {
 	turned time.Time  // when the last generation of counts started
 }
 
-// shard holds the usage of some accounts.
+// shard holds the usage of the accounts in one shard.
 type shard struct {
 	accounts map[string]*accountUsage
 	age      int // index of the current generation
@@ -193,8 +193,8 @@ func (s *StreamSpace) changeUsage(accountID string, bytes, untold int64) {
 	s.addUsage(&locked.State, s.usageOf(&locked.State, accountID), bytes, untold)
 }
 
-// DrainUnannounced returns how many bytes this ingress has reserved for each account since the last
-// call, minus those that it has released.
+// DrainUnannounced returns, by account ID, the bytes that this ingress has reserved since the last
+// call minus the bytes that it has released. Accounts with no change are omitted.
 func (s *StreamSpace) DrainUnannounced() map[string]int64 {
 	taken := map[string]int64{}
 	if s.limit.Load() == 0 {

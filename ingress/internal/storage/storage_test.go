@@ -55,8 +55,8 @@ func TestTheHeaviestAreRefusedFirst(t *testing.T) {
 	}
 }
 
-// When the stream is nearly full, an account that uses more than an equal share is refused. An
-// account that uses less can store messages until it has used its share.
+// In a nearly full stream, an account that has used more than an equal share is refused, and an
+// account that has used less can store messages until it reaches its share.
 func TestAnEqualShare(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -160,7 +160,8 @@ func TestAfterAStart(t *testing.T) {
 	}
 }
 
-// The sums from an executor replace what the ingress counted before the previous sums.
+// Sums from an executor replace everything that the ingress had counted before it received the
+// previous sums.
 func TestSumsReplaceCounts(t *testing.T) {
 	t.Parallel()
 	s := space(71_000)

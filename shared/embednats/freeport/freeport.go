@@ -28,8 +28,8 @@ type Port struct {
 	reservation net.PacketConn
 }
 
-// Reserve finds a free port and reserves it by binding the UDP port with the same number. Other
-// callers, including those in other processes, then see the port as taken.
+// Reserve finds a free TCP port and reserves it by binding the UDP port with the same number.
+// Callers in this and in other processes then skip the port.
 func Reserve() (*Port, error) {
 	for range maxPort - minPort {
 		p := &Port{Number: minPort + int(nextOffset.Add(1)%(maxPort-minPort))}
@@ -50,8 +50,8 @@ func Reserve() (*Port, error) {
 	return nil, fmt.Errorf("no port between %d and %d is free", minPort, maxPort)
 }
 
-// Addr returns the host:port of the port.
+// Addr returns the port's address, 127.0.0.1:port.
 func (p *Port) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.Number) }
 
-// Release makes the port available to others.
+// Release ends the reservation. Afterwards, other callers may reserve the port.
 func (p *Port) Release() { _ = p.reservation.Close() }

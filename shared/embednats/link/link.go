@@ -36,7 +36,7 @@ func New(to string) (*Link, error) {
 	return l, nil
 }
 
-// Addr returns the address to connect to.
+// Addr returns the host:port at which the link accepts connections.
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
 // Silence holds back every byte, like a network that loses all packets. The bytes arrive after
@@ -47,7 +47,7 @@ func (l *Link) Silence() {
 	l.silent = make(chan struct{})
 }
 
-// Cut breaks all connections and refuses new ones.
+// Cut closes all connections, and makes the link refuse new ones until Heal.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,8 @@ func (l *Link) Cut() {
 	}
 }
 
-// Heal undoes Silence and Cut.
+// Heal undoes Silence and Cut: bytes flow again, and new connections are accepted. Connections that
+// Cut has closed stay closed.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

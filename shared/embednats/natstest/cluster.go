@@ -190,11 +190,10 @@ func (c *Cluster) awaitReplicas() {
 	})
 }
 
-// keepStreamFolder creates another folder next to those of the streams, so that the server does not
-// remove their parent folder. A server removes the parent folder some time after its last stream
-// was deleted, even while it is creating a new stream there. The creation then fails with "error
-// creating store for stream". The server ignores a folder with a leading dot, and removes it when
-// it starts.
+// keepStreamFolder creates a folder beside the folders of the streams, so that their parent folder
+// is never empty. A server removes the parent folder some time after the last stream was deleted,
+// even while it is creating a new stream there. The creation then fails with "error creating store
+// for stream". The server ignores a folder with a leading dot, and removes it when it starts.
 func (n *Node) keepStreamFolder() {
 	n.tb.Helper()
 	streams := filepath.Join(n.StoreDir(), "jetstream", "$G", "streams")

@@ -82,7 +82,7 @@ func ExampleStartProcess() {
 	// Output: messages: 1
 }
 
-// This example has three servers and stops the one that leads a stream.
+// This example starts a cluster of three servers and stops the leader of a stream.
 func ExampleStartCluster() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()

@@ -93,7 +93,8 @@ func startAlone(tb testing.TB, asProcess bool, opts []Option) *Node {
 	return n
 }
 
-// newNode returns a server that has not been started.
+// newNode returns a Node whose server has not been started. The server will be stopped when the
+// test ends.
 func newNode(tb testing.TB, asProcess bool, o embednats.Options) *Node {
 	n := &Node{tb: tb, opts: o, asProcess: asProcess}
 	tb.Cleanup(n.stopAtTestEnd)

@@ -85,7 +85,7 @@ func runServer(o embednats.Options) int {
 	}
 }
 
-// process is a server in a separate process.
+// process is a NATS server that runs in a process of its own.
 type process struct {
 	*child.Process
 	stderr *bytes.Buffer // may be read once the process has exited
@@ -137,7 +137,7 @@ func startProcess(o embednats.Options) (*process, error) {
 // firstLinePattern matches the first line that a process prints.
 var firstLinePattern = regexp.MustCompile(`^(.*)\n`)
 
-// stop shuts down the process gracefully.
+// stop terminates the process gracefully, and waits until it has exited.
 func (p *process) stop() error {
 	if err := p.Terminate(processTimeout); err != nil {
 		return fmt.Errorf("it %w: %w", err, p.exitError())

@@ -23,14 +23,14 @@ type Buffer struct {
 	text bytes.Buffer
 }
 
-// Write adds one line of the log.
+// Write appends a line that was logged.
 func (b *Buffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(line)
 }
 
-// String returns everything written so far.
+// String returns everything that has been logged so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -75,7 +75,7 @@ type waiter struct {
 	sent chan error
 }
 
-// result holds the arguments with which done was called.
+// result holds the arguments of the call of done, for Publish.
 type result struct {
 	ack Ack
 	err error
@@ -177,7 +177,7 @@ func (e *Publisher) enqueue(w *waiter) (first bool) {
 	return len(e.queue) == 1
 }
 
-// sendQueue passes the queued messages to the connection.
+// sendQueue passes all queued messages to the connection, in the order in which they were queued.
 func (e *Publisher) sendQueue() {
 	e.mu.Lock()
 	queue := e.queue
@@ -304,7 +304,7 @@ func (e *Publisher) parse(msg *nats.Msg) (Ack, error) {
 			}
 		}
 	}
-	// The reply is an error, or its white space differs from that of today's servers.
+	// The reply is an error, or a server has formatted it differently from the current servers.
 	var slow struct {
 		jetstream.PubAck
 		Error *jetstream.APIError `json:"error"`
