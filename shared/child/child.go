@@ -1,5 +1,6 @@
-// Package child starts programs as child processes. The children end with their parent and do not
-// receive the terminal's signals, because each leads a process group of its own.
+// Package child starts programs as child processes. On Unix, the children do not receive the
+// terminal's signals, because each leads a process group of its own. On Linux, they also end with
+// their parent.
 package child
 
 import (
