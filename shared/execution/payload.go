@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// BodyKind determines how the input is made from the body.
+// BodyKind is the kind of a request body. It determines how Payload.Input converts the body to
+// JSON.
 type BodyKind uint8
 
 // The kinds of bodies. BodyNone is the kind of a rejected execution whose body was not read, or was
@@ -24,7 +25,7 @@ const (
 // Payload is the body of a request, and how to interpret it.
 type Payload struct {
 	ContentType string // the Content-Type as sent, with its parameters
-	// Kind determines how the input is made from Body.
+	// Kind determines how Input converts Body to JSON.
 	Kind BodyKind
 	Body []byte // the body as sent
 }
