@@ -139,7 +139,7 @@ func (f *Filter) Match(r *sender.Request) (failedRef string, ok bool) {
 	return "", true
 }
 
-// member is a member of a JSON object.
+// member is a name and its value in a JSON object.
 type member struct {
 	name  string
 	value json.RawMessage
@@ -185,7 +185,7 @@ type predicate struct {
 	all     []predicate // several operators, which must all hold
 }
 
-// comparison compares a number with a bound.
+// comparison is the test of a number against a bound: $gt, $gte, $lt or $lte.
 type comparison struct {
 	bound       decimal
 	less, equal bool // whether the value may be less than the bound, or equal to it

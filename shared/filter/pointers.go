@@ -75,7 +75,7 @@ func (p *pointerSet) resolve(buffer []value, document []byte) []value {
 	return s.found
 }
 
-// scanner scans a document, which must be valid JSON.
+// scanner looks for the values of pointers in a document, which must be valid JSON.
 type scanner struct {
 	text  []byte
 	at    int
