@@ -26,7 +26,7 @@ const (
 	minLiveHeapBytes = 4 << 20
 )
 
-// gcPercentFor returns the GC percentage for a given number of live bytes.
+// gcPercentFor returns the GC percentage, as in GOGC, for a live heap of the given size in bytes.
 func gcPercentFor(live uint64) int {
 	live = max(live, minLiveHeapBytes)
 	//nolint:gosec // 1,600 at most

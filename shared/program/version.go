@@ -21,7 +21,8 @@ type Version struct {
 
 type versionFlag bool
 
-// BeforeReset prints the version before anything else is evaluated, like kong's own version flag.
+// BeforeReset prints the version and exits before anything else is evaluated, like kong's own
+// version flag.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
 	_, err := fmt.Fprintf(app.Stdout, "%s %s\ncommit: %s\nbuilt with: %s for %s/%s\nlicence: %s\n",
 		app.Model.Name, ops.Version, ops.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH,
@@ -39,7 +40,7 @@ const exitStatusVar = "exit-status"
 // has in addition to those of Main.
 func ExitStatus(text string) kong.Option { return kong.Vars{exitStatusVar: text} }
 
-// BeforeReset prints the manual page.
+// BeforeReset prints the manual page and exits.
 func (manFlag) BeforeReset(app *kong.Kong, vars kong.Vars) error {
 	err := writeManual(app.Stdout, app.Model, ops.Version, vars[exitStatusVar])
 	app.Exit(0)
