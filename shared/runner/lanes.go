@@ -278,7 +278,7 @@ func (r *runner) laneDrained(
 		r.group().LaneConsumer(l.number))
 }
 
-// logLaneFailure logs that the consumer of a lane cannot be used.
+// logLaneFailure logs that the consumer of a lane cannot be used, unless ctx has ended.
 func (r *runner) logLaneFailure(ctx context.Context, lane int, err error) {
 	if ctx.Err() == nil {
 		r.log(slog.LevelWarn, "a lane of ordered executions cannot be taken", func() []slog.Attr {
@@ -406,7 +406,7 @@ func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
 	return false
 }
 
-// sleep sleeps for d, or until ctx ends.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

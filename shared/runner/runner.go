@@ -183,7 +183,7 @@ type Attempt struct {
 	Err       error         // nil if the attempt succeeded
 }
 
-// Result is the result of an attempt.
+// Result describes how an attempt ended.
 type Result string
 
 // The possible results of an attempt.

@@ -29,8 +29,8 @@ import (
 //	             keeps a runner's promise
 //	runner       Run with everything that it does
 //
-// The metrics x-bare, x-unconfirmed and x-confirmed are the runner's throughput divided by that of
-// the named variant.
+// The metrics x-bare, x-unconfirmed and x-confirmed are the runner's throughput divided by the
+// throughput of the named variant.
 //
 // A handler that waits stands for one that calls a database or a service. The concurrency is then a
 // runner's default. The handler of "empty" does nothing, and the concurrency is the number of

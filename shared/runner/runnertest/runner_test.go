@@ -348,8 +348,8 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// The executions of a runner that dies are redelivered to another member after AckWait. Those of a
-// runner whose handlers work for longer than AckWait are not.
+// The executions of a runner that dies are redelivered to another member after AckWait. An
+// execution whose handler works for longer than AckWait is not redelivered.
 func TestDyingAndWorkingForLong(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -29,7 +29,8 @@ type Ingress struct {
 	phases map[string]stream.QueueStreamPhase // of queues that have or had an own stream
 }
 
-// NewIngress returns an Ingress. It creates the streams if they do not exist.
+// NewIngress returns an Ingress that uses the NATS server of nc. It creates Hookstart's streams
+// there if they do not exist.
 func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	tb.Helper()
 	js, err := jetstream.New(nc)
@@ -133,7 +134,7 @@ type Post struct {
 	OrderKey string
 }
 
-// Start starts an execution and returns its ID.
+// Start starts an execution as if a sender had sent p, and returns its ID.
 func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	tb.Helper()
 	payload, err := execution.NewPayload(p.ContentType, []byte(p.Body))
