@@ -180,7 +180,7 @@ func (m *methodSpec) check() error {
 
 func (m *method) signsURL() bool { return m.message.has(partURL) || m.scheme == schemeTwilio }
 
-// newHash returns the hash with the given name, or nil if there is none.
+// newHash returns the constructor of the hash with the given name, or nil if the name is unknown.
 func newHash(name string) func() hash.Hash {
 	switch name {
 	case "sha1":
@@ -566,7 +566,8 @@ func (m *method) urlForms(r *Request) []*Request {
 	return []*Request{r, &decoded}
 }
 
-// computeSignature returns the signature that the request should have.
+// computeSignature returns the HMAC or the digest that a request signed with the key must have.
+// timeText is the time as sent.
 func (m *method) computeSignature(hashName string, k *verificationKey, r *Request,
 	timeText string,
 ) []byte {

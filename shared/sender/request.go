@@ -47,7 +47,8 @@ func (r *Request) header(canonical string) string {
 	return ""
 }
 
-// headerValues returns all values of a header.
+// headerValues returns all values of the header with the given canonical name. It also finds Host,
+// which net/http stores separately.
 func (r *Request) headerValues(canonical string) []string {
 	if canonical == "Host" && r.Host != "" {
 		return []string{r.Host}
@@ -113,7 +114,7 @@ type form struct {
 // isDeclared reports whether Content-Type declares that the body is a form. f may be nil.
 func (f *form) isDeclared() bool { return f != nil && f.typed }
 
-// first returns the first value of a field.
+// first returns the first value of a field, and reports whether there is one.
 func (f *form) first(name string) (value string, ok bool) {
 	for _, field := range f.fields {
 		if field.name == name {

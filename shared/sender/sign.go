@@ -92,7 +92,8 @@ func (r *Request) mutableCopy() Request {
 	return c
 }
 
-// sign adds a signature to a request, in the form that the method verifies.
+// sign adds a signature to a request, in the form that the method verifies. If the message that is
+// signed contains the time or a value that the request lacks, sign adds that first.
 func (m *method) sign(r *Request, k *verificationKey, now time.Time) error {
 	if m.signsURL() && r.URL == "" {
 		return ErrNoURL

@@ -46,7 +46,7 @@ type SecretInfo struct {
 	Max      int  // maximum number of secrets that are valid at the same time
 }
 
-// Setting is one setting of a preset.
+// Setting describes one setting of a preset: its name, its meaning and its valid values.
 type Setting struct {
 	// Name is the key of the setting in Config.Settings.
 	Name string `json:"name"`
