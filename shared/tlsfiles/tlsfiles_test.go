@@ -42,7 +42,7 @@ func write(t *testing.T, certFile, keyFile string, serial int64) {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// Two writes may have the same modification time.
+		// Two writes may result in the same modification time, so set different ones.
 		changed := time.Now().Add(time.Duration(serial) * time.Minute)
 		if err := os.Chtimes(path, changed, changed); err != nil {
 			t.Fatal(err)
