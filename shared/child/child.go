@@ -89,7 +89,7 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // called before Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
-// Err returns what exec.Cmd.Wait returned: nil if the exit code was 0, and otherwise usually an
+// Err returns the error from exec.Cmd.Wait: nil if the exit code was 0, and otherwise usually an
 // *exec.ExitError. It must not be called before Exited is closed.
 func (p *Process) Err() error { return p.err }
 
