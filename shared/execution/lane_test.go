@@ -6,7 +6,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The lane of a key must never change: runners in other languages compute it, too, as
+// The lane of a key must never change, because runners in other languages also compute it, as
 // deploy/docs/runner-protocol.md describes. That page contains the same numbers.
 func TestLanes(t *testing.T) {
 	t.Parallel()
