@@ -24,7 +24,7 @@ type OrderKey struct {
 	pointers *pointerSet // nil means that the place is not a JSON pointer
 }
 
-// ParseOrderKey compiles the place of an order key, such as header:X-Order-Id or ptr:/order/id. Any
+// ParseOrderKey compiles the place of an order key, such as header:X-Order or ptr:/order/id. Any
 // error is an *Error.
 func ParseOrderKey(text string) (*OrderKey, error) {
 	if len(text) > MaxBytes || !utf8.ValidString(text) {
