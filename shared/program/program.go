@@ -1,4 +1,4 @@
-// Package program implements what every Hookstart program needs to start and end: flags and
+// Package program implements the parts that all Hookstart programs have in common: flags and
 // environment variables, signals, errors and exit codes.
 package program
 
