@@ -17,7 +17,7 @@ const consumerCheckInterval = time.Second
 
 // recreateLostConsumers recreates the group's consumers in the shared stream and in the queue's own
 // stream after NATS has lost its storage. Without it, the runner would request messages forever:
-// the server tells waiting requests that a consumer was deleted, but not that it is missing.
+// the server ends a waiting request if the consumer is deleted, but not if it is missing.
 //
 // recreateLostConsumers looks for the streams after each reconnect, until ctx ends. It creates a
 // consumer only if the stream is a new one. In a stream that the runner already knows, a new
