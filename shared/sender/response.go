@@ -257,9 +257,9 @@ func responseHeader(from string, r *Request) string {
 	return value
 }
 
-// permittedRate returns how many requests per minute a sender may send: the requested rate if it is
-// a positive whole number within the limit, otherwise the limit itself. A limit of 0 means no
-// limit; permittedRate then returns "*" for a request that is not such a number.
+// permittedRate returns how many requests per minute a sender may send: the rate that it requests
+// if that is a positive whole number within the limit, otherwise the limit itself. If limit is 0,
+// every rate is allowed, and "*" takes the place of the limit.
 func permittedRate(asked string, limit int) string {
 	rate, err := strconv.Atoi(asked)
 	switch {

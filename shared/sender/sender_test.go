@@ -453,7 +453,7 @@ func TestSecretWithVersion(t *testing.T) {
 }
 
 // HubSpot signs the URL with some of its characters decoded. A request with such a signature is
-// accepted, unless another character of the URL was decoded, too.
+// accepted, unless other characters of the URL were decoded as well.
 func TestDecodedURL(t *testing.T) {
 	for _, g := range signers() {
 		if g.name != "hubspot" {
