@@ -139,7 +139,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// A message whose deadline passed before it was passed to the connection is not sent anymore.
+// A message is not sent if its deadline has passed before it reaches the connection.
 func TestAMessageIsNotSentAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	e, s, _ := engine(t)
