@@ -124,8 +124,8 @@ func skipSpace(text []byte, i int) int {
 	return i
 }
 
-// scanMemberName scans a member's name, the colon and any white space, and returns the index of the
-// value, or -1 if there is no name.
+// scanMemberName scans the member's name at index i, the colon and any white space, and returns the
+// index of the value, or -1 if there is no valid name with a colon.
 func scanMemberName(text []byte, i int) int {
 	if i >= len(text) || text[i] != '"' {
 		return -1

@@ -13,7 +13,7 @@ import (
 // JSON.
 type BodyKind uint8
 
-// The kinds of bodies. BodyNone is the kind of a rejected execution whose body was not read, or was
+// The kinds of bodies. A rejected execution has the kind BodyNone if its body was not read, or was
 // declared as JSON but is not valid JSON.
 const (
 	BodyNone BodyKind = iota
