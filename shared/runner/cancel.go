@@ -176,11 +176,11 @@ func (c *cancellations) serveReads() {
 	}
 }
 
-// catchUp reads the IDs of the executions that have been canceled since the last call. If it has
-// found new keys, after a reconnect, and at least every cancelCheckInterval, it also checks whether
-// the bucket still has the key that was the newest one before. If that key is gone, the bucket has
-// lost keys or was replaced by a new one, and new keys may have lower revisions. catchUp then reads
-// all keys again, and keeps the cancellations that it already knows.
+// catchUp reads the IDs of the executions that have been canceled since the last call. It also
+// checks whether the bucket still has the key that was the newest one before: whenever it has found
+// new keys, after a reconnect, and at least every cancelCheckInterval. If that key is gone, the
+// bucket has lost keys or was replaced by a new one, and new keys may have lower revisions. catchUp
+// then reads all keys again, and keeps the cancellations that it already knows.
 //
 // After it has read all keys, catchUp makes the same check with the last key that it has read. The
 // first key would not do, because it may have expired in the meantime.

@@ -69,8 +69,8 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 }
 
 const (
-	// minPullPause and maxPullPause are the shortest and the longest pause after a request that the
-	// server answered immediately because there were no messages.
+	// minPullPause and maxPullPause limit the pause after a request that the server answered
+	// immediately because there were no messages. The pause grows with each such request.
 	minPullPause, maxPullPause = 50 * time.Millisecond, 500 * time.Millisecond
 	// maxPullFailures is the number of consecutive failed requests after which a consumer is looked
 	// up again. The consumer in the shared stream is looked up only at the start.

@@ -313,7 +313,8 @@ func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Keep the server from responding, because the test responds instead.
+	// Keep the server from responding to requests for reports, because the test responds to them
+	// itself.
 	config := reports.CachedInfo().Config
 	config.AllowDirect = false
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {

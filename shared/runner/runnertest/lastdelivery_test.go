@@ -11,8 +11,8 @@ import (
 )
 
 // A delivery is the last one until the message is delivered again, even to another client, or is
-// acknowledged. The test is in this package because tests of the module of package stream must not
-// need a NATS server.
+// acknowledged. The test is in this package because the module of package stream must not depend on
+// a NATS server, not even in its tests.
 func TestIsLastDelivery(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
