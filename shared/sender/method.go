@@ -101,8 +101,8 @@ func (m *methodSpec) appliesTo(settings map[string]string) bool {
 	return true
 }
 
-// compile returns the compiled method. It refuses unknown values and a method that would not
-// protect against anything.
+// compile returns the compiled method. It returns an error for unknown values, and for a method
+// that would not protect against anything.
 func (m *methodSpec) compile(settings map[string]string) (method, error) {
 	c := method{spec: m, scheme: m.Scheme, user: settings["user"]}
 	var err error

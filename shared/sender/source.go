@@ -35,8 +35,9 @@ const (
 
 var errInvalidSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
-// parseSource parses a source. If builtIn is true, text is from the built-in table, which may use
-// more kinds of sources than a setting: see also valueSource.builtIn.
+// parseSource parses the notation of a source, such as header:Name or ptr:/json/pointer. If builtIn
+// is true, text is from the built-in table, which may use more kinds of sources than a setting: see
+// also valueSource.builtIn.
 func parseSource(text string, builtIn bool) (valueSource, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {

@@ -137,7 +137,8 @@ func (s valueSource) String() string {
 	}
 }
 
-// write passes the parts of the signed message to write, in order. time is the time as sent.
+// write passes the parts of the signed message to the function write, in order. time is the time of
+// signing, as written in the request.
 func (t template) write(write func([]byte), r *Request, time string, secret []byte) {
 	for i := range t {
 		switch p := &t[i]; p.kind {
