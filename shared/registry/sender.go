@@ -36,7 +36,7 @@ func CapturedSecretSealPurpose(workflowID, nodeID string) string {
 }
 
 // OpenSender decrypts the sender record of a node; record may be nil. The returned config holds the
-// secrets in plain text. Errors wrap those of seal.Keys.Open and name the node.
+// secrets in plain text. Errors name the node, and wrap the errors of seal.Keys.Open.
 func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sender.Config, error) {
 	if record == nil {
 		return sender.Config{}, nil

@@ -92,12 +92,14 @@ type accountView struct {
 
 func (a *accountView) key() string { return a.id }
 
-// allows reports whether the plan allows w to be active.
+// allows reports whether the plan allows w to be active. If the plan limits the number of active
+// workflows, it returns false for an inactive one.
 func (a *accountView) allows(w *Webhook) bool {
 	return !a.limited || a.last != nil && w.Active && w.compare(a.last) <= 0
 }
 
-// accountWriterState is the part of an account that the writer needs.
+// accountWriterState is the state of an account from which the writer computes the accountView that
+// Lookup reads.
 type accountWriterState struct {
 	id     string
 	known  bool       // whether the account has a record; otherwise only workflows refer to it
@@ -180,10 +182,10 @@ func (s *Snapshot) PlanOf(accountID string) *Plan {
 	return nil
 }
 
-// AccountCount returns the number of accounts.
+// AccountCount returns the number of accounts, or 0 before the registry is loaded.
 func (s *Snapshot) AccountCount() int { return s.current.Load().accounts.len() }
 
-// WorkflowCount returns the number of workflows.
+// WorkflowCount returns the number of workflows, or 0 before the registry is loaded.
 func (s *Snapshot) WorkflowCount() int { return s.current.Load().workflows.len() }
 
 // OtherActiveCount returns the number of the account's active workflows, not counting the given
@@ -407,8 +409,8 @@ func (t *tables) recomputeAllAccounts() {
 	}
 }
 
-// recomputeAllowedWorkflows recomputes which of an account's active workflows the plan allows. It
-// allows those that were activated first.
+// recomputeAllowedWorkflows recomputes which of an account's active workflows the plan allows: the
+// ones that were activated first, up to the plan's limit.
 func (t *tables) recomputeAllowedWorkflows(accountID string) {
 	o := t.owners[accountID]
 	if t.loading || !o.known {
@@ -424,7 +426,8 @@ func (t *tables) recomputeAllowedWorkflows(accountID string) {
 	t.accounts.set(a)
 }
 
-// webhookOf returns the Webhook for a workflow's record.
+// webhookOf compiles a workflow's record into the Webhook that Lookup returns. It also records
+// whether the workflow's senders are usable and could be decrypted.
 func (t *tables) webhookOf(r *Workflow) *Webhook {
 	// Most workflows have one node with one token. For them, one allocation holds everything.
 	whole := &struct {

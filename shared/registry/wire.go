@@ -212,7 +212,7 @@ func DecodeWorkflow(data []byte) (*Workflow, error) {
 	return w, nil
 }
 
-// Equal reports whether two senders are equal. Either may be nil.
+// Equal reports whether two senders have the same stored form. Either may be nil.
 func (s *Sender) Equal(other *Sender) bool { return proto.Equal(s.toWire(), other.toWire()) }
 
 func (s *Sender) toWire() *hookstartv1.Sender {

@@ -24,7 +24,7 @@ const (
 	CapabilityOwnStreams Capability = "ownStreams"
 )
 
-// Capabilities returns the capabilities of an ingress of this version.
+// Capabilities returns all capabilities of this version, for an ingress to announce.
 func Capabilities() []Capability {
 	return []Capability{
 		CapabilitySenders,

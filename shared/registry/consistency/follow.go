@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
-// WaitForBucket waits until the registry's bucket exists. The executor creates it.
+// WaitForBucket waits until an executor has created the registry's bucket.
 func WaitForBucket(ctx context.Context, js jetstream.JetStream) error {
 	return retry.Do(ctx, func(ctx context.Context) error {
 		_, err := js.KeyValue(ctx, registry.Bucket)
@@ -91,7 +91,7 @@ type Follower struct {
 	target   uint64    // revision at which loading is complete
 	loaded   bool
 	revision uint64
-	// storedAt is when the server stored that revision. Zero means unknown.
+	// storedAt is when the server stored the last applied revision. Zero means unknown.
 	storedAt time.Time
 	stored   bucketEnd // end of the bucket when it was last queried
 	applied  uint64    // last sequence of the newest bucketEnd that has been applied completely

@@ -110,7 +110,7 @@ func (e *LaggingError) Error() string {
 // Wait waits until every process that may serve requests has applied a revision. If the membership
 // started or reconnected less than livenessTimeout ago, Wait first waits for the rest of that time,
 // because until then a process whose heartbeats were not received may still have a valid lease. If
-// ctx ends first, Wait returns a *LaggingError.
+// ctx is done first, Wait returns a *LaggingError.
 func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	// An announcement that was made before the change may still be on its way. Send a message to
 	// ourselves, and wait below until it arrives: by then, all earlier announcements have arrived,
@@ -201,7 +201,7 @@ func (r *Membership) IngressSettings() []*IngressSettings {
 	return list
 }
 
-// Process describes a process that follows the registry.
+// Process describes a live process that follows the registry, according to its last heartbeat.
 type Process struct {
 	Instance string // a random UUID
 	Role     string

@@ -31,7 +31,7 @@ type ProcessInfo struct {
 	// Schema is the version of the database schema that an executor uses. 0 means that the process
 	// is not an executor, or is too old to announce it.
 	Schema int64
-	// Can holds the capabilities of an ingress.
+	// Can holds the capabilities of an ingress. It is empty for other processes.
 	Can []Capability
 }
 

@@ -74,7 +74,7 @@ type FieldChange struct {
 	To    any    `json:"to,omitempty"`   // nil means that it is not set
 }
 
-// redactedValue replaces values that are secret or large.
+// redactedValue replaces secret or large values in audit entries.
 const redactedValue = "(not shown)"
 
 // Limits on an entry, which must fit into the headers of the record's message. NATS allows 64 KiB

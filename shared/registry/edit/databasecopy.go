@@ -19,11 +19,11 @@ import (
 // only once the copy contains it.
 type DatabaseCopy interface {
 	// AwaitCopied waits until the copy contains all revisions of a bucket up to the given one, or
-	// until ctx ends.
+	// until ctx is done.
 	AwaitCopied(ctx context.Context, bucket string, revision uint64) error
 }
 
-// CopiedRecord is a record as a DatabaseCopy keeps it.
+// CopiedRecord is one record from the database's copy of a bucket.
 type CopiedRecord struct {
 	Key     string
 	Data    []byte // the data as stored in NATS; empty if the record was deleted
@@ -113,7 +113,7 @@ const (
 // has stored. It leaves an existing record unchanged, because another process has stored it from
 // the same copy. It skips deleted records and the registry's identity. If the confirmation of a
 // record is lost, RestoreMissing publishes the record again, provided that js has a timeout for
-// asynchronous publishing. Otherwise, it waits for the confirmation until ctx ends.
+// asynchronous publishing. Without such a timeout, it waits for the confirmation until ctx is done.
 func RestoreMissing(
 	ctx context.Context, js jetstream.JetStream, bucket string, records []CopiedRecord,
 ) (stored int, err error) {
@@ -211,7 +211,7 @@ func noteStoredRevision(ctx context.Context, bucket string, revision uint64) {
 }
 
 // awaitDatabaseCopy waits until the DatabaseCopy contains everything that a change has stored. If
-// ctx ends first, it returns a *consistency.LaggingError.
+// ctx is done first, it returns a *consistency.LaggingError.
 func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error {
 	if e.databaseCopy == nil {
 		return nil

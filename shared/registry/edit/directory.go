@@ -177,14 +177,14 @@ func (r *recordIndex) updateUnfinished(accountID string) {
 	}
 }
 
-// Plans returns the plan catalog.
+// Plans returns the plan catalog and its revision. The catalog is nil if none has been stored.
 func (d *Directory) Plans() Versioned[registry.Plans] {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.plans
 }
 
-// Account returns an account, and reports whether it exists.
+// Account returns an account and its revision, and reports whether the account exists.
 func (d *Directory) Account(id string) (Versioned[*registry.Account], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -213,14 +213,15 @@ func (d *Directory) AccountsWithEventSubscription() []*registry.Account {
 	return all
 }
 
-// Workflow returns a workflow, and reports whether it exists.
+// Workflow returns a workflow and its revision, and reports whether the workflow exists.
 func (d *Directory) Workflow(id string) (Versioned[*registry.Workflow], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.workflows.Get(id)
 }
 
-// ClosedWorkflows returns the IDs of the closed workflows, sorted.
+// ClosedWorkflows returns the sorted IDs of the workflows whose requests are refused while an
+// executor copies their delivery IDs to another stream.
 func (d *Directory) ClosedWorkflows() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -251,7 +252,7 @@ func (d *Directory) Queues() []string {
 	return names
 }
 
-// Queue returns the settings of a queue, and reports whether it has any.
+// Queue returns the settings of a queue and their revision, and reports whether there are any.
 func (d *Directory) Queue(name string) (Versioned[*registry.Queue], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

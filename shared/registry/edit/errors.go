@@ -17,7 +17,7 @@ func dependsOnDirectory(err error) bool {
 	return ok
 }
 
-// newDirectorySentinel returns a sentinel error that is a directoryDependentError.
+// newDirectorySentinel returns a new sentinel error for a refusal that depends on the directory.
 func newDirectorySentinel(text string) error { return &directorySentinelError{text} }
 
 type directorySentinelError struct{ text string }
@@ -30,7 +30,8 @@ func (*directorySentinelError) dependsOnDirectory() {}
 // The *NotFoundError names it.
 var ErrNotFound = newDirectorySentinel("not found")
 
-// NotFoundError names what was not found.
+// NotFoundError describes the item that does not exist. errors.Is(err, ErrNotFound) returns true
+// for it.
 type NotFoundError struct {
 	What string // a human-readable description, for example: workflow "orders"
 }

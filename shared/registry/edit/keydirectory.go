@@ -18,7 +18,7 @@ func (r *recordIndex) deleteAPIKey(id string) {
 	}
 }
 
-// APIKey returns a key, and reports whether it exists.
+// APIKey returns a key and its revision, and reports whether the key exists.
 func (d *Directory) APIKey(id string) (Versioned[*registry.APIKey], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -59,7 +59,7 @@ func (d *Directory) WatchAPIKeyDeletion(id string) (gone <-chan struct{}, forget
 	}
 }
 
-// apiKeyDeletionWatch waits until one key no longer exists.
+// apiKeyDeletionWatch is one pending call of WatchAPIKeyDeletion.
 type apiKeyDeletionWatch struct {
 	id   string
 	gone chan struct{} // closed when the key no longer exists

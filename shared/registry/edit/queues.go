@@ -78,7 +78,7 @@ func (e *Editor) PauseQueue(
 	})
 }
 
-// ResumeQueue ends the pause of a queue.
+// ResumeQueue ends the pause of a queue, if there is one, and returns the queue's settings.
 func (e *Editor) ResumeQueue(ctx context.Context, name string) (*registry.Queue, error) {
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
 		q.PausedSince, q.PausedUntil = time.Time{}, time.Time{}

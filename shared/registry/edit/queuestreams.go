@@ -28,7 +28,7 @@ type QueueStreamSpec struct {
 	PlacementTags []string      // tags that a server must have; empty means any server
 }
 
-// Check returns an InvalidError if the settings are invalid.
+// Check returns a *InvalidError for the first invalid setting, or nil if all settings are valid.
 func (s *QueueStreamSpec) Check() error {
 	switch {
 	case s.MaxBytes < 0:

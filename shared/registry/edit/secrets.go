@@ -279,8 +279,8 @@ func (e *Editor) newToken() registry.Token {
 }
 
 // appendToken adds a token to a node's secrets, and drops the tokens whose hashes are not in
-// before. It keeps a token that is less than a minute old in any case, because another process may
-// be about to store the token's hash in the registry, or may not know whether it has done so.
+// before. A token that is less than a minute old is always kept, because another process may be
+// about to store the token's hash in the registry, or may not know whether it has done so.
 func (e *Editor) appendToken(
 	s *registry.TriggerSecrets, token registry.Token, before []registry.HashedToken,
 ) {

@@ -390,7 +390,8 @@ type senderSecret struct {
 	ends   time.Time // the zero time means the expiry in record, or never
 }
 
-// newSenderBuilder begins a change of a sender that keeps its preset.
+// newSenderBuilder decrypts the existing sender and returns a builder for a new record with the
+// same preset.
 func (e *Editor) newSenderBuilder(
 	workflowID, nodeID string,
 	before *registry.Sender,

@@ -20,7 +20,7 @@ type Ingress struct {
 	Hold sync.Mutex
 }
 
-// Apply implements consistency.Sink.
+// Apply implements consistency.Sink. It blocks while a test holds the mutex.
 func (i *Ingress) Apply(c registry.Change) {
 	i.Hold.Lock()
 	defer i.Hold.Unlock()

@@ -121,7 +121,7 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// CanSeal reports whether there is a key to seal with.
+// CanSeal reports whether there is a key to seal with. It returns false if k is nil.
 func (k *Keys) CanSeal() bool { return k != nil }
 
 // IDs returns the IDs of all keys, sorted.
