@@ -64,7 +64,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 	return list, nil
 }
 
-// maxPlans is the maximum number of plans that can be selected in a form.
+// maxPlans is the maximum number of plans that a form offers.
 const maxPlans = 1000
 
 func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {

@@ -26,7 +26,7 @@ import (
 // With JavaScript (post.js), the browser stays on the page and shows the response there. After
 // success, a script receives a savedResponse instead of a redirect.
 type form struct {
-	name string   // identifies the form among those of its page
+	name string   // distinguishes the forms of a page that concern the same object
 	of   []string // path values that identify the object, if the page has this form for several
 	// operation is the name of the operation that makes the change. It determines the role that the
 	// caller needs.
@@ -59,7 +59,7 @@ type form struct {
 // field named shownFieldPrefix+name, which holds the value that the page showed. The hidden fields
 // reveal whether the operator or somebody else has changed the setting since.
 type setting struct {
-	what   string // noun for messages
+	what   string // noun for the setting in messages
 	fields []string
 	// text describes the setting in words, given the values of its fields in order.
 	text func(values []string) string
@@ -80,13 +80,13 @@ type postedForm struct {
 	values  map[string]string // posted values that the page shows again
 	status  int               // status of the response after a failure
 	fields  map[string]string // new values of fields, for a page that stays open
-	again   map[string]string // values with which a script posts again; nil: it does not
+	again   map[string]string // values with which a script posts the form again; nil means never
 	stored  bool              // the typed values are stored, although the form has failed
 
 	Code     string // code of the failure; "" means that there was none
 	Message  string // what the form says about the failure
 	problems map[string]string
-	theirs   map[string]string // all current values, if somebody else has changed one
+	theirs   map[string]string // all current values, if they conflict with posted ones
 	made     any               // what the change created, such as a token that is shown only once
 	question any               // data of the dialog in which the page asks for confirmation
 }

@@ -22,7 +22,7 @@ type keyList struct {
 	New      formView
 	Made     *api.NewKey // the key that was just created; only that response contains its secret
 	Unlisted bool        // the keys cannot be listed now, but Made can be shown
-	ToRevoke *api.Key    // the key, if the page asks to confirm that it is revoked
+	ToRevoke *api.Key    // set if the page asks the operator to confirm the revocation
 }
 
 type keyRow struct {

@@ -47,8 +47,8 @@ func fetchList[T any](
 	return list.Items, at, err
 }
 
-// listFormPage returns the page function of a form on a list. That function returns the given path
-// with the query of the request, which holds the list's filters and position.
+// listFormPage returns a function that returns the page of a form on a list: the given path with
+// the query of the request, which holds the list's filters and position.
 func listFormPage(path string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if query := r.URL.Query(); len(query) > 0 {

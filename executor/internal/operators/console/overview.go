@@ -12,7 +12,7 @@ import (
 
 // overview is the template data of the home page.
 type overview struct {
-	Accounts, Workflows bool   // whether there is at least one account, or workflow
+	Accounts, Workflows bool   // whether there is at least one account or workflow, respectively
 	Loopback            string // the public URL, if only this machine can reach it
 	Numbers             overviewNumbers
 	Newest              executionList

@@ -146,7 +146,7 @@ func (c *Console) rerunTriggerForm() *form {
 	})
 }
 
-// codeTestRefused is the code of a test that the endpoint has refused.
+// codeTestRefused is the error code of the form if the webhook endpoint has refused the test.
 const codeTestRefused = "test_refused"
 
 // testDeliveryID returns the delivery ID of a test. It depends on the form's idempotency key and on

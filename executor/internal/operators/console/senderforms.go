@@ -74,7 +74,7 @@ func (f presetFields) Refused() bool {
 	})
 }
 
-// maxPresets is the maximum number of presets that can be selected in a form.
+// maxPresets is the maximum number of presets that a form offers.
 const maxPresets = 1000
 
 // senderPresets returns the presets that can be selected in a form.
@@ -84,8 +84,9 @@ func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error)
 	return presets.Items, err
 }
 
-// presetNamed returns the preset with the given ID, title or alias. begins is also true if the name
-// is only a part of a preset's ID or title: the operator may still be typing.
+// presetNamed returns the preset with the given ID, title or alias, and the zero value if there is
+// none. begins reports whether the name is one of these, or a part of a preset's ID or title: the
+// operator may still be typing.
 func presetNamed(
 	presets []api.SenderPreset, name string,
 ) (found api.SenderPreset, begins bool) {

@@ -79,8 +79,8 @@ func TestSenderWithoutJavaScript(t *testing.T) {
 		t.Errorf("a conflict has made it %+v", s)
 	}
 
-	// For JavaScript, the server renders the fields of the preset whose name was typed. A part of a
-	// name has no fields, but does not count as unknown.
+	// For JavaScript, the server renders the fields of the preset whose name was typed. If only a
+	// part of a name was typed, there are no fields, but the name does not count as unknown.
 	a = r.get("/fragments/sender?workflow=orders&node=node&preset=strIpe", session)
 	wantSays(t, a, http.StatusOK, `data-of="stripe"`, `value="500"`)
 	a = r.get("/fragments/sender?workflow=orders&node=node&preset=strip", session)
@@ -129,8 +129,8 @@ func TestSecretsWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusNotFound, "There is no sender")
 }
 
-// A typed secret is not shown again if the preset has changed to one that shows its key because it
-// is public.
+// If the operator changes to a preset whose key is public and therefore shown, a secret that was
+// typed for the earlier preset is not shown.
 func TestSecretForAnotherPreset(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -27,7 +27,7 @@ type workflowPage struct {
 	Others          []linkChoice // other active workflows of the account, if its plan is full
 	Settings        formView
 	Switch, Delete  formView
-	ToDelete        *api.Workflow // set if the page asks the operator to confirm its deletion
+	ToDelete        *api.Workflow // set if the page asks the operator to confirm the deletion
 	Nodes           []linkChoice
 	Trigger         trigger
 	Refusals        refusals
@@ -47,7 +47,7 @@ func (p workflowPage) StartedByEvents() bool {
 	return p.Account.Events != nil && p.Account.Events.WorkflowID == p.ID
 }
 
-// linkChoice is an item in a list of links.
+// linkChoice is an object that a page offers as a link or suggests for a filter.
 type linkChoice struct {
 	ID, Name string
 	Current  bool

@@ -124,7 +124,7 @@ func (c *Console) showNewWorkflow() http.HandlerFunc {
 		c.newWorkflowPage)
 }
 
-// maxChoices is the maximum number of accounts in a form's list.
+// maxChoices is the maximum number of accounts that a form offers.
 const maxChoices = 500
 
 func (c *Console) newWorkflowPage(r *http.Request) (form newWorkflowPage, err error) {
