@@ -172,7 +172,7 @@ func withETag(status int, a api.Account) *accountWithETag {
 	return &accountWithETag{status, `"` + operate.AccountETag(a) + `"`, a}
 }
 
-// AccountID is the path parameter of an account.
+// AccountID holds the path parameter with an account's ID.
 type AccountID struct {
 	ID string `path:"id" doc:"The account's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"acme"`
 }

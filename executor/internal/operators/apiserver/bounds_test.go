@@ -57,7 +57,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// If a caller's key is revoked during a backup, the response breaks off.
+// If a caller's key is revoked during a backup, the backup stops with an error.
 func TestRevocationEndsABackup(t *testing.T) {
 	t.Parallel()
 	var c *config

@@ -111,7 +111,7 @@ func TestRequeueMany(t *testing.T) {
 }
 
 // A bulk requeue begins with the oldest dead letters, most of whose messages may have expired. It
-// does not spend its time on reading these messages.
+// does not waste time on reading those messages.
 func TestExpiredDeadLettersAreNotRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -189,7 +189,7 @@ func (s *server) routeExecutionActions(to, fixedPaths huma.API) {
 	})
 }
 
-// ExecutionID is the path parameter of an execution.
+// ExecutionID holds the path parameter with an execution's ID.
 type ExecutionID struct {
 	ID string `path:"id" doc:"The execution's ID."`
 }

@@ -85,7 +85,7 @@ func (s *server) routeInstallation(to huma.API) {
 	})
 }
 
-// QueueName is the path parameter of a queue.
+// QueueName holds the path parameter with a queue's name.
 type QueueName struct {
 	Queue string `path:"queue" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"default"`
 }

@@ -59,7 +59,7 @@ func (s *server) routeKeys(to huma.API) {
 	})
 }
 
-// KeyID is the path parameter of a key.
+// KeyID holds the path parameter with a key's ID.
 type KeyID struct {
 	ID string `path:"id" doc:"The ID of the key, which is not its secret text." example:"key_q2VnT0pXbWs"`
 }

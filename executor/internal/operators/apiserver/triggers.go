@@ -150,7 +150,7 @@ func (s *server) routeTriggerTests(to huma.API) {
 	})
 }
 
-// TriggerID holds the path parameters of a trigger node.
+// TriggerID holds the path parameters with the IDs of a workflow and of one of its trigger nodes.
 type TriggerID struct {
 	WorkflowID
 	NodeID string `path:"nodeId" doc:"The trigger node's ID." example:"webhook"`

@@ -135,7 +135,7 @@ func (s *server) routeActivation(to huma.API) {
 	)
 }
 
-// WorkflowID is the path parameter of a workflow.
+// WorkflowID holds the path parameter with a workflow's ID.
 type WorkflowID struct {
 	ID string `path:"id" doc:"The workflow's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"orders"`
 }
