@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// unattendedAfter is how long executions must wait without a runner before an event reports the
-	// queue.
+	// unattendedAfter is how long executions must wait in a queue without a runner before an event
+	// reports the queue.
 	unattendedAfter = 15 * time.Second
 	// senderRecoveryPeriod is how long a sender must go without a refused request, in addition to
 	// having sent a verified one, to count as recovered.
@@ -31,7 +31,7 @@ const (
 	maxWorkflowsPerAccount = 100_000
 )
 
-// subjectHealth says whether a subject of events, such as a queue or a sender, is good or bad.
+// subjectHealth is the health of a subject of events, such as a queue or a sender.
 type subjectHealth int
 
 const (
@@ -175,7 +175,7 @@ func (e *Events) currentStates(
 	return found, nil
 }
 
-// queueStates returns the states of the queues that the workflows use.
+// queueStates returns the states of the queues that the workflows use, keyed by queue.
 func queueStates(
 	now time.Time, workflows []*registry.Workflow, all []queues.Queue,
 ) map[string]subjectState {
@@ -209,8 +209,9 @@ func queueStates(
 	return found
 }
 
-// senderStates returns the states of the workflows' senders. A sender is bad after a refused
-// request. It is good again after a verified request, if no request has been refused for a while.
+// senderStates returns the states of the workflows' senders, keyed by subject. A sender turns bad
+// with a refused request. It turns good with a verified request, once no request has been refused
+// for senderRecoveryPeriod.
 func senderStates(
 	now time.Time, setting *registry.EventSubscription, workflows []*registry.Workflow,
 	all map[string]store.SenderActivity,

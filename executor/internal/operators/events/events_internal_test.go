@@ -637,8 +637,8 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	r.wantKinds(registry.EventQueueUnattended + registry.EventRecoveredSuffix)
 }
 
-// It is unknown whether a queue is attended while one of its streams does not answer. It is also
-// unknown while executions wait for runners that the executor may not have heard from yet.
+// While one of a queue's streams does not respond, it is unknown whether the queue is attended. The
+// same applies while executions wait and the executor may not have heard from all runners yet.
 func TestAQueueOfWhichTheStateIsUnknown(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -743,8 +743,8 @@ func TestLowStorage(t *testing.T) {
 	}
 }
 
-// offlineStream is a JetStream in which one stream is offline, as when all servers that hold it
-// are down.
+// offlineStream is a JetStream in which one stream is offline, as if all servers that hold the
+// stream were down.
 type offlineStream struct {
 	jetstream.JetStream
 
