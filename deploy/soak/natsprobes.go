@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// natsProbes publishes through the NATS server of each host to a stream that hookstart does not
-// use. The results show which messages NATS alone accepts during a partition, for comparison with
-// the requests that the ingresses accept.
+// natsProbes publishes messages through the NATS server of each host to a stream that hookstart
+// does not use. They show how much NATS alone accepts during a partition, for comparison with the
+// requests that the ingresses accept.
 type natsProbes struct {
 	*probes
 	connections []*nats.Conn
@@ -22,14 +22,14 @@ type natsProbes struct {
 
 const (
 	natsProbeStream = "PROBES" // the name of the stream, and the subject of its messages
-	// natsProbeTimeout is how long a probe waits for its acknowledgement. It equals the time that
-	// an ingress waits for the acknowledgement of a start message, so that the results can be
-	// compared.
+	// natsProbeTimeout is the maximum time that a probe waits for its acknowledgement. It equals
+	// the time that an ingress waits for the acknowledgement of a start message, so that the
+	// results can be compared.
 	natsProbeTimeout = 5 * time.Second
 )
 
-// newNATSProbes creates the stream with a replica on each host, and connects to each NATS server.
-// The caller must call close.
+// newNATSProbes creates the probes' stream with a replica on each host, and connects to each NATS
+// server. The caller must call close.
 func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
 	if _, err := i.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name:     natsProbeStream,

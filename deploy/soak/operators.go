@@ -42,9 +42,9 @@ const (
 // operatedNodeID is the ID of the trigger node of the workflows that operators change.
 const operatedNodeID = "node"
 
-// operators change the registry through random executors. Each operator has a separate account.
-// After each confirmed change, they query every ingress and every executor. A service may fail to
-// answer, for instance with a 503, but it must not answer according to the state before the change.
+// operators change the registry through random executors. Each operator has a separate account, and
+// queries every ingress and every executor after each confirmed change. A service may fail to
+// answer, for instance with a 503, but its answer must not reflect the state before the change.
 type operators struct {
 	all       []*operator
 	confirmed atomic.Int64 // confirmed changes
@@ -58,7 +58,8 @@ type operators struct {
 	byChange map[string]int // number of confirmed changes, by name
 }
 
-// operator makes one change after another to one workflow, and tracks the expected state.
+// operator makes one change after another to its workflow and account, and keeps track of the state
+// that all services must show.
 type operator struct {
 	operators    *operators
 	installation *installation
@@ -68,7 +69,7 @@ type operator struct {
 	name         string // name of the account and of the workflow
 	requests     int
 
-	// The state after the confirmed changes.
+	// The state that the confirmed changes have left, which all services must show.
 	exists, active bool
 	plan           string
 	token          string
@@ -106,7 +107,7 @@ func newOperators(
 	return all, nil
 }
 
-// makeChanges lets all operators make changes until measuring ends.
+// makeChanges lets all operators make random changes, and check them, until measuring ends.
 func (all *operators) makeChanges(ctx, measuring context.Context) {
 	var each sync.WaitGroup
 	for _, o := range all.all {
@@ -121,8 +122,8 @@ func (all *operators) makeChanges(ctx, measuring context.Context) {
 	each.Wait()
 }
 
-// checkAllStrictly checks every service again. Call it once the network has healed: a service that
-// does not reveal the state counts as a violation, too.
+// checkAllStrictly lets each operator check every service again. It must be called after the
+// network has healed, because a service that does not reveal the state counts as a violation, too.
 func (all *operators) checkAllStrictly(ctx context.Context) {
 	for _, o := range all.all {
 		o.checkServices(ctx, true)
@@ -174,7 +175,7 @@ func (o *operator) possibleChanges() map[string]func(context.Context, *apiclient
 	return changes
 }
 
-// makeRandomChange makes one random change, trying random executors until one confirms it, and then
+// makeRandomChange chooses a random change, tries random executors until one confirms it, and then
 // checks the responses of all services.
 func (o *operator) makeRandomChange(ctx context.Context) {
 	changes := o.possibleChanges()
@@ -304,8 +305,8 @@ func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) er
 	return nil
 }
 
-// learnToken queries random executors until one returns a new token, and makes it the expected
-// token.
+// learnToken queries random executors until one returns a token that the operator does not know
+// yet, and makes it the expected token.
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, learnTokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
@@ -321,7 +322,8 @@ func (o *operator) learnToken(ctx context.Context) error {
 	})
 }
 
-// describeToken describes a token without disclosing it.
+// describeToken describes a token by comparison with the tokens that the operator knows, without
+// disclosing it.
 func describeToken(token string, o *operator) string {
 	switch token {
 	case "":
@@ -483,7 +485,8 @@ func (o *operator) wantWorkflowResponse() string {
 	return fmt.Sprintf("active %v", o.active)
 }
 
-// checkResponse compares an executor's response with want.
+// checkResponse compares an executor's response to call with want: a description of the state, or
+// the status of an error. what names the queried object in messages.
 func (o *operator) checkResponse(
 	ctx context.Context, e *service, strict bool, what, want string,
 	call func(context.Context) (string, error),

@@ -19,11 +19,11 @@ import (
 type partitionRecord struct {
 	partition
 	from, to time.Time
-	// reunion holds, for each ingress, the time from the healing of the network to its first 200. 0
-	// means that there was none before the timeout.
+	// reunion holds, for each ingress, the time from the healing of the network to the first 200 of
+	// the ingress, or 0 if there was none before the timeout.
 	reunion []time.Duration
-	// complete is the time from the healing of the network until every replica was current. 0 means
-	// that some replica was not current before the timeout.
+	// complete is the time from the healing of the network until every replica was current, or 0 if
+	// some replica was not current before the timeout.
 	complete time.Duration
 }
 
@@ -41,8 +41,8 @@ type partitioner struct {
 	all []partitionRecord
 }
 
-// run applies partitions until starting ends. It returns when the last partition is healed and the
-// hosts have recovered.
+// run applies partitions until starting ends, and returns when the last partition has healed and
+// the hosts have recovered.
 func (f *partitioner) run(ctx, starting context.Context) {
 	retry.Sleep(starting, partitionPause)
 	for {
@@ -142,8 +142,8 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 		len(all.wrongAnswers()))
 }
 
-// slowIngresses describes the ingresses that sent their first 200 too late after a partition was
-// healed.
+// slowIngresses describes the ingresses whose first 200 after the healing of a partition came later
+// than maxUnavailability, or not at all.
 func (f *partitioner) slowIngresses() (late []string) {
 	for _, p := range f.partitionRecords() {
 		for host, took := range p.reunion {
@@ -163,7 +163,8 @@ func durationOrNever(took time.Duration) string {
 	return took.Round(100 * time.Millisecond).String()
 }
 
-// err returns an error if any ingress recovered too late after a partition was healed.
+// err returns an error if any ingress took longer than maxUnavailability to recover from a
+// partition.
 func (f *partitioner) err() error {
 	if late := f.slowIngresses(); len(late) > 0 {
 		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200",
@@ -172,7 +173,8 @@ func (f *partitioner) err() error {
 	return nil
 }
 
-// write prints a table with a row for each kind of partition, and the ingresses that were too slow.
+// write prints a table with a row for each kind of partition, and a list of the ingresses that
+// recovered too slowly.
 func (f *partitioner) write(out io.Writer) {
 	type row struct {
 		count                  int

@@ -41,11 +41,11 @@ type Partitions struct {
 // hostNames are the names of the three hosts.
 var hostNames = []string{"a", "b", "c"}
 
-// RunPartitions breaks the network between three hosts, each with a NATS server, an ingress, an
-// executor and a runner, under load and while operators change the registry. It returns an error if
-// anything acknowledged is lost or exists twice, if a response contradicts a change that was
-// confirmed earlier, if the hosts recover too slowly, or if ctx ends before the soak does. The
-// error wraps errors.ErrUnsupported if the machine cannot create the hosts.
+// RunPartitions repeatedly breaks the network between three hosts, each with a NATS server, an
+// ingress, an executor and a runner, under load and while operators change the registry. It returns
+// an error if anything acknowledged is lost or exists twice, if a response contradicts a change
+// that was confirmed earlier, if the hosts recover too slowly, or if ctx ends before the soak does.
+// The error wraps errors.ErrUnsupported if the machine cannot create the hosts.
 func RunPartitions(ctx context.Context, c Partitions) (err error) {
 	if c.Duration <= 0 || c.Rate <= 0 || c.Senders <= 0 || c.Operators <= 0 {
 		return errors.New("--duration, --rate, --senders and --operators must be more than 0")
@@ -181,7 +181,7 @@ const (
 	maxUnavailability = 10 * time.Second
 )
 
-// partition is one way to partition the hosts.
+// partition is one way to break the network between the hosts for a while.
 type partition struct {
 	kind  string
 	hosts []int // indexes of the hosts that the partition affects
@@ -189,8 +189,8 @@ type partition struct {
 	// hosts, or cannot receive from them, or both. Their ingresses must refuse requests.
 	cut   []int
 	lasts time.Duration
-	// apply breaks the network. It either returns immediately, or keeps changing the network until
-	// ctx ends.
+	// apply breaks the network. It either returns at once, or keeps changing the network until ctx
+	// ends. The caller heals the network.
 	apply func(ctx context.Context, n *network.Network)
 }
 
@@ -202,7 +202,8 @@ func (p partition) String() string {
 	return p.kind + " " + names.String()
 }
 
-// shuffledPartitions returns one partition of each kind, in random order, each for random hosts.
+// shuffledPartitions returns one partition of each kind, in random order. The hosts and the
+// duration of each are random, too.
 func shuffledPartitions(random *rand.Rand) []partition {
 	var all []partition
 	add := func(kind string, hosts, cut []int,
@@ -249,7 +250,8 @@ func shuffledPartitions(random *rand.Rand) []partition {
 	return all
 }
 
-// linksFrom returns the links from one host to the others. linksTo returns the opposite links.
+// linksFrom returns the links from one host to the others, as pairs of host indexes. linksTo
+// returns the links in the opposite direction.
 func linksFrom(host int) (pairs [][2]int) {
 	for other := range hostNames {
 		if other != host {

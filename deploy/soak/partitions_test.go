@@ -12,8 +12,8 @@ import (
 )
 
 // While one of three hosts is cut off, every accepted request is stored and recorded exactly once.
-// The printed ledger must count some requests, changes and checks, because otherwise the test would
-// show nothing.
+// The printed ledger must count some requests, changes and checks; otherwise the test would prove
+// nothing.
 func TestThreeHosts(t *testing.T) {
 	var out bytes.Buffer
 	err := RunPartitions(t.Context(), Partitions{
@@ -42,8 +42,8 @@ func TestThreeHosts(t *testing.T) {
 	}
 }
 
-// The seed determines the sequence of partitions, their hosts and their durations, so that a failed
-// soak can be repeated.
+// The seed alone determines the order of the partitions, their hosts and their durations, so that a
+// failed soak can be repeated.
 func TestPartitionsOfASeed(t *testing.T) {
 	t.Parallel()
 	sequence := func(seed uint64) (all []string) {

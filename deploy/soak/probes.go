@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// probeInterval is the default interval of the probes of each ingress.
+// probeInterval is the default interval between two probes of the same ingress.
 const probeInterval = 100 * time.Millisecond
 
 // probe is one request to a host, with its result. It is not retried.
@@ -34,7 +34,7 @@ type probes struct {
 	grown chan struct{} // closed and replaced when a probe is added
 }
 
-// newProbes returns probes of the ingresses. Each request has a new delivery ID.
+// newProbes returns probes of the ingresses. Each of their requests has a new delivery ID.
 func newProbes(s *senders, i *installation) *probes {
 	return &probes{
 		send: func(ctx context.Context, host, number int) bool {
@@ -49,7 +49,7 @@ func newProbes(s *senders, i *installation) *probes {
 	}
 }
 
-// run sends probes until measuring ends. It returns when all responses have arrived.
+// run sends probes until measuring ends, and returns when all responses have arrived.
 func (p *probes) run(ctx, measuring context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -149,9 +149,9 @@ func formatShares(each []acceptedShare) string {
 	return strings.Join(texts, ", ")
 }
 
-// acceptedShares returns the shares of accepted requests during a partition for each ingress:
-// within for the requests that were sent before maxUnavailability had passed, after for the later
-// ones. Requests that have not completed yet are not counted.
+// acceptedShares returns, for each ingress, the share of accepted requests during a partition:
+// within for requests that were sent before maxUnavailability had passed, and after for later ones.
+// Requests without a result so far are not counted.
 func (p *probes) acceptedShares(partition partitionRecord) (within, after []acceptedShare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,9 +199,9 @@ func countAccepted(answers []probe) (s acceptedShare) {
 	return s
 }
 
-// refusedDuration returns the length of the period in which requests were refused or not answered.
-// The period begins when the first such request was sent. It ends when the request after the last
-// such request was sent. If there is no later request, it ends when the last such request
+// refusedDuration returns the length of the period in which requests were refused or not answered,
+// or 0 if all were accepted. The period begins when the first such request was sent, and ends when
+// the next request after the last one was sent or, if there is no next request, when the last one
 // completed. answers must be sorted by the time at which the requests were sent.
 func refusedDuration(answers []probe) time.Duration {
 	refused := func(answer probe) bool { return !answer.accepted }
@@ -219,9 +219,8 @@ func refusedDuration(answers []probe) time.Duration {
 	return answers[last].ended.Sub(answers[first].began)
 }
 
-// quantile returns the smallest duration d such that at least the given share of the durations are
-// at most d. The share must be more than 0 and at most 1, and the durations must be sorted. Without
-// durations it returns 0.
+// quantile returns the smallest of the sorted durations that at least the given share of them does
+// not exceed, or 0 if there are none. The share must be more than 0 and at most 1.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -229,8 +228,8 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 	return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
 }
 
-// formatP50AndP99 formats the p50 and p99 of the durations in milliseconds, and how many durations
-// there are.
+// formatP50AndP99 returns the p50 and the p99 of the durations in milliseconds, followed by the
+// number of durations in parentheses.
 func formatP50AndP99(all []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(all))
 	return fmt.Sprintf("%s %s (%d)", milliseconds(quantile(sorted, 0.50)), //nolint:mnd // p50

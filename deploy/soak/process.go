@@ -18,11 +18,11 @@ import (
 // the program's own shutdown timeout.
 const terminateTimeout = 60 * time.Second
 
-// restartPause is how long a supervisor waits before it restarts a program that exited
-// unexpectedly.
+// restartPause is the time that a process which exited unexpectedly stays down before it is
+// restarted.
 const restartPause = 500 * time.Millisecond
 
-// process is one of the programs. It can be stopped, and started again with the same arguments. If
+// process is one of the programs. It can be stopped and started again with the same arguments. If
 // it exits unexpectedly, it is restarted, as a supervisor such as systemd would do.
 type process struct {
 	name string
@@ -80,8 +80,8 @@ func (p *process) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// restartUnlessStopped is called when the run r has ended. Unless the soak has stopped r, it
-// records a problem and restarts the process.
+// restartUnlessStopped is called after the run r has ended. Unless the soak itself stopped r, it
+// records a problem and restarts the process after restartPause.
 func (p *process) restartUnlessStopped(r *child.Process) {
 	p.mu.Lock()
 	byItself := p.run == r
@@ -105,8 +105,8 @@ func (p *process) restartUnlessStopped(r *child.Process) {
 	}
 }
 
-// detachRun returns the current run, or nil if there is none, and makes sure that the process is
-// not restarted when this run ends. The caller must end the run.
+// detachRun returns the current run, or nil if there is none, and prevents the restart of the
+// process when this run ends. The caller must end the run.
 func (p *process) detachRun() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *process) detachRun() *child.Process {
 	return r
 }
 
-// kill ends the process with SIGKILL, even if it is paused.
+// kill ends the process with SIGKILL, even if it is paused. The process is not restarted.
 func (p *process) kill() {
 	if r := p.detachRun(); r != nil {
 		r.Kill()

@@ -33,13 +33,14 @@ func (i *installation) queues() []string {
 // queuesWithOwnStream returns the queues that have an own stream.
 func (i *installation) queuesWithOwnStream() []string { return i.queues()[1:] }
 
-// layout returns the layout of a queue's messages: in its own stream, or in the shared one.
+// layout returns the layout of the messages of a queue, which are either in its own stream or in
+// the shared one.
 func (i *installation) layout(queue string) stream.Layout {
 	return stream.Layout{Own: slices.Contains(i.queuesWithOwnStream(), queue)}
 }
 
-// createOwnStreams gives an own stream to each queue of queuesWithOwnStream, and waits until
-// checkOwnStreams succeeds.
+// createOwnStreams gives each queue of queuesWithOwnStream its own stream, and waits until all
+// executors use these streams and all replicas exist.
 func (i *installation) createOwnStreams(ctx context.Context) error {
 	for _, queue := range i.queuesWithOwnStream() {
 		if err := eventually(ctx, readyTimeout, func(ctx context.Context) error {
@@ -106,7 +107,8 @@ func ownStreamNames(queue string) []string {
 	return []string{own.StreamName(queue), own.ProgressStreamName(queue)}
 }
 
-// stepDown returns an injection that makes the leaders of a queue's own streams step down.
+// stepDown returns an injection that makes the leaders of a queue's own streams step down, so that
+// other servers must take over.
 func (f *faultInjector) stepDown(queue string) injection {
 	return func(ctx context.Context, _ time.Duration) error {
 		for _, name := range ownStreamNames(queue) {

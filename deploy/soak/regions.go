@@ -52,11 +52,11 @@ func (c *Regions) validate() error {
 	return nil
 }
 
-// RunRegions measures how long a response with status 200 takes in an installation of three zones,
-// with latency between the zones. Each zone has a NATS server, an ingress, an executor and a
-// runner. RunRegions also cuts off one of the zones, and measures which requests are accepted
-// meanwhile. It returns an error if anything acknowledged is lost or exists twice, if the remaining
-// zones refuse requests for too long, or if a zone takes too long to recover. The error wraps
+// RunRegions measures the response times of accepted requests in an installation of three zones
+// with latency between them. Each zone has a NATS server, an ingress, an executor and a runner.
+// RunRegions also cuts off one of the zones, and measures which requests are accepted meanwhile. It
+// returns an error if anything acknowledged is lost or exists twice, if the remaining zones refuse
+// requests for too long, or if a zone takes too long to recover. The error wraps
 // errors.ErrUnsupported if the machine cannot create the hosts.
 func RunRegions(ctx context.Context, c Regions) (err error) {
 	if err := c.validate(); err != nil {
@@ -162,12 +162,12 @@ type zoneCut struct {
 	from, to  time.Time
 	remaining acceptedShare // requests at the ingresses of the other zones
 	cutOff    acceptedShare // requests at the ingress of the zone that is cut off
-	// refusedFor is the longest time for which an ingress outside of the zone refused requests. 0
-	// means that no request was refused.
+	// refusedFor is the longest time for which an ingress of another zone refused requests, or 0 if
+	// none was refused.
 	refusedFor time.Duration
 	slowest    time.Duration // longest response time of an accepted request in the other zones
-	// back is the time from the reconnection of the zone to the first 200 of its ingress. 0 means
-	// that there was none before the timeout.
+	// back is the time from the reconnection of the zone to the first 200 of its ingress, or 0 if
+	// there was none before the timeout.
 	back time.Duration
 }
 
@@ -310,7 +310,8 @@ func (z *zoneMeasurer) err() error {
 	return fmt.Errorf("more than %s: %s", maxUnavailability, strings.Join(broken, "; "))
 }
 
-// write prints a table of the response times and a table of what happened while a zone was cut off.
+// write prints a table of the response times, and a table with a row for each time that a zone was
+// cut off.
 func (z *zoneMeasurer) write(out io.Writer) {
 	const answers = "%-8s %20s %20s %10v\n"
 	_, _ = fmt.Fprintf(out, "\nMilliseconds until a 200, p50 and p99 (number of requests); all "+

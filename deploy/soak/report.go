@@ -66,7 +66,7 @@ func (r *report) write(out io.Writer) {
 	}
 }
 
-// violation is one kind of broken promise, with a line for each instance.
+// violation is a kind of broken promise, with a line for each case that was found.
 type violation struct {
 	name, why string
 	lines     []string

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// restoreDeliveryCount is the number of deliveries that are sent before the restore. As many
-	// other deliveries are sent after it.
+	// restoreDeliveryCount is the number of deliveries that are sent before the restore, and of
+	// those that are sent after it.
 	restoreDeliveryCount = 50
-	// convergenceTimeout is the maximum time after the restore until all services show the expected
-	// state.
+	// convergenceTimeout is the maximum time that all services may take to show the expected state
+	// after the restore.
 	convergenceTimeout = 90 * time.Second
 )
 
@@ -41,8 +41,8 @@ func (i *installation) restoreStoresAndCheck(
 	ctx context.Context,
 	s *senders,
 ) (broken []string, err error) {
-	// Close the idle connections, because the faults have broken them, and a request on one would
-	// fail.
+	// Close the idle connections. The faults have broken them, so the next request on one of them
+	// would fail.
 	s.client.CloseIdleConnections()
 	http.DefaultClient.CloseIdleConnections()
 	if err := setToggledActive(ctx, i.client(), true); err != nil {
@@ -52,7 +52,8 @@ func (i *installation) restoreStoresAndCheck(
 		return nil, err
 	}
 
-	// The copied stores do not contain this workflow. Only the database does.
+	// This workflow is missing from the copied stores, so only the database still has it after the
+	// restore.
 	lateWorkflow, err := i.makeWorkflow(ctx, "late", execution.DefaultQueue)
 	if err != nil {
 		return nil, err
@@ -127,9 +128,9 @@ func (i *installation) restoreStores() error {
 	return nil
 }
 
-// toggleByEachExecutor alternately deactivates and activates the toggled workflow, each time
-// through the next executor. It returns a line for each change that failed, or that did not take
-// effect immediately at every service.
+// toggleByEachExecutor deactivates and activates the toggled workflow in turn, each time through
+// another executor. It describes each change that failed or that some service did not show
+// immediately.
 func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1
@@ -182,8 +183,8 @@ func (s *senders) deliverAll(ctx context.Context, name string) map[string]delive
 }
 
 // checkViewsAgree checks that every ingress answers a call of the workflow with the given status,
-// and that every executor shows the workflow in the state that causes this status. It returns an
-// error that names the first service that does not.
+// and that every executor shows the workflow in the state that causes this status. The error names
+// the first service that deviates.
 func (i *installation) checkViewsAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {

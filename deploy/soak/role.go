@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// Roles: the names (os.Args[0]) under which the soak's binary starts itself to act as one of the
-// programs.
+// The roles are the names, in os.Args[0], under which the soak starts its own binary to act as one
+// of the programs.
 const (
 	roleIngress  = "soak-ingress"
 	roleExecutor = "soak-executor"
@@ -28,9 +28,9 @@ const (
 	roleHostRunner = "soak-host-runner"
 )
 
-// RunAsRole makes this process act as one of the programs if it was started under the program's
-// name. It returns true when the program has ended, and false if the name is not that of a program.
-// main must call it before Run.
+// RunAsRole makes this process act as one of the programs if it was started under the name of that
+// program. It returns true when the program has ended, or false at once if the process has any
+// other name. main must call it before Run.
 func RunAsRole() bool {
 	switch filepath.Base(os.Args[0]) {
 	case roleIngress:

@@ -9,8 +9,8 @@ import (
 // is unavailable.
 const retryAfter = 2 * time.Second
 
-// All processes are restarted one after another with SIGTERM under load. Nothing is lost, and each
-// request that is refused gets a 200 when it is retried once after retryAfter.
+// Under load, all processes are restarted one after another with SIGTERM. Nothing is lost, and each
+// refused request gets a 200 when it is retried once after retryAfter.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	i := set(t, processCounts{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})

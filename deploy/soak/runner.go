@@ -98,8 +98,8 @@ func recordingHandler(
 	}, nil
 }
 
-// runnerOptions returns options with so many attempts that no execution fails only because runners
-// are killed.
+// runnerOptions returns options with so many attempts that kills of runners alone can never make an
+// execution fail.
 func runnerOptions(group string) runner.Options {
 	return runner.Options{
 		Group:       group,
@@ -109,8 +109,8 @@ func runnerOptions(group string) runner.Options {
 	}
 }
 
-// handle runs an execution. A few executions take longer than the others, and some fail: see
-// expectedStatus.
+// handle runs an execution. The ID determines the outcome, as expectedStatus describes, and makes a
+// few executions take longer than the others.
 func handle(ctx context.Context, e runner.Execution) (any, error) {
 	if strings.HasSuffix(e.ID, "00") {
 		retry.Sleep(ctx, 3*time.Second/2) // long enough for a report that the execution is running

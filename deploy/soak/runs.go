@@ -20,9 +20,9 @@ type executionRun struct {
 	at time.Time
 }
 
-// lateRuns describes the executions that a runner received more than maxRedeliveryDelay after they
-// had ended. A lost acknowledgement cannot be the reason for these, so they ran again by mistake.
-// ended maps execution IDs to end times.
+// lateRuns describes the executions that a runner received more than maxRedeliveryDelay after their
+// end. By then, a lost acknowledgement is no longer a possible reason, so they ran again by
+// mistake. ended maps execution IDs to the times of their ends.
 func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err error) {
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runs)
@@ -40,8 +40,8 @@ func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err
 	return again, nil
 }
 
-// readRuns reads the file of received executions that a runner has written. If the file does not
-// exist, because the runner received nothing, readRuns returns no executions.
+// readRuns reads the file to which a runner has written the executions that it received. A missing
+// file means that the runner received none.
 func readRuns(path string) ([]executionRun, error) {
 	file, err := os.Open(path) //nolint:gosec // the soak's own
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// An execution that a runner receives long after its end counts as having run again. A redelivery
-// because of a lost acknowledgement does not count. A truncated last line of the file is ignored.
+// An execution that a runner receives long after its end is reported as having run again. A
+// redelivery soon after the end, because of a lost acknowledgement, is not. A truncated last line
+// of the file is ignored.
 func TestRanAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "runs")

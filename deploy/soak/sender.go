@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Senders behave like code-hosting services and payment providers, but with shorter pauses: they
-// wait ten seconds for a response, then retry with the same delivery ID.
+// The senders behave like code-hosting services and payment providers, but with shorter pauses:
+// they wait ten seconds for a response, and then retry with the same delivery ID.
 const (
 	answerTimeout  = 10 * time.Second
 	initialBackoff = 200 * time.Millisecond
@@ -25,8 +25,8 @@ const (
 )
 
 // Percentages of the deliveries that have no ID, that are sent twice at the same time, and that are
-// sent again after their acknowledgement. All others have an ID and are sent until they are
-// acknowledged.
+// sent again after their acknowledgement. All other deliveries have an ID and are retried until
+// they are acknowledged.
 const (
 	percentWithoutID   = 20
 	percentSentTwice   = 4
@@ -56,7 +56,7 @@ func newSenders(b *ledger, i *installation, run string) *senders {
 }
 
 // sendLoad makes count senders send a total of rate deliveries per second until starting ends. It
-// returns when all of them have finished or ctx has ended.
+// returns when all senders have finished, which they do early if ctx ends.
 func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float64, seed uint64) {
 	var all sync.WaitGroup
 	every := time.Duration(float64(count) / rate * float64(time.Second))
@@ -82,9 +82,9 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 	all.Wait()
 }
 
-// sendNewDelivery sends one delivery in a random way, as real senders do: without an ID and without
-// retries, twice at the same time, again after its acknowledgement, or normally, that is, with
-// retries until it is acknowledged.
+// sendNewDelivery sends one delivery in one of the ways of real senders, chosen at random: without
+// an ID and without retries, twice at the same time, again after its acknowledgement, or in the
+// usual way, with retries until it is acknowledged.
 func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.paths[random.IntN(len(s.paths))]
 	open := func(hasID bool) *delivery {
@@ -113,7 +113,8 @@ func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *ra
 	}
 }
 
-// deliver sends a delivery until it gets a final response, at most maxAttempts times.
+// deliver sends a delivery to random ingresses until it gets a final response, at most maxAttempts
+// times.
 func (s *senders) deliver(ctx context.Context, d *delivery, path string, random *rand.Rand) {
 	pause := initialBackoff
 	for range maxAttempts {

@@ -53,8 +53,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Run runs a soak. It returns an error if anything acknowledged is lost or exists twice, if another
-// promise is broken, or if ctx ends early.
+// Run runs a soak and prints its ledger. It returns an error if anything acknowledged is lost or
+// exists twice, if another promise is broken, or if ctx ends early.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -70,8 +70,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	})
 }
 
-// runInTempDir calls run with a new folder. Afterwards it removes the folder, unless keep is true
-// or run has failed for a reason other than the end of ctx.
+// runInTempDir calls run with a new temporary folder, and removes the folder afterwards. The folder
+// stays if keep is true, or if run fails for a reason other than the end of ctx; its path is then
+// printed or added to the error.
 func runInTempDir(
 	ctx context.Context, prefix string, keep bool, out io.Writer, run func(folder string) error,
 ) error {
@@ -165,8 +166,8 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	return r.err()
 }
 
-// runLoadAndFaults runs the senders and the faults and shows the progress until c.Duration is over.
-// Then it waits until everything is recorded.
+// runLoadAndFaults runs the senders and the faults, and shows the progress, until c.Duration is
+// over. It then waits until everything is recorded.
 func (c *Config) runLoadAndFaults(
 	ctx context.Context, i *installation, s *senders, f *faultInjector, r *report,
 ) error {
@@ -235,8 +236,8 @@ func (r *report) compare(
 	return nil
 }
 
-// disks returns two disks that can be filled up. It returns an error without the privileges to
-// mount them.
+// disks returns two disks that can be filled up, or an error if the privileges to mount them are
+// missing.
 func disks() (node, database *disk, err error) {
 	if node, err = newDisk(); err != nil {
 		return nil, nil, err

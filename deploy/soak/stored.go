@@ -21,7 +21,8 @@ import (
 // streamContents holds the contents of the streams, keyed by execution ID.
 type streamContents struct {
 	starts map[string]storedStart
-	// ends holds the first final status that a runner reported for each execution.
+	// ends holds the final status of each execution that a runner has reported, or the first one if
+	// there are several.
 	ends  map[string]execution.Status
 	ended map[string]time.Time // when the stream stored that report
 }
@@ -36,8 +37,8 @@ type storedStart struct {
 
 // readStreams reads every start and every report in the streams.
 func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, error) {
-	// Each attempt starts with empty counts: a failed attempt may have counted some messages, which
-	// would otherwise be counted twice.
+	// Each attempt starts with empty counts, because a failed attempt may already have counted some
+	// messages, which would then be counted twice.
 	var all streamContents
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
 		all = streamContents{
@@ -56,8 +57,8 @@ func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, e
 	return all, err
 }
 
-// executionStreamNames returns the names of all streams with start messages, and then of all
-// streams with reports. Both include the shared stream and the queues' own streams.
+// executionStreamNames returns the names of all streams with start messages, followed by the names
+// of all streams with reports. Both include the shared stream and the queues' own streams.
 func executionStreamNames(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	starts, reports, err := stream.Streams(ctx, js)
 	if err == nil && !slices.Contains(starts, stream.ExecutionsName) {
@@ -94,8 +95,8 @@ func (all *streamContents) addMessage(msg jetstream.Msg, at time.Time) error {
 	return all.addEvent(event, stream.StreamOf(msg.Subject()), at)
 }
 
-// addEvent counts a message. name is the stream that holds the message, and at is the time at which
-// the stream stored it.
+// addEvent adds a message to the contents. name is the stream that holds the message, and at is the
+// time at which the stream stored it.
 func (all *streamContents) addEvent(event stream.DecodedMessage, name string, at time.Time) error {
 	if p := event.Progress; p != nil && p.Status.Final() && all.ends[p.ID] == "" {
 		all.ends[p.ID], all.ended[p.ID] = p.Status, at
@@ -118,7 +119,8 @@ func (all *streamContents) addEvent(event stream.DecodedMessage, name string, at
 	return nil
 }
 
-// awaitConsumers waits until executors and runners have processed everything in the streams.
+// awaitConsumers waits until the executors and the runners have processed all messages in the
+// streams.
 func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
 	return eventually(ctx, timeout, func(ctx context.Context) error {
 		return checkConsumersCaughtUp(ctx, js)
@@ -154,7 +156,8 @@ func checkConsumersCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// record summarizes the records of one execution.
+// record holds the number of records of an execution, which should be 1, and the status in the last
+// one.
 type record struct {
 	count  int
 	status execution.Status
@@ -177,7 +180,8 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 	return records, nil
 }
 
-// eachItem iterates over a paginated list. It retries each page for up to recoverTimeout.
+// eachItem iterates over a paginated list, and retries the request for each page for up to
+// recoverTimeout.
 func eachItem[T any](
 	ctx context.Context, fetch func(context.Context, apiclient.Page) (api.List[T], error),
 ) iter.Seq2[T, error] {
@@ -190,8 +194,8 @@ func eachItem[T any](
 	})
 }
 
-// deadLetterStarts describes the starts that executors have put aside. There should be none,
-// because the soak sends only requests whose start messages can be recorded.
+// deadLetterStarts describes the start messages that executors have put aside. There should be
+// none, because all start messages of a soak can be recorded.
 func deadLetterStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range eachItem(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {

@@ -21,9 +21,9 @@ const (
 	livenessFailureThreshold = 5
 )
 
-// fillNode fills a node's disk except for room bytes, waits for the duration lasts, and frees the
-// space again. Afterwards it supervises the node as the deployment does, which restarts a NATS
-// server that stays unhealthy after a full disk.
+// fillNode fills a node's disk until only the given number of bytes is free, waits for the given
+// duration, and frees the space again. It then supervises the node as the deployment does, which
+// restarts a NATS server that stays unhealthy after its disk was full.
 func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) error {
 	if err := n.disk.fill(room); err != nil {
 		return err
@@ -35,8 +35,8 @@ func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) er
 	return n.supervise(ctx)
 }
 
-// supervise probes a node for a while, and restarts it after livenessFailureThreshold consecutive
-// failures.
+// supervise probes a node at intervals of livenessProbeInterval, for twice as many probes as
+// livenessFailureThreshold, and restarts it after that many consecutive failures.
 func (n *node) supervise(ctx context.Context) error {
 	failures := 0
 	for range 2 * livenessFailureThreshold {

@@ -13,19 +13,19 @@ import (
 
 const (
 	toggleInterval = 300 * time.Millisecond
-	// toggleTimeout is the maximum duration of a call. It exceeds the longest time for which an
-	// executor can be unavailable without having exited.
+	// toggleTimeout is the maximum duration of a call that toggles the workflow. It exceeds the
+	// longest time for which an executor can be unavailable while its process keeps running.
 	toggleTimeout = time.Minute
-	// unansweredEffectWindow is the time for which a call without a response may still take effect,
-	// so that the state of the workflow is unknown. It is the longest time for which a fault can
-	// delay a request.
+	// unansweredEffectWindow is the time in which a call that got no response may still take
+	// effect, so that the state of the workflow is unknown. It is the longest time for which a
+	// fault can delay a request.
 	unansweredEffectWindow = 2 * longestFreeze
 )
 
-// toggleWorkflow activates and deactivates a workflow until starting ends. For each change it uses
-// a random executor that has no fault at the moment, but may have just recovered from one.
-// Immediately after the change it sends a request to every ingress. It returns descriptions of the
-// responses that contradict the change.
+// toggleWorkflow activates and deactivates a workflow until starting ends. It makes each change
+// through a random executor that has no fault at the moment, but may have just recovered from one,
+// and sends a request to every ingress immediately after the change. It describes the responses
+// that contradict the change.
 func (i *installation) toggleWorkflow(
 	ctx, starting context.Context, s *senders, f *faultInjector, seed uint64,
 ) (contradictions []string) {

@@ -191,8 +191,8 @@ func (s *takeoverRun) close() {
 	}
 }
 
-// runAdminCommand runs `hookstart admin second-site` against the second site's NATS server. It
-// prints the command and its output.
+// runAdminCommand runs `hookstart admin second-site` with the given arguments against the second
+// site's NATS server, and prints the command and its output.
 func (s *takeoverRun) runAdminCommand(ctx context.Context, args ...string) error {
 	args = append([]string{"admin", "second-site"}, args...)
 	_, _ = fmt.Fprintf(s.config.Out, "\n$ hookstart %s\n", strings.Join(args, " "))
@@ -279,8 +279,8 @@ func (s *takeoverRun) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
-	// Find the last message that was copied from the first site. The messages after it were added
-	// by the second site itself.
+	// Find the last message that was copied from the first site. The second site itself has added
+	// the messages after it.
 	info, err := s.second.js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		return err
@@ -316,8 +316,9 @@ func (s *takeoverRun) awaitAccepted(ctx context.Context, senders *senders) error
 // maxRedeliveries is the maximum number of deliveries that redeliver repeats.
 const maxRedeliveries = 1000
 
-// redeliver repeats deliveries that the first site had accepted and whose executions were copied.
-// It sends them to the second site, which must recognize them as repeats.
+// redeliver repeats deliveries that the first site had accepted and whose executions were copied,
+// at most maxRedeliveries of them. It sends them to the second site, which must recognize them as
+// repeats.
 func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 	all, err := readStreams(ctx, s.second.js)
 	if err != nil {

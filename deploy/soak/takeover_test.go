@@ -8,9 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// computeCost counts each kind of loss and duplicate of a takeover under its name. Of the lost
-// executions, those acknowledged before the last copied message count as older, because the copy
-// should have contained them.
+// computeCost counts each kind of loss and duplicate of a takeover under its own name. Lost
+// executions that were acknowledged before the newest copied message are counted separately, too,
+// because the copy should have contained them.
 func TestCountOfATakeover(t *testing.T) {
 	t.Parallel()
 	killed := time.Now()

@@ -19,7 +19,7 @@ type takeoverCost struct {
 	anew         int      // lost executions whose delivery the second site accepted as new
 	twice        []string // executions that ran at both sites
 	// forbidden holds the executions that ran at both sites although the copy contains the report
-	// of their end, so the second site should not have run them.
+	// of their end, because of which the second site should not have run them.
 	forbidden []string
 }
 

@@ -1,5 +1,5 @@
-// Command partitions cuts three hosts off from each other under load. It then prints the responses
-// to senders and operators, and compares them with what was stored.
+// Command partitions cuts three hosts off from each other under load. It then prints a ledger that
+// compares the responses to senders and operators with what was stored.
 package main
 
 import (

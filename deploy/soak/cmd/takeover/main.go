@@ -1,5 +1,5 @@
 // Command takeover kills a site under load and lets a second site take over, which has a copy of
-// the first site's data. It then prints what the takeover has lost and duplicated.
+// the data of the first one. It then prints how much the takeover has lost and duplicated.
 package main
 
 import (
