@@ -81,8 +81,8 @@ func flood(b *testing.B, addr, path string) {
 	})
 }
 
-// BenchmarkIngress measures the allocations per request, including the client's. The ingress logs
-// no requests. Use make bench to measure throughput.
+// BenchmarkIngress measures the allocations per request, including those of the client, with an
+// ingress that logs no requests. To measure throughput, use make bench.
 func BenchmarkIngress(b *testing.B) {
 	server := natstest.StartProcess(b)
 	r := registrytest.Start(b, server.Connect(b))

@@ -105,7 +105,8 @@ const (
 	maxMessageOverhead   = 160 << 10 // enough for any request
 )
 
-// Check validates c. Its error is a human-readable single line. Run also calls Check.
+// Check returns an error, as a single line for people, that describes the first invalid setting of
+// c, or nil if there is none. Run also calls Check.
 func (c *Config) Check() error {
 	positive := func(flag string, value int64) error {
 		if value <= 0 {

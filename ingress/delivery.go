@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// delivery is the state of one request. Each step stores its results in it for the later steps.
+// delivery is the state of one request, in which each step stores its results for the later steps.
 // Only one goroutine may use it. Deliveries are pooled, so nothing may keep a reference to their
 // contents.
 type delivery struct {

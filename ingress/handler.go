@@ -112,8 +112,8 @@ func canonicalNames(headers []string) []string {
 // webhookPath is the path of a webhook, up to the workflow ID.
 const webhookPath = "/webhooks/"
 
-// router returns the routes of the endpoint. They never redirect: any path that is not a webhook
-// path gets a 404.
+// router returns the routes of the endpoint. The router never redirects: it responds with 404 to
+// any path that is not exactly a webhook's.
 func (h *handler) router() http.Handler {
 	router := &httprouter.Router{HandleMethodNotAllowed: true}
 	router.POST(webhookPath+":workflowId", func(
@@ -158,8 +158,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	d.reading.release() // not later, because finishEvent may have to drain a long body
 }
 
-// serveOtherMethod responds to a request whose method is not POST. If the node's sender uses that
-// method for a handshake, it responds to the handshake; otherwise it responds with 405.
+// serveOtherMethod responds to a request with a method other than POST: to a handshake if the
+// node's sender uses that method for handshakes, and otherwise with 405.
 func (h *handler) serveOtherMethod(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()

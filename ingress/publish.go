@@ -33,9 +33,9 @@ func (h *handler) startExecution(d *delivery) outcome {
 	return h.storeStart(d, id)
 }
 
-// chooseStream chooses the stream for the start message or the rejection. It stores the choice in d
-// and returns nil. The caller must then release d.permit exactly once. If the message cannot be
-// stored now, chooseStream returns the refusal.
+// chooseStream chooses the stream for the start message or the rejection, and stores the choice in
+// d. If it returns nil, the caller must release d.permit exactly once. If the message cannot be
+// stored now, it returns the refusal.
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.permit = d.trigger.Workflow.AcquirePermit()

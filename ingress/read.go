@@ -43,8 +43,8 @@ func (d *delivery) mayHaveSignedID() bool {
 	return s != nil && s.SignsDeliveryID()
 }
 
-// readBodyOnce reads and parses the body when it is first called. Later calls return the same
-// result. The result is a refusal if the body could not be read.
+// readBodyOnce reads and parses the body when it is first called, and returns a refusal if the body
+// could not be read. Later calls only return the result of the first one.
 func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 	if d.isRead {
 		return d.bodyRefusal

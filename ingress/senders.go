@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// refuseUnverified refuses a request that could not be verified. Operators can see the reason; the
-// client cannot.
+// refuseUnverified refuses a request that could not be verified. It reports the reason to
+// operators, but does not reveal it to the client.
 func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
 	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
 		report.SenderRequestOutcome{

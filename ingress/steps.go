@@ -14,8 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// requestSteps are the checks of a request, in order. The first step that returns an outcome ends
-// the request. The names of the scripts in testdata/webhook begin with the numbers below.
+// requestSteps are the checks of a request, in order. Once a step has returned an outcome, the
+// remaining ones are skipped. The numbers are those with which the names of the scripts in
+// testdata/webhook begin.
 var requestSteps = [...]func(*handler, *delivery) *outcome{
 	(*handler).findTrigger, // 5, 6
 	// A handshake starts nothing, so it gets its response in any state of the plan and the

@@ -13,8 +13,8 @@ import (
 // webhookRoute replaces the path of every webhook in spans, which never contain the path itself.
 const webhookRoute = "/webhooks/{workflowId}"
 
-// spans holds the spans of one request: the request's, and the publish span as its child. A nil
-// *spans means that nothing is traced; its methods may be called.
+// spans holds the spans of one request: the request's own span and, as its child, the span of
+// publishing a message. A nil *spans, whose methods may be called, means that nothing is traced.
 type spans struct {
 	tracer  trace.Tracer
 	request trace.Span

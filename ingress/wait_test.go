@@ -308,8 +308,8 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	await("the ingress still waits", func() bool {
 		return strings.Contains(s.log.String(), "answer=gone")
 	})
-	// At most one request may wait at a time. The first sender has disconnected, so the next
-	// request can wait. It gets its response when the ingress shuts down.
+	// This ingress lets only one request wait at a time. The first sender has disconnected, so the
+	// next request can wait, and gets its response when the ingress shuts down.
 	answered := make(chan received, 1)
 	go func() {
 		response, err := post(t.Context())

@@ -26,8 +26,8 @@ type Options struct {
 	// Timeout limits how long Connect waits for the first connection. After that, the connection
 	// reconnects indefinitely.
 	Timeout time.Duration
-	// CredsFile is a file with credentials: the seed of an NKey, or a JWT and a seed. "" means no
-	// credentials.
+	// CredsFile is the path of a file with credentials: the seed of an NKey, or a JWT and a seed.
+	// "" means that the connection needs no credentials.
 	CredsFile string
 	// CAFile is the path of a PEM file with the CA certificates to trust. "" means the system's
 	// CAs.

@@ -84,8 +84,9 @@ type Options struct {
 	// start calls AfterLast again.
 	AfterLast func(stream, consumer string) (bool, error) `json:"-"`
 
-	// Log receives the server's log lines. It is called concurrently, must not block and must not
-	// call the Server. nil discards the lines: nothing is written to stdout or stderr.
+	// Log receives the server's log lines. It may be called concurrently, must not block and must
+	// not call methods of the Server. If it is nil, the lines are discarded, and nothing is written
+	// to stdout or stderr.
 	Log func(level slog.Level, line string) `json:"-"`
 }
 
@@ -364,9 +365,8 @@ func (s *Server) ClientURL() string { return s.url }
 // nats.Connect("", s.InProcess()).
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
 
-// InProcessConn creates a connection for the InProcess option. It fails immediately while the
-// server is being restarted, because a client must not be blocked until then. The client tries
-// again.
+// InProcessConn creates a connection for the InProcess option. While the server is being restarted,
+// it fails immediately instead of blocking the client, which then tries again.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	ns := s.natsServer()
 	if ns == nil {
@@ -405,8 +405,9 @@ func (s *Server) Health() error {
 	return nil
 }
 
-// Restart stops the server and starts it again on the same port. Clients reconnect, including those
-// that use InProcess. After an error, nothing is running. After Shutdown, Restart does nothing.
+// Restart stops the server and starts it again on the same port. Clients reconnect, including
+// clients that use InProcess. If Restart returns an error, the server is no longer running. After
+// Shutdown, Restart does nothing.
 func (s *Server) Restart() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()

@@ -30,8 +30,8 @@ func start(t *testing.T, o embednats.Options) *embednats.Server {
 	return s
 }
 
-// refused checks that Start fails with these options. The error must be a single line that contains
-// all of the words. It must also wrap want, unless want is nil.
+// refused checks that Start fails with these options, with an error that is a single line, contains
+// all of the words, and wraps want unless want is nil.
 func refused(t *testing.T, o embednats.Options, want error, words ...string) {
 	t.Helper()
 	s, err := embednats.Start(o)

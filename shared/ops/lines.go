@@ -14,8 +14,8 @@ import (
 // stderr receives the logs of all services in this process.
 var stderr = &batchedLineWriter{out: os.Stderr}
 
-// FlushLog writes the collected lines of the log. It must be called before the process exits. If
-// the log cannot be written, it returns after flushTimeout.
+// FlushLog writes the collected lines of the log, and must be called before the process exits. It
+// returns after flushTimeout even if the log cannot be written.
 func FlushLog() { stderr.flush(flushTimeout) }
 
 const flushTimeout = time.Second
@@ -87,8 +87,8 @@ func (w *batchedLineWriter) collect(line []byte) {
 	w.waiting = append(w.waiting, line...)
 }
 
-// startWriting starts the goroutine that writes. If the goroutine is already running, it continues
-// with the waiting lines. The caller must hold mu.
+// startWriting makes a goroutine write the waiting lines: the one that is already writing, or else
+// a new one. The caller must hold mu.
 func (w *batchedLineWriter) startWriting() {
 	w.urgent = true
 	if !w.writing {

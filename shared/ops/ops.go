@@ -50,8 +50,8 @@ func (r *Readiness) MarkReady(part string) {
 	delete(r.waiting, part)
 }
 
-// Reasons returns one line for each part that is not ready, in the form "part: reason". The lines
-// are sorted. If there are none, the program is ready.
+// Reasons returns one line for each part that is not ready, in the form "part: reason", sorted. It
+// returns an empty slice if all parts are ready.
 func (r *Readiness) Reasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -75,9 +75,8 @@ const (
 	maxInFlightWait = 5 * time.Second
 )
 
-// PutCancellation records that an execution must be canceled. Once it has returned nil,
-// NextCancellation finds the cancellation. An existing cancellation of the execution is left
-// unchanged.
+// PutCancellation records that an execution must be canceled, unless that has already been
+// recorded. Once it has returned nil, NextCancellation and IsCanceled find the cancellation.
 func PutCancellation(
 	ctx context.Context, bucket jetstream.KeyValue, executionID string, at time.Time,
 ) error {

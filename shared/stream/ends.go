@@ -20,10 +20,10 @@ const AnyQueue = "*"
 // message.
 const statusNotFound = "404"
 
-// FirstFinalReport returns the first final report that PROGRESS has stored for an execution. Only
-// that report counts; later ones change nothing. If there is none, FirstFinalReport returns the
-// last report with the state running, or nil. queue may be AnyQueue. Any replica of the stream may
-// respond, and it may lag behind for a moment.
+// FirstFinalReport returns the first final report on an execution in PROGRESS, which is the only
+// one that counts. If there is no final report, it returns the last report with the state running,
+// or nil if there is none either. queue may be AnyQueue. Any replica of the stream may respond,
+// even if it lags behind for a moment.
 func FirstFinalReport(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {

@@ -70,8 +70,8 @@ func truncate(text string, length int) string {
 	return strings.ToValidUTF8(text[:min(len(text), length)], "")
 }
 
-// DecodeFiltered decodes the data of a report on filtered requests. It skips invalid entries. Its
-// errors wrap ErrUnreadable.
+// DecodeFiltered decodes the data of a report on filtered requests, and skips entries that are not
+// valid. Its errors wrap ErrUnreadable.
 func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []FilteredCount, err error) {
 	var report hookstartv1.FilterReport
 	if err := proto.Unmarshal(data, &report); err != nil {

@@ -5,8 +5,9 @@ import "time"
 // recreateDelay is how long a stream must be missing before a process may create it.
 const recreateDelay = time.Second
 
-// MissingStreams maps the name of each stream that was missing at a process's last check to the
-// time of the first check at which it was missing. Only one goroutine may use it.
+// MissingStreams records which streams a process has found missing. It maps the name of each stream
+// that was missing at the last check to the time of the first check at which it was missing. Only
+// one goroutine may use it.
 //
 // A running process must not create a stream as soon as it is missing. When a server deletes a
 // stream, it reports that the stream does not exist before it removes the stream's directory. If

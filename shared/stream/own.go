@@ -171,8 +171,8 @@ func (l Layout) DedupMarkerMessage(queue, workflowID, id string) *nats.Msg {
 	return msg
 }
 
-// LayoutOf returns the Layout to which a subject belongs. For a subject of a queue's own stream,
-// queue is that queue; otherwise it is "".
+// LayoutOf returns the Layout to which a subject belongs. If that is a queue's own stream, queue is
+// the name of the queue; otherwise it is "".
 func LayoutOf(subject string) (l Layout, queue string) {
 	if queue, _, ok := parseOwnSubject(subject); ok {
 		return Layout{Own: true}, queue
@@ -365,9 +365,9 @@ func (s Settings) OwnProgressConfig(queue string, limits QueueStreamLimits) jets
 // ErrPlacementNeedsCluster means that placement tags were given but the server is not in a cluster.
 var ErrPlacementNeedsCluster = errors.New("placement tags need a cluster of NATS servers")
 
-// EnsureOwnStreams creates a queue's own streams, or changes their limits if they exist. s holds
-// the settings of EXECUTIONS. A shorter maximum age deletes older messages immediately.
-// EnsureOwnStreams is idempotent.
+// EnsureOwnStreams creates a queue's own streams with the settings s of EXECUTIONS, overridden by
+// limits. If the streams exist, it changes them accordingly; a shorter maximum age then deletes
+// older messages immediately. EnsureOwnStreams is idempotent.
 func EnsureOwnStreams(
 	ctx context.Context, js jetstream.JetStream, s Settings, queue string, limits QueueStreamLimits,
 ) error {

@@ -60,8 +60,8 @@ func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nat
 	return reportMessage(RefusalsSubject, reportID, report)
 }
 
-// DecodeRefusals decodes the data of a report on refused requests. It skips invalid counts. Its
-// errors wrap ErrUnreadable.
+// DecodeRefusals decodes the data of a report on refused requests, and skips counts that are not
+// valid. Its errors wrap ErrUnreadable.
 func DecodeRefusals(data []byte) (reportID string, at time.Time, counts []RefusalCount, err error) {
 	var report hookstartv1.RefusalReport
 	if err := proto.Unmarshal(data, &report); err != nil {

@@ -68,8 +68,8 @@ func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (
 	return reportMessage(DuplicatesSubject, reportID, report)
 }
 
-// DecodeDuplicates decodes the data of a report on suppressed repeats. It skips invalid counts. Its
-// errors wrap ErrUnreadable.
+// DecodeDuplicates decodes the data of a report on suppressed repeats, and skips counts that are
+// not valid. Its errors wrap ErrUnreadable.
 func DecodeDuplicates(
 	data []byte,
 ) (reportID string, at time.Time, counts map[string]int64, err error) {

@@ -127,8 +127,8 @@ func LaneOfConsumer(
 	return group, lane, ours && suffixed
 }
 
-// EnsureConsumer returns a durable consumer, and creates it if it does not exist. The filter
-// subject determines the stream. An existing consumer is never changed.
+// EnsureConsumer returns a durable consumer of the stream to which its filter subject belongs. It
+// creates the consumer if there is none, and never changes an existing one.
 func EnsureConsumer(
 	ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {

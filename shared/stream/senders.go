@@ -77,8 +77,8 @@ func timeToWire(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// DecodeSenders decodes the data of a report on senders. It skips invalid entries. Its errors wrap
-// ErrUnreadable.
+// DecodeSenders decodes the data of a report on senders, and skips entries that are not valid. Its
+// errors wrap ErrUnreadable.
 func DecodeSenders(
 	data []byte,
 ) (reportID string, at time.Time, seen []SenderActivity, err error) {

@@ -137,8 +137,8 @@ type Settings struct {
 	DedupWindow time.Duration // length of the deduplication window; at most MaxAge
 	// MaxBytes is the size at which EXECUTIONS refuses new messages. 0 means no limit.
 	MaxBytes int64
-	// ProgressMaxBytes is the size limit that PROGRESS is created with. When it is reached,
-	// PROGRESS drops its oldest messages. 0 means the value in DefaultSettings.
+	// ProgressMaxBytes is the size limit with which PROGRESS is created; 0 means the limit in
+	// DefaultSettings. When PROGRESS has reached its limit, it drops its oldest messages.
 	ProgressMaxBytes int64
 }
 

@@ -121,8 +121,8 @@ func TestDecodeSummaryIsDecodeWithoutTheBody(t *testing.T) {
 	same(t, "another subject", "executions.other", nil, msg.Data)
 }
 
-// DecodeSummary handles every field of a start message. The test only makes sure that full sets
-// every field: TestDecodeSummaryIsDecodeWithoutTheBody then checks all of them.
+// DecodeSummary handles every field of a start message. This test only makes sure that full sets
+// every field, so that TestDecodeSummaryIsDecodeWithoutTheBody checks all of them.
 func TestDecodeSummaryKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	var m hookstartv1.ExecutionStart

@@ -100,9 +100,10 @@ func (t Trigger) RequestsPerMinute() int {
 	return max(1, int(float64(limit.Requests)*float64(time.Minute)/float64(limit.Window)))
 }
 
-// CheckLimits counts a request against the limits, or returns a refusal with the time to wait until
-// both limits permit it. The caller must have checked the plan. bodyBytes is the length of the
-// body; a negative value means unknown. A refused request is not counted.
+// CheckLimits counts a request against the rate limit and checks the account's daily bytes. If
+// either limit is reached, it counts nothing, and returns a refusal with the time to wait until
+// both limits permit the request. The caller must have checked the plan. bodyBytes is the length of
+// the body; a negative value means unknown.
 func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refusal {
 	if perDay := t.bytesPerDay(); perDay > 0 {
 		// This check comes first because it counts nothing.

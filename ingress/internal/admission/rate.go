@@ -10,8 +10,8 @@ import (
 
 // gcraState is the state of a workflow or account in GCRA, the generic cell rate algorithm.
 type gcraState struct {
-	// tat is the theoretical arrival time: the time at which the workflow or account will be idle
-	// if no more requests arrive. It is measured from Limits.origin.
+	// tat is the theoretical arrival time: the time, measured from Limits.origin, at which the
+	// workflow or account will be idle if no more requests arrive.
 	tat time.Duration
 	// limit is the rate limit that tat is based on.
 	limit registry.RateLimit
@@ -124,8 +124,8 @@ func (l *Limits) chargeRequest(
 	return wait
 }
 
-// waitTimeForRequest returns how long to wait until a request of a workflow is accepted; 0 means no
-// wait. It counts nothing.
+// waitTimeForRequest returns how long to wait until a request of a workflow would be accepted,
+// without counting one. 0 means no wait.
 func (l *Limits) waitTimeForRequest(
 	workflowID string, limit registry.RateLimit, at time.Time,
 ) time.Duration {
@@ -148,8 +148,9 @@ func (l *Limits) DrainUsage() map[string]Usage {
 	return usage
 }
 
-// ReceiveUsage counts the requests that another ingress has admitted for a workflow. limit is
-// the workflow's limit as this ingress knows it. Usage counted under a different rate is ignored.
+// ReceiveUsage counts the requests that another ingress has admitted for a workflow, whose limit at
+// this ingress is limit. It ignores requests that the other ingress has counted under a different
+// rate.
 func (l *Limits) ReceiveUsage(
 	workflowID string,
 	used Usage,

@@ -214,8 +214,8 @@ type reportSource struct {
 	queue string
 }
 
-// Begin reserves a slot and subscribes to the reports of an execution. If no slot is free, it
-// returns nil without an error. The caller must call End.
+// Begin reserves a slot and subscribes to the reports of an execution. It returns nil without an
+// error if no slot is free. The caller must call End on the result.
 func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	if !w.reserveSlot(execution.AccountID) {
 		return nil, nil //nolint:nilnil // having no free slot is not an error
@@ -251,7 +251,7 @@ func (w *Wait) listen(at stream.Layout, queue string) error {
 	return nil
 }
 
-// End ends the subscriptions and frees the slot. It may be called repeatedly. w may be nil.
+// End ends the subscriptions and frees the slot. It may be called repeatedly, and on a nil Wait.
 func (w *Wait) End() {
 	if w == nil || w.waits == nil {
 		return
@@ -352,8 +352,8 @@ func (w *Wait) resultWithoutEnd(why Reason) Result {
 	return Result{Reason: why, Status: status}
 }
 
-// handleReport processes a report. It returns true if the stream should be read. msg is nil for a
-// signal that is not a report.
+// handleReport processes a report that has arrived, or a signal without a report if msg is nil. It
+// returns true if the stream must now be read for the final report.
 func (w *Wait) handleReport(msg *nats.Msg) bool {
 	if msg == nil {
 		return true

@@ -25,7 +25,7 @@ var (
 	// stored the message: a sender must never be told that its first request is a repeat.
 	ErrUnavailable = errors.New("the stream is unavailable")
 	// ErrOutcomeUnknown wraps ErrUnavailable. It means that a message without a Nats-Msg-Id may
-	// have been stored. If it is sent again, it may be stored twice.
+	// have been stored, so that it may be stored twice if it is sent again.
 	ErrOutcomeUnknown = fmt.Errorf("%w, and may have stored the message", ErrUnavailable)
 	// ErrOverloaded means that the stream is overloaded. Nothing was stored.
 	ErrOverloaded = errors.New("the stream is overloaded")
@@ -105,9 +105,9 @@ func (p *DeliveryPublisher) wrapUnavailable(kind, err error) error {
 	return because
 }
 
-// New returns a DeliveryPublisher for the shared stream, which must exist. It uses one connection;
-// in measurements, more connections were no faster. timeout is the maximum time to wait for the
-// stream's confirmation.
+// New returns a DeliveryPublisher for the shared stream, and waits until that stream exists.
+// timeout is the maximum time to wait for the stream's confirmation of a message. All messages use
+// one connection, because more connections were no faster in measurements.
 func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*DeliveryPublisher, error) {
 	p, err := NewForStream(nc, stream.ExecutionsName, timeout)
 	if err != nil {
@@ -147,18 +147,18 @@ type StreamChoice interface {
 // Close stops publishing. Messages that have not been confirmed yet fail.
 func (p *DeliveryPublisher) Close() { p.acks.Close() }
 
-// Publish publishes a message. A nil error means that the stream has confirmed it. Any error wraps
-// one of this package's errors.
+// Publish publishes a message. It returns a nil error once the stream has confirmed that the
+// message is stored. Any other error wraps one of this package's errors.
 //
 // While it is unknown whether a message with a Nats-Msg-Id was stored, Publish resends it under the
-// same ID, until it gets a reply or the time is up. The reply may then be that the ID is a repeat.
-// Publish recognizes its own message in the stream by the traceparent, which must therefore be
-// unique. Requests have one anyway, so this needs no additional header. A message without a
-// Nats-Msg-Id is resent only if it is certain that it was not stored.
+// same ID, until it gets a reply or the time is up. The reply may then be that the ID is a repeat,
+// even if only this call has sent it. Publish therefore recognizes its own message in the stream by
+// the traceparent, which must be unique. All requests have one, so no additional header is needed.
+// A message without a Nats-Msg-Id is resent only if it is certain that it was not stored.
 //
-// Before each resend, choice must still be current. Otherwise, the queue may have moved, and the
-// new stream does not know the messages that the old stream has stored since. A nil choice is
-// always current.
+// Before each resend, Publish checks that choice is still current. If the queue has moved, the new
+// stream does not know the messages that the old stream has stored since, so the old stream must
+// not store this one. A nil choice is always current.
 func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)

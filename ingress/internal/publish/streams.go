@@ -22,8 +22,8 @@ type StreamRouter struct {
 	mu  sync.Mutex                                    // held while own is changed
 }
 
-// NewStreamRouter returns a StreamRouter. shared publishes to the shared stream; the caller must
-// close it.
+// NewStreamRouter returns a StreamRouter that publishes to the shared stream through shared, which
+// the caller must close.
 func NewStreamRouter(nc *nats.Conn, shared *DeliveryPublisher) *StreamRouter {
 	s := &StreamRouter{nc: nc, shared: shared}
 	s.own.Store(&map[string]*DeliveryPublisher{})

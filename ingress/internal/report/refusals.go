@@ -15,8 +15,8 @@ import (
 // refusalReportInterval is the interval between reports of refusals.
 const refusalReportInterval = time.Second
 
-// maxRefusalCounters is the maximum number of counters. It bounds memory use and the size of a
-// report. Beyond it, further refusals are counted by code only.
+// maxRefusalCounters is the maximum number of counters, which bounds memory use and the size of a
+// report. Once it is reached, refusals that have no counter yet are counted by code only.
 const maxRefusalCounters = 2000
 
 // RefusalCounter counts refused requests by workflow, code and minute. It is safe for concurrent

@@ -18,8 +18,9 @@ import (
 // duplicateReportInterval is the interval between reports of duplicate requests.
 const duplicateReportInterval = 200 * time.Millisecond
 
-// maxDuplicateExecutions is the maximum number of executions whose repeats are counted. It bounds
-// memory use. Repeats of further executions are not counted until the next report has been sent.
+// maxDuplicateExecutions is the maximum number of executions whose repeats are counted, which
+// bounds memory use. Repeats of further executions are not counted until the next report has been
+// sent.
 const maxDuplicateExecutions = 10_000
 
 // DuplicateCounter counts suppressed repeats by execution. It is safe for concurrent use.

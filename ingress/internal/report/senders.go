@@ -56,9 +56,9 @@ func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCou
 	return s
 }
 
-// Count adds the observations from one request to an existing node. preset is the preset of the
-// node's sender. counted is false if too many nodes wait for a report. The observations are then
-// discarded.
+// Count adds the observations from one request to those of an existing node, whose sender has the
+// given preset. If too many nodes already wait for a report, it discards the observations and
+// returns false.
 func (s *SenderCounter) Count(
 	workflowID, nodeID, preset string, seen SenderRequestOutcome,
 ) (counted bool) {

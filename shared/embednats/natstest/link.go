@@ -25,8 +25,8 @@ func (n *Node) NewLink(tb testing.TB) Link {
 // URL returns the URL with which clients connect through the link.
 func (l Link) URL() string { return "nats://" + l.Addr() }
 
-// DropConnections breaks the existing connections. New ones are accepted immediately. Bytes that
-// the link was holding back are lost.
+// DropConnections breaks the existing connections, and immediately accepts new ones. Bytes that the
+// link was holding back are lost.
 func (l Link) DropConnections() {
 	l.Cut()
 	l.Heal()

@@ -42,9 +42,9 @@ func Main(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// ServeIfAsked runs the server and does not return if StartProcess has started this process. In any
-// other process it returns immediately. A TestMain that cannot call Main must call ServeIfAsked
-// first.
+// ServeIfAsked runs the server and does not return if this process was started to be a server. In
+// any other process it returns immediately. A TestMain that cannot call Main must call ServeIfAsked
+// before it does anything else.
 func ServeIfAsked() {
 	canServe.Store(true)
 	//nolint:forbidigo // there is no cmd: the process is any package's test binary

@@ -153,8 +153,9 @@ func (w *waiter) wait() result {
 }
 
 // PublishAsync publishes a message, which the caller must not reuse. The Publisher calls done
-// once: with the acknowledgment, or with an error if the message cannot be sent or is not
-// acknowledged before the deadline. done must return quickly.
+// exactly once, with the acknowledgment or, if the message cannot be sent or is not acknowledged
+// before the deadline, with an error. done must return quickly, because the acknowledgments of
+// other messages wait for it.
 func (e *Publisher) PublishAsync(msg *nats.Msg, deadline time.Time, done func(Ack, error)) {
 	e.publish(&waiter{msg: msg, deadline: deadline, done: done})
 }
@@ -168,8 +169,8 @@ func (e *Publisher) publish(w *waiter) {
 	}
 }
 
-// enqueue adds a message to the queue. first reports whether the queue was empty; the caller must
-// then call sendQueue.
+// enqueue adds a message to the queue. If first is true, the queue was empty, and the caller must
+// call sendQueue.
 func (e *Publisher) enqueue(w *waiter) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -278,8 +279,8 @@ func (e *Publisher) failWaiters(err error, selected func(*waiter) bool) {
 	}
 }
 
-// A PubAck is {"stream":"EXECUTIONS","seq":7,"duplicate": true}. The last member is present only
-// for a duplicate. A colon may be followed by a space.
+// A PubAck is {"stream":"EXECUTIONS","seq":7,"duplicate": true}, without the last member unless the
+// message is a duplicate. A colon may be followed by a space.
 var (
 	ackSequenceKey  = []byte(`"seq":`)
 	ackDuplicateKey = []byte(`"duplicate":`)

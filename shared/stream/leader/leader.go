@@ -18,8 +18,8 @@ var ErrNoMessage = errors.New("the stream has no such message")
 
 // Query selects one message of a stream.
 type Query struct {
-	// Sequence is the sequence number of the message. With NextBySubject, the search begins at that
-	// number. 0 means that LastBySubject selects the message.
+	// Sequence is the sequence number of the message or, with NextBySubject, the number at which
+	// the search begins. It is 0 if LastBySubject selects the message.
 	Sequence      uint64 `json:"seq,omitempty"`
 	LastBySubject string `json:"last_by_subj,omitempty"` // selects the last message on a subject
 	NextBySubject string `json:"next_by_subj,omitempty"` // may contain wildcards
