@@ -229,7 +229,7 @@ func TestDeliveryIDs(t *testing.T) {
 		t.Error("two workflows share a delivery ID")
 	}
 
-	// A repeated delivery is still recognized after a restart of NATS.
+	// A delivery from before a restart of NATS is still recognized as a repeat afterwards.
 	s.nats.Restart()
 	s.nats.Connect(t)
 	if a := send("X-Webhook-Delivery-Id", "a"); a.executionID() != first.executionID() ||
@@ -444,8 +444,8 @@ func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 	}
 }
 
-// The deadline for reading a body applies only to that body. The connection can be used for further
-// requests after the deadline.
+// The deadline for reading a body applies only to that body: after it has passed, the connection
+// can still be used for further requests.
 func TestABodyThatWasInTime(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = time.Nanosecond })

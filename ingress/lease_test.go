@@ -67,8 +67,9 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	}
 }
 
-// Without a lease, an ingress does not permanently refuse a handshake with a method other than POST
-// either. Even if its copy of the registry has no node with such a handshake, the node may be new.
+// Without a lease, an ingress does not permanently refuse a handshake with a method other than
+// POST. Even if its copy of the registry has no node with such a handshake, the node may have been
+// created in the meantime.
 func TestNoHandshakeIsRefusedForGoodWithoutALease(t *testing.T) {
 	t.Parallel()
 	const challenge = "hub.mode=subscribe&hub.challenge=1"
@@ -186,7 +187,7 @@ func TestAWorkflowDeletedWhileTheBodyIsRead(t *testing.T) {
 	}
 }
 
-// togglingLease is a lease that a test lets expire and renews.
+// togglingLease is a lease that a test can let expire and renew.
 type togglingLease struct{ expired, renewed atomic.Bool }
 
 func (l *togglingLease) IsValid(time.Time) bool { return !l.expired.Load() || l.renewed.Load() }

@@ -162,7 +162,7 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
-// All workflows of an account share its daily bytes, at all ingresses.
+// All workflows of an account share the daily bytes of its plan, at all ingresses together.
 func TestBytesPerDay(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// serveSlow serves requests with a handler whose timeouts have been changed by shorten. ended
-// receives a value each time a connection has been closed.
+// serveSlow starts a server with one workflow, and returns its address and the workflow's token.
+// shorten sets shorter timeouts in the handler. ended receives a value each time a connection has
+// been closed.
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})

@@ -57,8 +57,8 @@ func IsStorageFull(err error) bool {
 	return false
 }
 
-// IsWrongLastSequence reports whether a stream has refused a message because the last message on
-// the same subject is not the one that the header Nats-Expected-Last-Subject-Sequence names.
+// IsWrongLastSequence reports whether a stream has refused a message because the message's header
+// Nats-Expected-Last-Subject-Sequence does not match the last message on its subject.
 func IsWrongLastSequence(err error) bool {
 	code := ErrorCode(err)
 	return code == CodeWrongLastSequence || code == CodeWrongLastSequenceInProcess

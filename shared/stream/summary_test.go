@@ -212,7 +212,8 @@ func startToWire(s execution.Start) *hookstartv1.ExecutionStart {
 	}
 }
 
-// typical returns the start of a delivery with a body of 1 KB and the headers of a usual sender.
+// typical returns the start of a typical delivery: a body of 1 KB and the headers that senders
+// usually send.
 func typical() execution.Start {
 	return execution.Start{
 		ID:              id,

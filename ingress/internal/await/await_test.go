@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
 
-// bed is a NATS server with the streams, and a connection that publishes reports.
+// bed is a test bed: a NATS server with the streams, and a connection that publishes reports on one
+// execution.
 type bed struct {
 	t    *testing.T
 	nats *natstest.Node
@@ -213,8 +214,8 @@ func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	}
 }
 
-// After a Wait has ended, for any reason, its slot is free and its subscription is gone. After
-// Stop, a Waits no longer watches the connection.
+// Whatever the reason for the end of a Wait, its slot is then free and its subscription is gone.
+// After Stop, a Waits no longer watches the connection.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -265,7 +266,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// If there is no memory for the output, a Wait tries again later.
+// If no memory is free for an output, the Wait tries again later, and returns the output once there
+// is.
 func TestAnOutputWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	b := start(t)

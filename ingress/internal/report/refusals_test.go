@@ -25,7 +25,7 @@ type rig struct {
 	log  *logrus.Logger
 }
 
-// start starts NATS and connects with the options of an ingress.
+// start starts NATS, and connects to it with the options that an ingress uses.
 func start(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, nats: natstest.Start(t), log: logtest.Quiet()}

@@ -14,14 +14,15 @@
 //
 // # Where the figures come from
 //
-// NATS reports how much a stream holds, but not for which account. Every ingress counts the space
-// that it uses for each account. It announces its counts to the others ten times a second, and
-// whenever it has used another 256th of the stream. The counts are accurate for messages stored
-// since the ingress started, and messages expire at the latest after the stream's maximum age. An
-// ingress cannot count messages that were stored before its start or whose announcement was lost.
-// An executor supplies those: while the stream is at least eight tenths full, one executor reads
-// the headers of all its messages, adds up their sizes by account, and sends the sums every second.
-// The sums replace the ingress's counts, except for the most recent ones.
+// NATS reports how much a stream holds, but not for which account. Every ingress therefore counts
+// the space that it uses for each account. It announces its counts to the other ingresses ten times
+// a second, and whenever it has used another 256th of the stream. The counts are accurate for
+// messages that were stored since the ingress started, and messages expire at the latest after the
+// stream's maximum age. They lack messages that were stored before the start, and messages whose
+// announcement was lost. An executor supplies the missing figures: while the stream is at least
+// eight tenths full, one executor reads the headers of all messages, adds up the sizes of the
+// messages of each account, and sends the sums every second. The sums replace the ingress's counts,
+// except for the most recent ones.
 //
 // The alternatives are worse. Sums over the execution records in the database would include only
 // the sizes of bodies, and would be missing while the database is down. Counts stored by ingresses
@@ -30,14 +31,14 @@
 //
 // # How exact they are
 //
-// The sums are one or two seconds old. This ingress adds everything that it has counted since the
-// sums before the last ones. Up to two seconds of an account's messages therefore count twice, but
-// none is missing unless the executor lags by more than a second. Another ingress announces its
-// usage after a tenth of a second, or after a 256th of the stream. Until then, each ingress may
-// accept messages of an account that has reached its share. Expired messages leave the sums in
-// steps of one 256th of the stream, and an ingress's counts in steps of an eighth of the stream's
-// maximum age. Messages that an executor publishes itself (reruns, replays, operator events) are
-// only in the sums, and are never refused.
+// When they arrive, the sums are one or two seconds old. The ingress therefore adds to them
+// everything that it has counted since the previous sums arrived. So up to two seconds of an
+// account's messages count twice, but none is missing unless the executor lags by more than a
+// second. Other ingresses announce their usage after a tenth of a second, or after a 256th of the
+// stream. Until then, each ingress may accept messages of an account that has reached its share.
+// Expired messages leave the sums in steps of one 256th of the stream, and an ingress's counts in
+// steps of an eighth of the stream's maximum age. Messages that an executor publishes itself
+// (reruns, replays, operator events) are only in the sums, and are never refused.
 //
 // While no executor runs, the last sums remain in use, and expired messages keep counting. An
 // ingress that starts at such a time, or before the first sums arrive, does not know how much each

@@ -84,7 +84,7 @@ func TestALoneAccountFillsTheStream(t *testing.T) {
 	}
 }
 
-// Without a size limit, nothing is refused or counted.
+// If the stream has no size limit, Reserve always succeeds, and nothing is counted.
 func TestNoLimit(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -99,7 +99,7 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// The space of a message that was not stored becomes free again.
+// Once Release has been called for a message that was not stored, its space is free again.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	s := space(0)
