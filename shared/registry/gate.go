@@ -46,8 +46,8 @@ var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of t
 type queueGate struct {
 	target atomic.Uint32 // a StoreTarget
 	before atomic.Uint32 // the target before the queue was closed
-	closed atomic.Int64  // clock reading when the queue was closed; 0 means that it is open
-	hasOwn atomic.Bool   // the queue has its own stream, which may hold earlier start messages
+	closed atomic.Int64  // clock reading when the queue was closed; 0 means open
+	hasOwn atomic.Bool   // the queue has its own stream, which may hold messages
 
 	epoch  atomic.Uint32
 	inside [2]atomic.Int64 // requests inside, indexed by the epoch's lowest bit

@@ -94,7 +94,7 @@ type Follower struct {
 	// storedAt is when the server stored the last applied revision. Zero means unknown.
 	storedAt time.Time
 	stored   bucketEnd // end of the bucket when it was last queried
-	applied  uint64    // last sequence of the newest bucketEnd that has been applied completely
+	applied  uint64    // last sequence of the newest bucketEnd that is applied completely
 	// rewritten means that the stream now has a different message at the last applied revision, so
 	// the bucket was restored or recreated.
 	rewritten bool

@@ -16,7 +16,7 @@ type heartbeatMessage struct {
 	revision uint64
 	serving  bool
 	leaving  bool
-	echo     uint64           // not 0 if the instance sends the message to itself, and waits for it
+	echo     uint64           // not 0 if the instance sends the message to itself
 	settings *IngressSettings // settings of an ingress; nil for other processes
 	about    ProcessInfo
 }

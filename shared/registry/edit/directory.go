@@ -38,7 +38,7 @@ type recordIndex struct {
 	// unfinished holds, for each account whose last transition has not been carried out, the
 	// revision of the account's record.
 	unfinished map[string]uint64
-	byAccount  btree.Map[string, struct{}]           // keys returned by accountWorkflowKey
+	byAccount  btree.Map[string, struct{}]           // results of accountWorkflowKey
 	queues     map[string]int                        // number of workflows, by queue
 	settings   map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
 
