@@ -220,8 +220,8 @@ func (s *waitingSender) send(url, delivery string, body []byte) (a endAnswer, er
 
 func workflowOfWait(seconds int) string { return fmt.Sprint("waits-", seconds) }
 
-// makeWaiting creates an active workflow for each element of waits. The workflow's responses wait
-// that many seconds for the execution. makeWaiting returns the paths of the webhooks.
+// makeWaiting creates an active workflow for each element of waits, which is the number of seconds
+// that its responses wait for the execution. It returns the paths of the webhooks.
 func makeWaiting(b *breakable, waits []int) (paths []string) {
 	b.t.Helper()
 	c := b.client.Load()

@@ -157,7 +157,8 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.contented()
 }
 
-// If the program has a demo runner, the first workflow created in the console runs immediately.
+// If the program has a demo runner, the first workflow that is created in the console runs its
+// executions immediately.
 func TestTheFirstWorkflowRuns(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

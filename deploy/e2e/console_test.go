@@ -199,8 +199,8 @@ func showIt(b *tab, executionID string) {
 	b.text("#input-text", `{"order": 12345678901234567890,`)
 }
 
-// runAgain checks that an execution can be run again on the sample payload as soon as the workflow
-// has one, and that the editor validates the payload as it is typed.
+// runAgain checks that an execution can be run again with the sample payload as soon as the
+// workflow has one, and that the editor validates the payload while it is typed.
 func runAgain(b *tab, executionID string) {
 	b.t.Helper()
 	if offered := b.evaluate(`String(document.querySelectorAll("#run-again, #retry").length)`); offered != "0" {

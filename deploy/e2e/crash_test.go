@@ -37,7 +37,7 @@ func (l *ledger) len() int {
 	return len(l.acknowledged)
 }
 
-// send posts deliveries until ctx ends or the program has exited. Every other delivery has an ID.
+// send posts deliveries until ctx ends or the program exits. Every other delivery has an ID.
 func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url func() string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		deliveryID, header := "", map[string]string{"Content-Type": "application/json"}
@@ -61,7 +61,7 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 	}
 }
 
-// After the program was killed five times under load, each acknowledged execution is recorded
+// The program is killed five times under load. Afterwards each acknowledged execution is recorded
 // exactly once, and repeats of earlier deliveries are still recognized.
 func TestKillUnderLoad(t *testing.T) {
 	t.Parallel()

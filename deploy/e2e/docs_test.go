@@ -13,7 +13,7 @@ import (
 
 const repository = "../.."
 
-// documents returns the Markdown files of the repository, keyed by path.
+// documents returns the contents of the Markdown files in the repository, keyed by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The open page of an execution shows its progress until it ends.
+// While the page of an execution is open, it shows the progress of the execution until the end.
 func TestAnExecutionsPageFollowsIt(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

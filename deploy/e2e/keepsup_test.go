@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A page that stays open shows changes that are made elsewhere.
+// A page that stays open shows the changes that other pages and clients make.
 func TestConsoleKeepsUp(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// Everything in the console can be done without a mouse.
+// An operator can do everything in the console without a mouse.
 func TestConsoleByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -133,8 +133,8 @@ func TestALabelOfARequestIsSeen(t *testing.T) {
 	}
 }
 
-// documented returns the metrics in the table of deploy/prometheus/README.md. It maps each name to
-// the type and the labels.
+// documented returns the metrics in the table of deploy/prometheus/README.md: the type and the
+// labels of each, keyed by name.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../prometheus/README.md")

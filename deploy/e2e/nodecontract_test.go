@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The Node.js kit uses every field of start messages, queue settings and reports, unless the test
-// lists the field as left out. The test searches the kit's source code for the names of the fields.
+// The Node.js kit uses every field of start messages, queue settings and reports, except for the
+// fields that the test lists as left out. To check this, the test searches the source code of the
+// kit for the names of the fields.
 func TestNodeCopiesEveryField(t *testing.T) {
 	t.Parallel()
 	proto := string(file(t, filepath.Join(repository, "proto/hookstart/v1/execution.proto")))

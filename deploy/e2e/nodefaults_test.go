@@ -539,8 +539,8 @@ func TestNodeReadsANewBucketThatHasMoreKeys(t *testing.T) {
 	}
 }
 
-// If the bucket of cancellations was missing, the Node.js kit looks for cancellations again as soon
-// as the bucket exists.
+// The bucket of cancellations is deleted and later created again. The Node.js kit reads
+// cancellations as soon as the new bucket exists.
 func TestNodeReadsABucketThatWasMissing(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

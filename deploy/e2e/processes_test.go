@@ -105,8 +105,8 @@ func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 	checkLedger(t, acknowledged, i.nats.URL(), i.client, "busy")
 }
 
-// After an activation, deactivation or rotation, the very next POST gets an up-to-date response.
-// The test makes 1,000 changes with two ingress processes.
+// After an activation, a deactivation or a rotation, the very next request gets a response
+// according to the new state, even with two ingress processes. The test makes 1,000 such changes.
 func TestChangesHoldFromTheNextRequest(t *testing.T) {
 	t.Parallel()
 	const turns = 1000

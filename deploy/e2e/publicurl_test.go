@@ -7,7 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
-// The API reports whether the public URL leads to this installation, to another one, or to none.
+// The API reports whether the public URL leads to this installation, to another one, or to none at
+// all.
 func TestPublicURL(t *testing.T) {
 	t.Parallel()
 	closed, err := freeport.Reserve()

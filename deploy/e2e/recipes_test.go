@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// The recipe's shell commands work as pasted. They set a sender, a filter, an order key and the
-// workflow of the operator events. Afterwards only the opened pull request starts an execution.
+// The shell commands of the recipe work as pasted. They set a sender, a filter, an order key and
+// the workflow for operator events. Afterwards only an opened pull request starts an execution.
 func TestRecipeGitHubDeploy(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"sh", "od", "tr"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// No token and no sender's secret appears in plain text in the files of NATS, in those of the
+// No token and no sender's secret appears in plain text in the files of NATS, in the files of the
 // database, or in the debug output.
 func TestNoSecretIsStoredOrPrinted(t *testing.T) {
 	t.Parallel()

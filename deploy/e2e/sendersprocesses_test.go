@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// secretsKey creates a key file, and returns the flag for it.
+// secretsKey creates a file with a key for sealed secrets, and returns the flag that names the
+// file.
 func secretsKey(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secrets-key")
@@ -73,8 +74,8 @@ func TestSendersHoldOverTwoProcesses(t *testing.T) {
 	expect(turns, "without a sender", "", http.StatusOK)
 }
 
-// An ingress without the key for sealed secrets does not start, because it could accept nothing at
-// nodes with senders. Its error names the missing flag.
+// An ingress without the key for sealed secrets does not start, because it could not accept any
+// request at nodes with senders. The error names the missing flag.
 func TestAnIngressWithoutTheSecretsKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	key := secretsKey(t)

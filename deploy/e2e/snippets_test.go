@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The code snippet of each language works as pasted. It starts an execution, which the open page
+// The code snippet of each language works as pasted: it starts an execution, which the open page
 // then shows.
 func TestSnippetsRun(t *testing.T) {
 	t.Parallel()

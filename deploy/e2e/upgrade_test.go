@@ -152,8 +152,8 @@ func (u *upgraded) forget(url string) {
 	}
 }
 
-// send posts deliveries until ctx ends. Like a sender, it retries each until it gets a 200. It
-// reports any other response, except for a 503, as an error.
+// send posts deliveries until ctx ends, and retries each until it gets a 200, as a sender does. The
+// test fails if it gets any other response than a 200 or a 503.
 func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		delivery := fmt.Sprintf("d-%d-%d", sender, n)

@@ -132,8 +132,7 @@ func TestYesterdaysMessages(t *testing.T) {
 	}
 }
 
-// restore creates streams and publishes messages from a file, which has one stream or message per
-// line.
+// restore recreates the streams and the messages that a file describes, one per line.
 func restore(t *testing.T, nc *nats.Conn, file string) {
 	t.Helper()
 	f, err := os.Open(file)

@@ -35,8 +35,8 @@ func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) er
 	return n.supervise(ctx)
 }
 
-// supervise probes a node at intervals of livenessProbeInterval, for twice as many probes as
-// livenessFailureThreshold, and restarts it after that many consecutive failures.
+// supervise probes a node, twice as often as livenessFailureThreshold says, and restarts the node
+// after livenessFailureThreshold consecutive failures.
 func (n *node) supervise(ctx context.Context) error {
 	failures := 0
 	for range 2 * livenessFailureThreshold {
