@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// StateUpdate is the change to one record that results from a batch's progress. A zero field leaves
-// the record's value unchanged. StartedAt is ignored if the record already has one.
+// StateUpdate is a change to one record that results from the progress in a batch. A zero field
+// leaves the record's value unchanged. StartedAt is ignored if the record already has one.
 type StateUpdate struct {
 	ID         string
 	Status     execution.Status
@@ -21,8 +21,8 @@ type StateUpdate struct {
 	CanceledAt time.Time // when it was canceled; zero if it was not
 }
 
-// ProgressExecutionIDs returns the execution IDs of progress steps in stored form, sorted and
-// without duplicates.
+// ProgressExecutionIDs returns the execution IDs of progress steps in stored form, sorted, each
+// once.
 func ProgressExecutionIDs(steps []execution.Progress) []string {
 	ids := make([]string, len(steps))
 	for i, step := range steps {
@@ -41,12 +41,12 @@ type CurrentState struct {
 	Attempts   int // the highest attempt number recorded; 0 means none
 }
 
-// ApplyProgress applies progress steps, in order, to the current states of their records, following
-// the rules of Batch.Progress. current is keyed by ID. ApplyProgress returns one update for each
-// record that changes. unknown holds the IDs that are not recorded, and foreign the IDs of records
-// whose queue or workflow differs from that of a step; each ID occurs once. Every driver calls
-// ApplyProgress inside its transaction, with the records locked, instead of implementing the rules
-// itself.
+// ApplyProgress applies progress steps, in order, to the current states of their records, and
+// follows the rules of Batch.Progress. current is keyed by ID. ApplyProgress returns one update for
+// each record that changes, the IDs that are not recorded (unknown), and the IDs of records whose
+// queue or workflow differs from a step's (foreign). No ID occurs twice in a result. So that the
+// rules are implemented only once, every driver calls ApplyProgress inside its transaction, with
+// the records locked.
 func ApplyProgress(
 	current map[string]CurrentState, steps []execution.Progress,
 ) (updates []StateUpdate, unknown, foreign []string) {
@@ -120,16 +120,16 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	}
 }
 
-// setStartedAt sets StartedAt to the start time that a final progress step reports, unless an
-// earlier step has already set StartedAt.
+// setStartedAt sets StartedAt to the start time in a final progress step, unless an earlier step
+// has set it.
 func (m *StateUpdate) setStartedAt(step execution.Progress) {
 	if m.StartedAt.IsZero() {
 		m.StartedAt = step.StartedAt
 	}
 }
 
-// ChangedIDs returns the IDs of the records that a batch inserted or changed, for use as
-// ApplyResult.Changed. Each ID occurs once.
+// ChangedIDs returns the IDs of the records that a batch inserted or changed, each once, for
+// ApplyResult.ChangedIDs.
 func ChangedIDs(inserted []Record, updates []StateUpdate) []string {
 	ids := make([]string, 0, len(inserted)+len(updates))
 	for _, r := range inserted {

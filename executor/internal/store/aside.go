@@ -7,9 +7,9 @@ import (
 )
 
 // AsideMessages reads the stream messages that were put aside because they could not be decoded or
-// the database refused them. The recorder looks them up, and operate lists them among the dead
-// letters. Other interfaces change them: Recording puts messages aside and removes those that were
-// recovered, and DeadLetters dismisses them.
+// because the database refused them. The recorder looks up single messages, and operate lists them
+// among the dead letters. Other interfaces change them: Recording puts messages aside and removes
+// recovered ones, and DeadLetters dismisses them.
 type AsideMessages interface {
 	// GetAside returns a message that was put aside, even if it was dismissed. It returns
 	// ErrNotFound if there is no such message.
@@ -27,31 +27,32 @@ type AsideMessages interface {
 // database.
 const RefusedReasonPrefix = "the database refuses it: "
 
-// AsideMessage is a stream message that was put aside: it cannot be decoded, or the database
-// refuses its content.
+// AsideMessage is a stream message that was put aside because it cannot be decoded or because the
+// database refuses its content.
 type AsideMessage struct {
 	StreamSequence uint64 // the sequence in the stream that stores messages with Subject
 	Subject        string // stored as StoredSubject returns it
-	// Reason is for people. It starts with RefusedReasonPrefix if the message was decoded, but the
-	// database refused it.
+	// Reason describes for people why the message was put aside. It starts with RefusedReasonPrefix
+	// if the message was decoded, but the database refused it.
 	Reason string
 	At     time.Time // when the stream stored the message
 }
 
-// MessageKey identifies a message put aside. A sequence alone is ambiguous, because there are
-// several streams.
+// MessageKey identifies a message put aside. It names the stream as well as the sequence, because
+// each stream has sequences of its own.
 type MessageKey struct {
 	StreamSequence uint64
 	Progress       bool   // whether the stream holds progress reports
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStartPrefix takes the place of the subject prefix for messages in the shared stream of
-// start messages, because the subjects in that stream have no common prefix of their own.
+// sharedStartPrefix stands for the subject prefix of messages in the shared stream of start
+// messages, whose subjects have no prefix that other streams do not have.
 const sharedStartPrefix = "-"
 
-// SubjectPrefix returns the prefix that the subjects in the message's stream have in common. SQL
-// conditions compare it.
+// SubjectPrefix returns the prefix that identifies the message's stream: the one that all subjects
+// in that stream have in common, or sharedStartPrefix. SQL conditions compare it with the stored
+// subject's prefix.
 func (k MessageKey) SubjectPrefix() string {
 	switch {
 	case k.Queue == "" && k.Progress:

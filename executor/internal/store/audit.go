@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// AuditLog keeps audit entries. The auditor copies entries into it from the registry's history, and
-// operate reads them and adds its own. Apply, RequestCancel, Dismiss and SaveRegistryCopy also add
-// entries, each in the transaction that makes the audited change. PruneAudit deletes old entries.
+// AuditLog keeps audit entries. The auditor copies entries from the registry's history into it, and
+// operate reads them and adds its own. Apply, RequestCancel, Dismiss and SaveRegistryCopy add
+// entries, too, each in the transaction that makes the audited change. PruneAudit deletes old
+// entries.
 type AuditLog interface {
 	// AddAudit adds audit entries in one transaction. If an entry's ID already exists, the stored
 	// entry is kept.
@@ -19,7 +20,8 @@ type AuditLog interface {
 		limit int) ([]AuditEntry, error)
 }
 
-// AuditEntry describes one action, who performed it, and when. It holds no secret.
+// AuditEntry describes one action: who performed it, when, and what it changed. It contains no
+// secrets.
 type AuditEntry struct {
 	ID         string // unique; if several entries share an ID, the first one is kept
 	At         time.Time

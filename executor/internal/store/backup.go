@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Backups writes and restores backups. operate uses it. The fields of BackupPart show what a backup
-// contains. It does not contain what Events, Sessions, RegistryCopy and HandledMessages keep.
+// Backups writes and restores backups, for operate. The fields of BackupPart show what a backup
+// contains. The content of Events, Sessions, RegistryCopy and HandledMessages is not part of it.
 type Backups interface {
 	// Backup passes a consistent snapshot of the whole content to write, in parts of at most a few
 	// hundred rows, oldest records first. If write returns an error, Backup stops and returns that
-	// error unchanged. Backup holds no locks while write runs, so other callers can write to the
-	// store in the meantime.
+	// error unchanged. While write runs, Backup holds no locks, so other callers can change the
+	// store.
 	Backup(ctx context.Context, write func(BackupPart) error) error
 
-	// Restore writes a part of a backup in one transaction. Records, reports and messages that
-	// already exist do not change, but counts are added to existing counts. Restore each part only
+	// Restore writes a part of a backup in one transaction. It does not change records, reports and
+	// messages that already exist, but adds counts to existing counts. So restore each part only
 	// once, into a store for which IsEmpty returned true before the first part.
 	Restore(ctx context.Context, part BackupPart) error
 
@@ -24,10 +24,10 @@ type Backups interface {
 }
 
 // BackupPart is a part of a store's content, in a form that every driver reads and writes. A backup
-// is a sequence of parts. Backups keep the JSON of a part for years, so fields may be added but
-// never renamed.
+// is a sequence of parts. Because backups with the JSON of parts are kept for years, fields may be
+// added but never renamed.
 type BackupPart struct {
-	// Records have zero Duplicates here. The counts are in the separate field Duplicates, because a
+	// In Records, Duplicates is zero. The counts are in the separate field Duplicates, because a
 	// count can exist before its record does.
 	Records    []Record           `json:",omitempty"`
 	Duplicates []DuplicateCount   `json:",omitempty"`
@@ -42,14 +42,14 @@ type BackupPart struct {
 	Filtered   []FilteredRequests `json:",omitempty"`
 }
 
-// AsideMessageRow is a stream message that was put aside because it could not be recorded.
-// DismissedAt is when an operator dismissed it. Zero means never.
+// AsideMessageRow is a put-aside message as a backup contains it. DismissedAt is when an operator
+// dismissed it from the dead letters, or zero if nobody has.
 type AsideMessageRow struct {
 	AsideMessage
 	DismissedAt time.Time `json:",omitzero"`
 }
 
-// DuplicateCount is the number of suppressed duplicates of an execution's delivery.
+// DuplicateCount counts the duplicates of an execution's delivery that were suppressed.
 type DuplicateCount struct {
 	ExecutionID string
 	Count       int64
@@ -62,14 +62,14 @@ type AppliedReport struct {
 	At time.Time // when the report was made; old IDs are deleted
 }
 
-// maxPartRows and maxPartBytes limit a part, which is one line of a backup, one request of a
-// restore, and one transaction.
+// maxPartRows and maxPartBytes limit the size of a part. A part is one line of a backup, one
+// request of a restore, and one transaction.
 const (
 	maxPartRows  = 500
 	maxPartBytes = 1 << 20
 )
 
-// BackupWriter collects rows read by a driver and writes them in parts of limited size.
+// BackupWriter collects the rows that a driver reads, and writes them in parts of limited size.
 type BackupWriter struct {
 	write func(BackupPart) error
 	part  BackupPart // the current part, which has not been written yet
@@ -84,8 +84,8 @@ func NewBackupWriter(
 	return &BackupWriter{write: write}
 }
 
-// Add calls change, which adds one row of about the given size, in bytes, to the current part. Add
-// flushes the part if it is then full.
+// Add calls change, which adds one row to the current part. bytes is the approximate size of the
+// row. If the part is then full, Add writes it.
 func (p *BackupWriter) Add(bytes int, change func(*BackupPart)) error {
 	change(&p.part)
 	p.rows++
@@ -104,7 +104,8 @@ func (p *BackupWriter) AddRecord(r Record) error {
 	})
 }
 
-// Flush writes the rows added since the last flush as one part. It does nothing if there are none.
+// Flush writes the rows added since the last part was written as another part. It does nothing if
+// there are none.
 func (p *BackupWriter) Flush() error {
 	if p.rows == 0 {
 		return nil
@@ -114,9 +115,8 @@ func (p *BackupWriter) Flush() error {
 	return p.write(part)
 }
 
-// Sanitized returns a copy of the part in which texts and times are converted to the form in which
-// every driver stores them: see SanitizeText and StoredTime. Other conversions are left to each
-// driver.
+// Sanitized returns a copy of the part in which texts and times have the form in which every driver
+// stores them: see SanitizeText and StoredTime. Each driver makes the remaining conversions itself.
 func (p BackupPart) Sanitized() BackupPart {
 	s := p
 	s.Records = make([]Record, len(p.Records))

@@ -9,31 +9,32 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequestCounts reads the numbers of accepted, deduplicated, filtered and refused requests. operate
-// uses it. Recording and Reports add to these numbers when they write. The numbers are kept in rows
-// of their own, separate from the records. PruneCounts deletes these rows.
+// RequestCounts reads the numbers of accepted, deduplicated, filtered and refused requests, for
+// operate. Recording and Reports add to these numbers when they write. They are kept in rows of
+// their own, separate from the records, which PruneCounts deletes.
 type RequestCounts interface {
-	// Refusals returns the sums of one workflow's refusals by code, most recently refused first. It
-	// counts from the beginning of the minute that contains since. A workflowID of "" selects the
-	// refusals without a workflow.
+	// Refusals returns the sums of one workflow's refusals by code, most recently refused first,
+	// from the minute that contains since on. A workflowID of "" selects the refusals without a
+	// workflow.
 	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
 
-	// AllRefusals returns the sums of refusals by workflow ("" for none) and code. It counts from
-	// the beginning of the minute that contains since. It returns at most limit sums after a
-	// position, ordered by Last.At, workflow and code, all descending. It reads every row from
-	// since on, regardless of limit.
+	// AllRefusals returns the sums of refusals by workflow ("" for none) and code, from the minute
+	// that contains since on. It returns at most limit sums after a position, ordered by Last.At,
+	// workflow and code, all descending. Regardless of limit, it reads every row from that minute
+	// on.
 	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition,
 		limit int) ([]WorkflowRefusalSum, error)
 
-	// MinuteCounts returns the counts of all requests by minute and outcome, oldest first,
-	// beginning with the minute that contains since. Accepted requests are the records inserted by
-	// Apply. Deduplicated and filtered requests come from the reports passed to AddDuplicates and
+	// MinuteCounts returns the counts of all requests by minute and outcome, oldest first, from the
+	// minute that contains since on. Accepted requests are the records inserted by Apply.
+	// Deduplicated and filtered requests come from the reports passed to AddDuplicates and
 	// AddFilteredRequests. Refused requests are counted by code. MinuteCounts reads only a few rows
 	// for each minute, regardless of the number of requests.
 	MinuteCounts(ctx context.Context, since time.Time) ([]MinuteCount, error)
 }
 
-// RefusalCount counts one workflow's requests that were refused with one code within one minute.
+// RefusalCount is the number of one workflow's requests that were refused with one code in one
+// minute.
 type RefusalCount struct {
 	// WorkflowID is "" if no such workflow exists, or if there are more workflows than can be
 	// counted separately.
@@ -51,27 +52,27 @@ type RefusedRequest struct {
 	UserAgent string // printable ASCII, at most stream.MaxUserAgent bytes; "" means none
 }
 
-// RefusalSum counts one workflow's requests that were refused with one code.
+// RefusalSum is the number of one workflow's requests that were refused with one code.
 type RefusalSum struct {
 	Code  string
 	Count int64
 	Last  RefusedRequest // the most recent of these requests
 }
 
-// WorkflowRefusalSum is a RefusalSum with its workflow.
+// WorkflowRefusalSum is a RefusalSum together with the workflow that the requests named.
 type WorkflowRefusalSum struct {
 	WorkflowID string // see RefusalCount.WorkflowID
 	RefusalSum
 }
 
-// RefusalPosition is a position in the list of refusal sums: just after the sum with this LastAt,
-// WorkflowID and Code. The zero value is the beginning of the list.
+// RefusalPosition is a position in the list of refusal sums, immediately after the sum with this
+// LastAt, WorkflowID and Code. The zero value is the beginning of the list.
 type RefusalPosition struct {
 	LastAt           time.Time
 	WorkflowID, Code string
 }
 
-// MinuteCount counts the requests with one outcome within one minute.
+// MinuteCount is the number of requests with one outcome in one minute.
 type MinuteCount struct {
 	Minute time.Time // the start of the minute
 	Kind   string    // the outcome: one of the Kind constants
@@ -90,9 +91,9 @@ const (
 	KindRefused = "refused:"
 )
 
-// MaxRefusalRows is the approximate maximum number of refusal rows that are kept. The limit exists
-// because anyone can cause one row per workflow ID, code and minute by sending requests without
-// authentication.
+// MaxRefusalRows is about how many refusal rows are kept. The limit is needed because anyone,
+// without authentication, can send requests that each add a row for another workflow ID, code and
+// minute.
 const MaxRefusalRows = 200_000
 
 // AcceptedMinuteCounts returns how many of the inserted records were started by webhook requests,
@@ -108,8 +109,8 @@ func AcceptedMinuteCounts(inserted []Record) []MinuteCount {
 	return sortMinutes(counts)
 }
 
-// DeduplicatedMinuteCount returns the minute count for a report of suppressed duplicates, or nil if
-// the report's counts add up to zero.
+// DeduplicatedMinuteCount returns the minute count that a report of suppressed duplicates adds. It
+// returns nil if the report's counts add up to zero.
 func DeduplicatedMinuteCount(at time.Time, counts map[string]int64) []MinuteCount {
 	total := int64(0)
 	for _, n := range counts {
@@ -121,8 +122,8 @@ func DeduplicatedMinuteCount(at time.Time, counts map[string]int64) []MinuteCoun
 	return []MinuteCount{{at.Truncate(time.Minute), KindDeduplicated, total}}
 }
 
-// FilteredMinuteCount returns the minute count for a report of filtered requests, or nil if the
-// report's counts add up to zero.
+// FilteredMinuteCount returns the minute count that a report of filtered requests adds. It returns
+// nil if the report's counts add up to zero.
 func FilteredMinuteCount(at time.Time, filtered []FilteredRequests) []MinuteCount {
 	total := int64(0)
 	for _, f := range filtered {
@@ -134,7 +135,8 @@ func FilteredMinuteCount(at time.Time, filtered []FilteredRequests) []MinuteCoun
 	return []MinuteCount{{at.Truncate(time.Minute), KindFiltered, total}}
 }
 
-// RefusedMinuteCounts counts refusals by minute and code.
+// RefusedMinuteCounts returns how many requests were refused in each minute with each code, over
+// all workflows.
 func RefusedMinuteCounts(refusals []RefusalCount) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range refusals {
@@ -143,8 +145,8 @@ func RefusedMinuteCounts(refusals []RefusalCount) []MinuteCount {
 	return sortMinutes(counts)
 }
 
-// addMinute adds count to counts. It searches from the end, because consecutive counts mostly
-// belong to the same minute.
+// addMinute adds count to the entry in counts with the same minute and kind, or appends it. It
+// searches from the end, because consecutive counts mostly belong to the same minute.
 func addMinute(counts []MinuteCount, count MinuteCount) []MinuteCount {
 	for i := range slices.Backward(counts) {
 		if counts[i].Kind == count.Kind && counts[i].Minute.Equal(count.Minute) {
@@ -165,8 +167,8 @@ func sortMinutes(counts []MinuteCount) []MinuteCount {
 	return counts
 }
 
-// StorableRefusals returns refusals in stored form. It merges them so that each workflow, code and
-// minute occurs once, and sorts them by these fields.
+// StorableRefusals returns refusals in stored form. It merges them so that each combination of
+// workflow, code and minute occurs once, and sorts them by these fields.
 func StorableRefusals(refusals []RefusalCount) []RefusalCount {
 	type key struct {
 		workflow, code string

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Database describes the database itself. The executor uses it to check whether the database is
-// ready, and announces the schema version to the other processes. operate shows the size and the
-// schema version.
+// Database provides information about the database as a whole. The executor checks with it whether
+// the database is ready, and announces the schema version to the other processes. operate shows the
+// size and the schema version.
 type Database interface {
 	// Ping returns nil if the database responds and accepts writes. It returns an error for a
 	// standby, which accepts no writes.
 	Ping(ctx context.Context) error
 
-	// Size returns the size of the database. It reads few rows, even in a large database.
+	// Size returns the size of the database. Even in a large database, it reads only a few rows.
 	Size(ctx context.Context) (Size, error)
 
 	// Schema returns the schema version that this program uses. If another version of the program
@@ -31,12 +31,13 @@ type Size struct {
 	Driver string // sqlite or postgres
 	// Bytes is the size of all tables and indexes, including free space within them.
 	Bytes int64
-	// Reusable is the part of Bytes that is free for new rows. 0 also means unknown.
+	// Reusable is the number of bytes within Bytes that are free for new rows. 0 can also mean
+	// unknown.
 	Reusable int64
-	// Free is the number of bytes by which the database can still grow on its disk. -1 means
-	// unknown, because the database is on another machine.
+	// Free is the number of bytes by which the database can still grow on its disk, or -1 if that
+	// is unknown because the database is on another machine.
 	Free int64
-	// Records is the number of records; an estimate if the database is large.
+	// Records is the number of records, which is an estimate if the database is large.
 	Records int64
 	// Oldest is the AcceptedAt of the oldest record. Zero means that there are no records.
 	Oldest time.Time
@@ -49,7 +50,7 @@ type NewerSchemaError struct {
 	Knows int64 // the schema version that this program uses
 }
 
-// Error implements error.
+// Error names both versions and describes what to do.
 func (e *NewerSchemaError) Error() string {
 	return fmt.Sprintf("another version of the program has migrated the database: its schema has "+
 		"version %d and this program knows %d; "+

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// DeadLetters counts the dead letters, and stores that operators have requeued or dismissed them.
-// ListDeadLetters lists the dead letters, which it reads from Records and AsideMessages. operate
-// uses DeadLetters, and the executor counts the dead letters for a metric.
+// DeadLetters counts the dead letters, and records that operators have requeued or dismissed them.
+// To list them, ListDeadLetters reads Records and AsideMessages. operate uses DeadLetters, and the
+// executor counts the dead letters for a metric.
 type DeadLetters interface {
 	// CountDeadLetters returns the number of dead letters, or limit if there are more.
 	CountDeadLetters(ctx context.Context, limit int) (int, error)
 
-	// MarkRequeued sets RequeuedAs on failed or canceled records, dismissed or not, and returns the
-	// IDs of the records that it changed. It does not change records in other states, or records
-	// that have a RequeuedAs. If several callers mark the same record concurrently, only one of
-	// them gets its ID back.
+	// MarkRequeued sets RequeuedAs on failed or canceled records, even dismissed ones, and returns
+	// the IDs of the records that it has changed. It does not change records in other states, or
+	// records that already have a RequeuedAs. If several callers mark the same record concurrently,
+	// only one of them gets its ID back.
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
 	// Dismiss removes failed records and messages put aside from the dead letters, but keeps their
-	// contents. It returns the IDs and the message keys of the dead letters that it removed, and
-	// ignores anything that is not a dead letter. For each removed dead letter, it adds an audit
-	// entry in the same transaction. audit creates this entry from the record's ID or the message's
-	// key.
+	// contents. It returns the IDs and the message keys of the dead letters that it has removed,
+	// and ignores anything that is not a dead letter. In the same transaction, it adds an audit
+	// entry for each removed dead letter. audit creates the entry from the record's ID or the
+	// message's key.
 	Dismiss(
 		ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(
 			id string, message MessageKey,
@@ -31,7 +31,7 @@ type DeadLetters interface {
 	) (dismissed []string, messageKeys []MessageKey, err error)
 }
 
-// Requeue names the execution that was started to replace a record's execution.
+// Requeue names a record and the execution that was started to replace the record's execution.
 type Requeue struct {
 	ID, As string // the ID of the record, and that of the execution replacing it
 }
@@ -50,12 +50,12 @@ type DeadLetterFilter struct {
 	AccountID  string
 	WorkflowID string
 	Reason     string    // substring of the reason, case-sensitive
-	Since      time.Time // inclusive lower bound of At
-	Until      time.Time // exclusive upper bound of At
+	Since      time.Time // inclusive lower bound of SortTime
+	Until      time.Time // exclusive upper bound of SortTime
 }
 
-// RecordFilter converts f to a filter for execution records. It selects those dead letters that are
-// execution records, not messages.
+// RecordFilter returns the filter that selects those of the dead letters that are execution
+// records, not messages.
 func (f DeadLetterFilter) RecordFilter() RecordFilter {
 	return RecordFilter{
 		AccountID:  f.AccountID,
@@ -67,7 +67,8 @@ func (f DeadLetterFilter) RecordFilter() RecordFilter {
 	}
 }
 
-// SortTime returns the time that the list of dead letters is sorted by.
+// SortTime returns the time by which the list of dead letters is sorted: when the execution was
+// accepted, or when the stream stored the message.
 func (d DeadLetter) SortTime() time.Time {
 	if d.Record != nil {
 		return d.Record.AcceptedAt
@@ -76,8 +77,8 @@ func (d DeadLetter) SortTime() time.Time {
 }
 
 // ListDeadLetters returns at most limit dead letters, newest first by SortTime. At equal times,
-// records come before messages. The list starts after last, which is the last dead letter of the
-// previous page; only the fields that determine its position need to be set. If last is the zero
+// records come before messages. The list starts after last, the last dead letter of the previous
+// page, of which only the fields that determine its position are read. If last is the zero
 // DeadLetter, ListDeadLetters returns the first page.
 func ListDeadLetters(
 	ctx context.Context, s interface {

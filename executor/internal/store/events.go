@@ -8,8 +8,8 @@ import (
 )
 
 // Events keeps operator events and their causes until the events have been published, and the
-// conditions that are ongoing. Package events uses it; operate shows the conditions. When an
-// execution fails, Recording stores an event cause for it: see SetFailureCause.
+// conditions that are ongoing. Package events uses it, and operate shows the conditions. Recording
+// stores an event cause when an execution fails: see SetFailureCause.
 type Events interface {
 	// SetFailureCause sets the function that returns the event cause for an execution that Apply or
 	// EndLostExecutions ends as failed. The function returns nil if no event is wanted. The
@@ -17,11 +17,11 @@ type Events interface {
 	// Call SetFailureCause before Apply and EndLostExecutions, or not at all.
 	SetFailureCause(cause func(ExecutionFailure) *EventCause)
 
-	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
-	// causes, at most MaxCausesPerDecision, leaving out the groups in except. It also passes the
-	// events decided since a time, oldest first and without their inputs. decide returns the events
-	// to store, and the IDs of the causes that it has dealt with: those that the events report, and
-	// those that no event will report. If an event's ID already exists, the stored event is kept.
+	// DecideEvents replaces causes with events, in one transaction. It passes to decide the oldest
+	// causes, at most MaxCausesPerDecision and without the groups in except, and the events decided
+	// since the time since, oldest first and without their inputs. decide returns the events to
+	// store, and the IDs of the causes that are settled: those that the events report, and those
+	// that no event will report. If an event's ID already exists, the stored event is kept.
 	// Concurrent callers never receive the same causes. DecideEvents also deletes published events
 	// that are older than EventRetention.
 	DecideEvents(
@@ -33,29 +33,28 @@ type Events interface {
 	// HasEventCauses reports whether there are undecided causes.
 	HasEventCauses(ctx context.Context) (bool, error)
 
-	// UnpublishedEvents returns at most limit unpublished events, oldest first. It leaves out
-	// events that start a workflow in exceptWorkflows.
+	// UnpublishedEvents returns at most limit events that have not been published, oldest first. It
+	// leaves out events that start one of the workflows in exceptWorkflows.
 	UnpublishedEvents(ctx context.Context, exceptWorkflows []string, limit int) ([]Event, error)
 
-	// MarkEventsPublished marks events as published.
+	// MarkEventsPublished records that events were published at a time.
 	MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error
 
 	// EventConditions returns all ongoing conditions.
 	EventConditions(ctx context.Context) ([]OngoingCondition, error)
 
-	// ChangeEventConditions stores the beginning or end of conditions, in one transaction. If two
-	// callers make the same change, the event cause of the change is stored only once.
+	// ChangeEventConditions records, in one transaction, that conditions have begun or ended. If
+	// two callers make the same change, its event cause is stored only once.
 	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
 
 	// AcquireEventLease acquires or renews the lease for detecting conditions, and reports whether
-	// the caller holds it. Only one caller holds the lease at a time. Each successful call extends
-	// the lease to the time until.
+	// the caller holds it. Only one caller holds the lease at a time. If the call succeeds, the
+	// lease lasts until the time until.
 	AcquireEventLease(ctx context.Context, caller string, now, until time.Time) (bool, error)
 }
 
-// EventCause is one occurrence that an operator event may report to an account's operators. The
-// store keeps it until DecideEvents has stored an event that reports it, or until decide has
-// returned its ID without such an event.
+// EventCause is an occurrence that an operator event may report to the operators of an account. The
+// store keeps it until decide has settled it: see DecideEvents.
 type EventCause struct {
 	ID          string // unique; names the occurrence, its subject and, if it can recur, its time
 	AccountID   string
@@ -67,8 +66,8 @@ type EventCause struct {
 	Text        string    // description for people
 }
 
-// CauseGroup identifies the causes of one account and kind. The limits on the number of events
-// apply to each group separately.
+// CauseGroup identifies the causes of one account and kind. The number of events is limited for
+// each group separately.
 type CauseGroup struct{ AccountID, Kind string }
 
 // Event is an operator event that starts, or has started, an execution. Before the event's start
@@ -85,8 +84,8 @@ type Event struct {
 	PublishedAt time.Time // zero until published, or until the workflow is found deleted
 }
 
-// OngoingCondition is an ongoing state whose beginning an operator event has reported. Kind is the
-// kind of that event, and Subject names the object in that state.
+// OngoingCondition is a state that is still ongoing and whose beginning an operator event has
+// reported. Kind is the kind of that event, and Subject names the object that is in the state.
 type OngoingCondition struct {
 	AccountID, Kind, Subject string
 
@@ -96,9 +95,9 @@ type OngoingCondition struct {
 // OngoingConditionChange is the beginning or the end of a condition.
 type OngoingConditionChange struct {
 	OngoingCondition
-	// Cause is the event cause of the change; nil means that no event reports the change. The store
-	// keeps the cause only if the change takes effect: a new condition begins, or an existing one
-	// ends.
+	// Cause is the event cause of the change, or nil if no event reports the change. The store
+	// keeps the cause only if the change takes effect, that is, if a new condition begins or an
+	// existing one ends.
 	Cause *EventCause
 	Ended bool // whether the condition has ended; if so, Since is ignored
 }
@@ -111,8 +110,8 @@ const (
 	EventRetention = time.Hour
 )
 
-// ExecutionFailure is an execution that has failed, either because a runner's report says so or
-// because its start message was lost.
+// ExecutionFailure is an execution that has failed, because a runner has reported that or because
+// EndLostExecutions has ended it.
 type ExecutionFailure struct {
 	ExecutionID, AccountID, WorkflowID, Queue string
 
@@ -120,8 +119,8 @@ type ExecutionFailure struct {
 	Error string    // why it failed
 }
 
-// FailuresFromUpdates returns an ExecutionFailure for each update of a batch that makes an
-// execution fail. current holds the states of the executions before the batch, by ID.
+// FailuresFromUpdates returns an ExecutionFailure for each update in a batch that makes an
+// execution fail. current maps the executions' IDs to their states before the batch.
 func FailuresFromUpdates(current map[string]CurrentState,
 	updates []StateUpdate,
 ) (failures []ExecutionFailure) {
@@ -133,8 +132,8 @@ func FailuresFromUpdates(current map[string]CurrentState,
 	return failures
 }
 
-// LostExecutionFailures returns one failure, with the given time and reason, for each of the lost
-// executions that were ended. current holds the states of these executions, by ID.
+// LostExecutionFailures returns one failure, with the given time and reason, for each ID in ended,
+// which are the lost executions that were ended. current maps the IDs to the executions' states.
 func LostExecutionFailures(
 	current map[string]CurrentState, ended []string, at time.Time, reason string,
 ) (failures []ExecutionFailure) {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// MaxFilteredRequests is the maximum number of requests that are kept for a trigger node because
+// MaxFilteredRequests is the maximum number of requests that are kept for each trigger node because
 // they did not match its filter.
 const MaxFilteredRequests = 20
 
-// FilteredRequests describes the requests that did not match the filter of one trigger node. Its
-// JSON is part of backups: see BackupPart.
+// FilteredRequests counts the requests that did not match the filter of one trigger node, and
+// describes the most recent ones. Its JSON is part of backups: see BackupPart.
 type FilteredRequests struct {
 	WorkflowID, NodeID string
 
@@ -18,8 +18,8 @@ type FilteredRequests struct {
 	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
-// FilteredRequest describes a request that did not match a filter. Only this description of the
-// request is stored.
+// FilteredRequest describes a request that did not match a filter. Nothing else of the request is
+// stored.
 type FilteredRequest struct {
 	At         time.Time
 	DeliveryID string `json:",omitempty"` // "" if it had none
@@ -56,8 +56,8 @@ func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 	return all
 }
 
-// MergeLatestFiltered merges two lists and returns the newest requests, newest first, at most
-// MaxFilteredRequests. Among requests with equal times, those of left come first.
+// MergeLatestFiltered merges two lists and returns the newest requests in them, newest first, at
+// most MaxFilteredRequests. Of requests with equal times, the ones in left come first.
 func MergeLatestFiltered(left, right []FilteredRequest) []FilteredRequest {
 	all := slices.Concat(left, right)
 	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })

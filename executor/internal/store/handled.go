@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// HandledMessages keeps track of the stream messages that have been recorded or put aside;
-// Recording adds them. If the database has lost transactions, for example because an older backup
-// or a lagging standby has replaced it, the recorder notices that messages are missing here.
+// HandledMessages keeps track of which stream messages have been handled, that is, recorded or put
+// aside. Recording adds them. If the database has lost transactions, for example because an older
+// backup or a lagging standby has replaced it, the recorder finds that messages are missing here.
 type HandledMessages interface {
-	// HandledRanges returns which messages of a stream have been recorded or put aside: the ranges
-	// of all batches committed to this database, merged and in order. A database that has lost
-	// transactions has also lost their ranges. created distinguishes the stream from earlier
-	// streams with the same name, whose ranges are deleted.
+	// HandledRanges returns which messages of a stream have been handled: the ranges of all batches
+	// committed to this database, merged and sorted. A database that has lost transactions has also
+	// lost their ranges. created distinguishes the stream from earlier streams with the same name,
+	// whose ranges HandledRanges deletes.
 	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
 
 	// ForgetHandled removes the message at a sequence, and all later ones, from the ranges that
@@ -21,10 +21,9 @@ type HandledMessages interface {
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
 	// Reconnected returns a channel that receives a value when the store has connected to what may
-	// be another copy of the data. That is the case for its first connection, and for a connection
-	// that leads to a different server or database than the previous one, or to a server that was
-	// restarted. Several such connections may cause a single value. The channel is nil if the store
-	// never reconnects.
+	// be another copy of the data. That is the first connection, and every connection that leads to
+	// another server or database than the previous one, or to a server that was restarted. Several
+	// such connections may cause a single value. The channel is nil if the store never reconnects.
 	Reconnected() <-chan struct{}
 }
 
@@ -32,15 +31,14 @@ type HandledMessages interface {
 // put aside.
 type HandledRange struct {
 	Stream string // the name of the stream
-	// Created is the stream's creation time as text. It distinguishes the stream from earlier ones
-	// with the same name: a stream that is deleted and created again keeps its name, but its
-	// sequences start over.
+	// Created is the stream's creation time as text. It is needed because a stream that is deleted
+	// and created again keeps its name, but its sequences start over.
 	Created     string
 	First, Last uint64 // sequences, both inclusive
 }
 
-// AppendRanges appends ranges that cover a stream's sequences, and joins adjacent sequences into
-// one range. It sorts sequences in place.
+// AppendRanges appends the ranges of a stream's sequences to ranges. Adjacent sequences share one
+// range. It sorts sequences in place.
 func AppendRanges(
 	ranges []HandledRange,
 	stream, created string,
@@ -62,8 +60,8 @@ func AppendRanges(
 	return ranges
 }
 
-// MergeRanges sorts ranges of one stream and joins those that overlap or are adjacent. It
-// overwrites the slice and returns it, shortened.
+// MergeRanges sorts the ranges of one stream and merges those that overlap or are adjacent. It
+// reuses the slice: the result is a shorter slice of the same array.
 func MergeRanges(ranges []HandledRange) []HandledRange {
 	slices.SortFunc(ranges, func(a, b HandledRange) int { return cmp.Compare(a.First, b.First) })
 	merged := ranges[:0]
@@ -77,8 +75,8 @@ func MergeRanges(ranges []HandledRange) []HandledRange {
 	return merged
 }
 
-// RangesBefore returns the parts of merged ranges that lie before the given sequence. The sequence
-// itself is not included.
+// RangesBefore returns the parts of merged ranges that lie before the given sequence, which is not
+// included.
 func RangesBefore(ranges []HandledRange, sequence uint64) []HandledRange {
 	var before []HandledRange
 	for _, r := range ranges {

@@ -9,7 +9,7 @@ import (
 // order as their texts.
 type UUID [16]byte
 
-// idLength is the length of a UUID in text form.
+// idLength is the length of a UUID as text, with hyphens.
 const idLength = 36
 
 // ParseUUID returns the stored form of an execution ID. ok is false if the text is not a UUID in
@@ -43,7 +43,7 @@ func nibble(c byte) byte {
 	return 255
 }
 
-// String returns the ID.
+// String returns the ID as text.
 func (k UUID) String() string {
 	var id [idLength]byte
 	hex.Encode(id[0:8], k[0:4])
@@ -55,9 +55,9 @@ func (k UUID) String() string {
 	return string(id[:])
 }
 
-// EncodeID returns the stored bytes of an ID: the 16 bytes of a UUID, or any other text in its
-// sanitized form. If such a text has 16 bytes, EncodeID appends a zero byte, so that it cannot be
-// confused with a UUID. No sanitized text ends in a zero byte.
+// EncodeID returns the bytes that are stored for an ID: the 16 bytes of a UUID, or any other text
+// in sanitized form. If such a text has 16 bytes, EncodeID appends a zero byte, which no sanitized
+// text ends in, so that it cannot be confused with a UUID.
 func EncodeID(id string) []byte {
 	if key, isID := ParseUUID(id); isID {
 		return key[:]

@@ -3,8 +3,8 @@ package store
 import "github.com/hookstart/hookstart/shared/execution"
 
 // Origin holds the values that all records of one trigger node, token and sender have in common.
-// Drivers store each origin once, as a row of a dimension table, and records refer to the row by
-// number.
+// Drivers store each origin once, as a row of a dimension table, and the records contain only the
+// row's number.
 type Origin struct {
 	AccountID, WorkflowID, NodeID, Queue string
 
@@ -21,10 +21,10 @@ func (r Record) Origin() Origin {
 	}
 }
 
-// HasComputedID reports whether the record's ID is a hash that includes its delivery ID. The
-// delivery ID may come from a header, the body, content that the sender signed, or an operator
-// event. If the workflow, node and delivery ID are known, the ID of such a record can be computed,
-// so drivers only index the delivery IDs of all other records.
+// HasComputedID reports whether the record's ID is a hash that includes its delivery ID, no matter
+// whether the delivery ID comes from a header, the body, signed content or an operator event. The
+// ID of such a record can be computed from its workflow, node and delivery ID, so drivers index
+// only the delivery IDs of all other records.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
 		return false
@@ -44,8 +44,8 @@ func (r Record) HasComputedID() bool {
 	return false
 }
 
-// possibleHashInputs returns the strings that may have been hashed to compute the execution ID of a
-// delivery. There is one for each origin of the delivery ID: a header, the body, signed content, or
+// possibleHashInputs returns the strings from which the execution ID of a delivery may have been
+// computed, one for each possible source of the delivery ID: a header, the body, signed content, or
 // an operator event.
 func possibleHashInputs(deliveryID string) [4]string {
 	return [...]string{

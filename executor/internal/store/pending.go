@@ -6,31 +6,32 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Limits for pending progress, that is, progress of executions that are not recorded yet. Usually a
-// report arrives at most seconds before its start message is recorded. After an outage, a report
-// may arrive much earlier, because the accumulated start messages must be recorded first. Progress
-// that stays pending for even longer belongs to executions whose start message never arrives.
+// Limits of pending progress, that is, progress of executions that are not recorded yet. Usually, a
+// report arrives only seconds before its start message is recorded. After an outage, it may arrive
+// much earlier, because the start messages that have accumulated must be recorded first. Progress
+// that is pending for even longer belongs to executions whose start message never arrives.
 const (
-	// MaxPendingSteps is the maximum total number of progress steps that are kept. The limit
-	// assumes steps of a few KB; a larger step counts as several. When the limit is exceeded, the
-	// oldest steps are dropped.
+	// MaxPendingSteps is the maximum number of pending steps that are kept in total. It assumes
+	// steps of a few KB, so a larger step counts as several. Beyond the limit, the oldest steps are
+	// dropped.
 	MaxPendingSteps = 100_000
-	// MaxPendingStepsPerExecution is the maximum number of progress steps that are kept for one
-	// execution. A runner reports only two steps per execution; steps beyond the limit are dropped.
+	// MaxPendingStepsPerExecution is the maximum number of pending steps that are kept for one
+	// execution. A runner reports only two steps per execution. Beyond the limit, new steps are
+	// dropped.
 	MaxPendingStepsPerExecution = 8
 
 	bytesPerPendingStep = 4 << 10
 )
 
-// PendingProgress is a progress step that is kept until its execution is recorded. Positions
-// increase in the order of arrival; a larger step increases them by more.
+// PendingProgress is a progress step that is kept until its execution is recorded. Position
+// increases in the order of arrival, and by more for a larger step.
 type PendingProgress struct {
 	Position int64
 	execution.Progress
 }
 
 // UnmatchedProgressExecutionIDs returns, in stored form, the IDs of the executions for which the
-// batch holds progress but no new record.
+// batch contains progress but no new record.
 func UnmatchedProgressExecutionIDs(batch Batch) []string {
 	ids := ProgressExecutionIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
@@ -49,8 +50,8 @@ func RecordIDs(records []Record) []string {
 	return ids
 }
 
-// SelectInserted returns the records whose IDs are in fresh, and removes those IDs from fresh. If
-// two records have the same ID, only the first is returned.
+// SelectInserted returns the records that were inserted: those whose IDs are in fresh. It removes
+// these IDs from fresh, so that of two records with the same ID it returns only the first.
 func SelectInserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	for _, r := range records {
 		if fresh[r.ID] {
@@ -62,7 +63,7 @@ func SelectInserted(records []Record, fresh map[string]bool) (inserted []Record)
 }
 
 // AlreadyRecorded returns the records that were not inserted because their messages had been
-// delivered before. If two records have the same ID, it returns only the first.
+// delivered before. Of two records with the same ID, it returns only the first.
 func AlreadyRecorded(records, inserted []Record) []Record {
 	if len(records) == len(inserted) {
 		return nil
@@ -81,8 +82,8 @@ func AlreadyRecorded(records, inserted []Record) []Record {
 	return again
 }
 
-// OrderSteps returns the steps to apply: first the kept steps, in the order of arrival, and then
-// the batch's own steps. It sorts kept in place.
+// OrderSteps returns the steps in the order in which they must be applied: first the kept steps, in
+// the order of arrival, and then the batch's own. It sorts kept in place.
 func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
@@ -97,11 +98,11 @@ func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Pr
 	return append(steps, own...)
 }
 
-// SelectPending returns the steps of unrecorded executions that must be kept in addition to the
-// steps in have, which are already kept. The steps in have lack their outputs. last is the highest
-// position of any kept step. dropped is the number of steps dropped because too many steps are kept
-// for their execution. SelectPending skips a step, without counting it as dropped, if it is already
-// kept or could not change a queued execution.
+// SelectPending returns the steps that must be kept because their executions, whose IDs are in
+// unknown, are not recorded yet. have contains the steps that are kept already, without their
+// outputs, and last is the highest position of any kept step. dropped is the number of steps that
+// are not kept because too many are kept for their execution. A step that is already kept, or that
+// could not change a queued execution, is left out without being counted.
 func SelectPending(
 	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,
 ) (keep []PendingProgress, dropped int) {

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Pruner deletes data whose retention time has passed, in batches. The executor calls it
-// periodically. DecideEvents and EndSession delete their own old rows.
+// Pruner deletes data whose retention has passed, in batches. The executor calls it at regular
+// intervals. DecideEvents and EndSession delete their own old rows.
 type Pruner interface {
-	// Prune deletes at most limit records, in any state, that were accepted before a time, with
-	// everything that belongs to them. It returns the number of deleted records. If that is less
-	// than limit, no more records are left to delete; in this case, Prune also deletes the messages
-	// put aside, and the duplicate counts without a record, that are from before that time.
+	// Prune deletes at most limit records, in any state, that were accepted before a time, together
+	// with everything that belongs to them. It returns the number of deleted records. A number
+	// below limit means that no more are left. In this case, Prune has also deleted the messages
+	// put aside before that time, and the duplicate counts from before that time that have no
+	// record.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
-	// PruneCounts deletes the report IDs, and the per-minute counts that MinuteCounts returns, that
-	// are from before a time. Reports from before that time must not be delivered again, because a
-	// report whose ID was deleted would be counted twice.
+	// PruneCounts deletes the report IDs and the per-minute counts (see MinuteCounts) from before a
+	// time. Reports from before that time must not be delivered again: a report whose ID was
+	// deleted would be counted twice.
 	//
 	// PruneCounts also deletes refusals by workflow: those from before that time, and then the
-	// oldest ones until about keep rows are left. It deletes at most limit refusals in one call,
-	// and returns the number of deleted refusals. If that is less than limit, no more are left to
-	// delete.
+	// oldest ones until about keep rows are left. One call deletes at most limit refusals, and
+	// returns how many it has deleted. A number below limit means that no more are left to delete.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
 	// PrunePending deletes the progress steps of unrecorded executions that arrived before a time,

@@ -8,9 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Records reads the records of executions. The recorder, operate and package events use it.
-// Recording writes the records, Cancellations and DeadLetters change them for operators, and Pruner
-// deletes them.
+// Records reads the records of executions. The recorder, operate and package events use it. Other
+// interfaces change the records: Recording writes them, Cancellations and DeadLetters change them
+// for operators, and Pruner deletes them.
 type Records interface {
 	// Get returns one record. It returns ErrNotFound if there is none.
 	Get(ctx context.Context, id string) (Record, error)
@@ -40,10 +40,10 @@ type Records interface {
 // MaxGetMany is the maximum number of IDs accepted by GetMany.
 const MaxGetMany = 1_000
 
-// Limits of a search by delivery ID or by a prefix of one. They exist because the drivers do not
-// index most delivery IDs, so a search may have to read many records.
+// Limits of a search by delivery ID or by a prefix of one. They are needed because the drivers do
+// not index most delivery IDs, so a search may have to read many records.
 const (
-	// MaxDeliverySearchNodes is the maximum number of trigger nodes for which a delivery ID is
+	// MaxDeliverySearchNodes is the maximum number of trigger nodes at which a delivery ID is
 	// looked up.
 	MaxDeliverySearchNodes = 10_000
 	// MaxDeliverySearchRecords is the maximum number of records that a search reads after applying
@@ -51,11 +51,11 @@ const (
 	MaxDeliverySearchRecords = 100_000
 )
 
-// ErrTooBroad means that a filter is too broad for a search by delivery ID or by a prefix of one:
-// too many records match its other conditions.
+// ErrTooBroad means that a search by delivery ID, or by a prefix of one, would have to read too
+// many records, because too many match the other conditions of the filter.
 var ErrTooBroad = errors.New("there are too many executions to look through for a delivery ID")
 
-// Record is the record of one execution. Times are in UTC, in whole microseconds.
+// Record is the record of one execution. Its times are in UTC, in whole microseconds.
 type Record struct {
 	ID         string // a UUID in lower case; a driver may return a DataError for anything else
 	AccountID  string // the account of the workflow
@@ -76,11 +76,11 @@ type Record struct {
 	RecordedAt time.Time // when the recorder began the batch that recorded it
 	StartedAt  time.Time // when its handler began; zero until a runner reports it
 	FinishedAt time.Time // when it succeeded, failed or was canceled; zero until then
-	// CancelRequestedAt is when an operator requested cancellation of the execution. Zero means
-	// never. It is always set for a canceled execution.
+	// CancelRequestedAt is when an operator requested the cancellation of the execution, or zero if
+	// nobody has. It is set for every canceled execution.
 	CancelRequestedAt time.Time
-	// DismissedAt is when an operator dismissed the execution from the dead letters. Zero means
-	// never.
+	// DismissedAt is when an operator dismissed the execution from the dead letters, or zero if
+	// nobody has.
 	DismissedAt time.Time
 
 	ContentType    string // the Content-Type header; "" for none
@@ -88,14 +88,14 @@ type Record struct {
 	StreamSequence uint64 // the sequence of its message in the stream
 	Duplicates     int64  // the number of suppressed duplicates of its delivery
 	Attempts       int    // the number of the last attempt, starting at 1; 0 means unknown
-	// Error is the reason for the failure or rejection, or what the runner reported when the
-	// execution was canceled. "" means none.
+	// Error is the reason for the failure or rejection, or what the runner reported when it
+	// canceled the execution. "" means that there is none.
 	Error  string
 	Output []byte // the handler's output as one JSON text, or nil
 }
 
-// IsRequeue reports whether the execution replaces the one in RerunOf and uses the body of that
-// execution.
+// IsRequeue reports whether the execution was started by requeuing the execution in RerunOf, which
+// it replaces and whose body it uses.
 func (r Record) IsRequeue() bool {
 	return r.RerunOf != "" && r.ID == execution.IDForRequeue(r.RerunOf)
 }

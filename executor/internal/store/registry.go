@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// RegistryCopy keeps the installation's identity and a copy of the registry. If the registry is
-// lost, it is restored from this copy. Package databasecopy uses RegistryCopy.
+// RegistryCopy keeps the installation's identity and a copy of the registry, from which a lost
+// registry is restored. Package databasecopy uses it.
 type RegistryCopy interface {
 	// Installation returns the installation's identity, or "" if the database has none.
 	Installation(ctx context.Context) (string, error)
 
 	// AdoptInstallation stores an identity if the database has none. It returns the identity that
-	// the database then has, which may be another one.
+	// the database then has, which may be one that another executor has stored.
 	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
 
 	// RegistryPosition returns the position of the database's copy of a registry bucket.
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
 	// SaveRegistryCopy adds revisions of a registry bucket, in order, and their audit entries to
-	// the database's copy, and advances the copy's position, in one transaction. An earlier
+	// the database, and advances the copy's position to upTo, in one transaction. An earlier
 	// revision of a record does not replace a later one, and the position never goes back. If the
-	// copy has not yet reached the position after, SaveRegistryCopy fails with ErrRegistryGap and
+	// copy has not reached the revision after yet, SaveRegistryCopy fails with ErrRegistryGap and
 	// stores nothing.
 	SaveRegistryCopy(
 		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
@@ -35,7 +35,8 @@ type RegistryCopy interface {
 		error)
 }
 
-// RegistryRecord is the newest revision of a registry record in NATS.
+// RegistryRecord is a revision of a registry record. The database's copy keeps only the newest one
+// of each record.
 type RegistryRecord struct {
 	Bucket   string
 	Key      string

@@ -6,12 +6,12 @@ import (
 )
 
 // Reports adds what the ingresses report about requests that started no execution, and about the
-// senders of requests. The recorder uses it. Records returns the numbers of duplicates,
-// RequestCounts returns the refusals and the numbers by minute, and Senders returns the rest.
+// senders of requests. The recorder uses it. Other interfaces read the results: Records the numbers
+// of duplicates, RequestCounts the refusals and the numbers by minute, and Senders the rest.
 type Reports interface {
 	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. Adding a report
-	// with the same ID again has no effect. A count for an unrecorded execution is kept until the
-	// execution is recorded.
+	// with the same ID again has no effect. A count for an execution that is not recorded yet is
+	// kept until it is.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
 	// AddRefusals adds counts of refused requests. It adds each count twice: to the counts by
@@ -19,9 +19,8 @@ type Reports interface {
 	// again has no effect. Report IDs must be unique across all kinds of reports.
 	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []RefusalCount) error
 
-	// AddSenders adds what requests have revealed about the senders of trigger nodes. Adding a
-	// report with the same ID again has no effect. Report IDs must be unique across all kinds of
-	// reports.
+	// AddSenders adds what requests have shown about the senders of trigger nodes. Adding a report
+	// with the same ID again has no effect. Report IDs must be unique across all kinds of reports.
 	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderActivity) error
 
 	// AddFilteredRequests adds requests that did not match the filters of trigger nodes. Adding a

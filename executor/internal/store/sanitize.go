@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SanitizeText returns s as every driver stores it: NUL and invalid UTF-8 become U+FFFD. PostgreSQL
-// rejects both, and the error texts of runners can contain anything. Apply SanitizeText to lookup
-// keys, too.
+// SanitizeText returns s as every driver stores it: each NUL and each invalid UTF-8 sequence
+// becomes U+FFFD. It is needed because PostgreSQL rejects both, and the error texts of runners can
+// contain anything. Apply it to lookup keys, too.
 func SanitizeText(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -30,8 +30,8 @@ func SanitizeTexts(all []string) []string {
 	return stored
 }
 
-// maxSubjectBytes is the maximum length of the stored subject of a message put aside. NATS accepts
-// longer subjects than a PostgreSQL index does.
+// maxSubjectBytes is the maximum length, in bytes, of the stored subject of a message put aside.
+// NATS accepts subjects that are too long for a PostgreSQL index.
 const maxSubjectBytes = 1_000
 
 // StoredSubject returns the subject of a message put aside as it is stored: sanitized, and cut off
@@ -49,8 +49,8 @@ func StoredTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// CeilTime returns the first storable time that is not before t. A stored time is before this time
-// if and only if it is before t, so queries can compare with it.
+// CeilTime returns the first storable time that is not before t. A stored time is before the result
+// if and only if it is before t, so queries can compare stored times with the result.
 func CeilTime(t time.Time) time.Time {
 	cut := StoredTime(t)
 	if cut.Before(t) {
@@ -59,8 +59,8 @@ func CeilTime(t time.Time) time.Time {
 	return cut
 }
 
-// StoredSequence returns a stream sequence as it is stored. It is limited to the largest int64,
-// because the databases have no unsigned 64-bit integers.
+// StoredSequence returns a stream sequence as it is stored: at most the largest int64, because the
+// databases have no unsigned 64-bit integers.
 func StoredSequence(n uint64) int64 {
 	if n > math.MaxInt64 {
 		return math.MaxInt64
@@ -68,16 +68,17 @@ func StoredSequence(n uint64) int64 {
 	return int64(n)
 }
 
-// storedAttempt returns the number of an attempt as it is stored. It limits the number, because
-// runners can report any number and the column holds 32 bits.
+// storedAttempt returns an attempt number as it is stored: at most the largest int32, because the
+// column has 32 bits and runners can report any number.
 func storedAttempt(n int) int { return min(n, math.MaxInt32) }
 
-// Sanitized returns a copy of the batch with its values in stored form. Values in Audit are
-// converted later, when they are stored, and Output holds bytes, which are stored unchanged.
+// Sanitized returns a copy of the batch with its values in stored form, except for Audit, whose
+// values are converted when they are stored, and Output, which holds bytes that are stored
+// unchanged.
 //
 // Sanitized sorts PutAside and Audit by key, so that concurrent executors lock the same rows in the
-// same order and cannot deadlock. New keeps the order of arrival. Package postgres sorts it later,
-// for the same reason, but SQLite has a single writer, and needs a fifth less CPU time to insert
+// same order and cannot deadlock. New keeps the order of arrival: package postgres sorts it later,
+// for the same reason, but SQLite has a single writer and needs a fifth less CPU time to insert
 // records in the order of arrival.
 func (b Batch) Sanitized() Batch {
 	s := Batch{
@@ -92,7 +93,7 @@ func (b Batch) Sanitized() Batch {
 		s.New[i] = r.sanitized()
 	}
 	for i, p := range b.Progress {
-		// Keep the ID unchanged, because it is returned to the caller in ApplyResult.Unknown.
+		// Keep the ID unchanged, because it is returned to the caller in ApplyResult.UnrecordedIDs.
 		p.At, p.StartedAt = StoredTime(p.At), StoredTime(p.StartedAt)
 		p.Attempt, p.Error = storedAttempt(p.Attempt), SanitizeText(p.Error)
 		s.Progress[i] = p
@@ -154,11 +155,12 @@ func OwnStreamLikePatterns(workflowID string) [3]string {
 	}
 }
 
-// escapedPattern returns the text in stored form with the wildcards of LIKE escaped.
+// escapedPattern returns text in stored form, with the wildcards and the escape character of LIKE
+// escaped.
 func escapedPattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(text))
 }
 
-// PrefixUpperBound returns an upper bound for all texts with a prefix. The bound sorts after these
-// texts, and before every text that follows them.
+// PrefixUpperBound returns an exclusive upper bound for a search for a prefix: it sorts after every
+// text with the prefix, and before every text that sorts after all of these.
 func PrefixUpperBound(prefix string) string { return prefix + string(utf8.MaxRune) }

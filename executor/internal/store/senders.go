@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Senders reads what Reports has added about the senders of trigger nodes, and about the requests
-// that did not match the filters of trigger nodes. operate and package events use it.
+// Senders reads what Reports has added about the senders of trigger nodes and about requests that
+// did not match a node's filter. operate and package events use it.
 //
-// operate also deletes this data when it no longer applies: the data of a node when its sender is
+// operate also uses it to delete data that no longer applies: the data of a node when its sender is
 // changed or removed, and the data of a workflow when it moves to another account, or when a new
 // workflow gets the ID of a deleted one.
 type Senders interface {
-	// SenderActivity returns what requests have revealed so far about the sender of one node, or
-	// the zero value if there were no requests.
+	// SenderActivity returns what requests have shown so far about the sender of one node, or the
+	// zero value if there were no requests.
 	SenderActivity(ctx context.Context, workflowID, nodeID string) (SenderActivity, error)
 
 	// RefusedSenders returns the SenderActivity of each sender whose requests have been refused.
@@ -28,12 +28,12 @@ type Senders interface {
 	// are not kept by workflow.
 	ForgetWorkflow(ctx context.Context, workflowID string) error
 
-	// FilteredRequests returns how many requests the filter of one node has rejected so far, and
-	// the most recent of them. It returns the zero value if there were none.
+	// FilteredRequests returns how many requests have not matched the filter of one node so far,
+	// and the most recent of them. It returns the zero value if there were none.
 	FilteredRequests(ctx context.Context, workflowID, nodeID string) (FilteredRequests, error)
 }
 
-// SenderActivity holds what requests have revealed about the sender configured on one trigger
+// SenderActivity holds what requests have shown about the sender that is configured on one trigger
 // node. Its JSON is part of backups: see BackupPart.
 type SenderActivity struct {
 	WorkflowID, NodeID string
@@ -41,7 +41,7 @@ type SenderActivity struct {
 	VerifiedAt  time.Time `json:",omitzero"` // time of the last verified request; zero means none
 	HandshakeAt time.Time `json:",omitzero"` // time of the last handshake; zero means none
 
-	// RefusedAt is the time of the last request refused because of its signature. Zero means none.
+	// RefusedAt is when a request was last refused because of its signature, or zero if none was.
 	RefusedAt     time.Time `json:",omitzero"`
 	RefusedCode   string    // the code of that refusal
 	RefusedReason string    // the reason for that refusal, for people
@@ -74,7 +74,7 @@ func StorableSenders(seen []SenderActivity) []SenderActivity {
 	return all
 }
 
-// merge returns s combined with later, a report that was added after s.
+// merge returns the combination of s and later, a report that was added after s.
 func (s SenderActivity) merge(later SenderActivity) SenderActivity {
 	merged := later
 	if s.RefusedAt.After(later.RefusedAt) {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Sessions keeps the console sessions that were ended before they expired. operate.RevokedSessions
-// uses it.
+// Sessions keeps the console sessions that were ended before they expired, for
+// operate.RevokedSessions.
 type Sessions interface {
-	// EndSession records that a console session has ended. The entry is kept until the time at
-	// which the session would have expired anyway, which is passed as until. EndSession also
-	// deletes the entries of sessions that expired before now.
+	// EndSession records that a console session has ended. The entry is kept until the session
+	// would have expired anyway, which is the time until. EndSession also deletes the entries of
+	// sessions that expired before now.
 	EndSession(ctx context.Context, id string, until, now time.Time) error
 
 	// SessionEnded reports whether a session was ended by EndSession.

@@ -1,19 +1,19 @@
 // Package store defines what the executor keeps in its database. It is the contract that the
-// drivers sqlite and postgres implement, and the test suite storetest verifies it.
+// drivers sqlite and postgres implement, and that the test suite storetest verifies.
 //
 // The contract is Store, which embeds one interface for each kind of content. Each interface is in
-// a file of its own, with its types, and its doc comment names the packages that use it. A caller
-// that needs only a few of the interfaces takes these instead of Store, so that its signature shows
-// what it reads and writes. Methods of different interfaces may access the same rows: for example,
-// Recording inserts records, Records reads them, and Pruner deletes them.
+// a file of its own, with its types, and its doc comment names the packages that use it. A function
+// that needs only a few of the interfaces accepts these instead of Store, so that its signature
+// shows what it reads and writes. Methods of different interfaces may access the same rows: for
+// example, Recording inserts records, Records reads them, and Pruner deletes them.
 //
-// The other files hold functions, without a database, for what all drivers must do in the same way:
-// applying progress (advance.go, pending.go), converting values and IDs to stored form
+// The other files contain functions, without a database, for work that all drivers must do in the
+// same way: applying progress (advance.go, pending.go), converting values and IDs to stored form
 // (sanitize.go, key.go), finding the values that records share (origin.go), and merging the
 // requests that matched no filter (filtered.go).
 //
-// A record is small: it does not contain the headers and the input of an execution, but the stream
-// sequence of the message that contains them.
+// A record is small: instead of the headers and the input of an execution, it contains the stream
+// sequence of the message that has them.
 package store
 
 import (
@@ -67,22 +67,22 @@ type Store interface {
 }
 
 // Observer is called with the duration and the error of each database operation. operation is the
-// name of the Store method in lower case, with spaces. If the method was renamed, operation is
-// still its former name, because metrics use it as a label. If a method runs several queries
-// outside a transaction, Observer is called for each query.
+// name of the Store method in lower case, with spaces, such as "get many". A renamed method keeps
+// its former operation, because metrics use it as a label. If a method runs several queries outside
+// a transaction, Observer is called for each of them.
 type Observer func(ctx context.Context, operation string, took time.Duration, err error)
 
-// ErrNotFound means that the requested record or message put aside does not exist.
+// ErrNotFound means that there is no such record, or no such message put aside.
 var ErrNotFound = errors.New("no such record")
 
-// DataError means that the database would refuse the same data again. Drivers return it only for
-// errors caused by the data: a value out of range, a violated constraint, or a row that is too
+// DataError means that the database would refuse the same data every time. Drivers return it only
+// if the data caused the error: a value out of range, a violated constraint, or a row that is too
 // large. After any other error, the same call may succeed later, so callers must not drop the data.
 type DataError struct {
 	Err error // the driver's error
 }
 
-// Error implements error.
+// Error returns the message of the driver's error.
 func (e *DataError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the driver's error.
@@ -100,7 +100,7 @@ type UnavailableError struct {
 	Err error // the driver's error
 }
 
-// Error implements error.
+// Error returns the message of the driver's error.
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the driver's error.

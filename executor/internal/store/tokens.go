@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// TokenUseStore keeps the times at which tokens and operators' keys were last used. Recording adds
-// the uses of tokens, and the keyring of operate adds those of keys. operate and package events
-// read them.
+// TokenUseStore keeps when tokens and operators' keys were last used. Recording adds the uses of
+// tokens, and the keyring of operate adds the uses of keys. operate and package events read both.
 type TokenUseStore interface {
-	// TokensLastUsed returns when each token was last used for a webhook request: the AcceptedAt of
-	// the newest record, including rejected ones. The map lacks tokens that were never used. The
-	// store keeps the time when it deletes the record, so pruning does not make a used token look
+	// TokensLastUsed returns when each token was last used for a webhook request, which is the
+	// AcceptedAt of its newest record, even of a rejected request. Tokens that were never used are
+	// not in the map. The time outlives the record, so pruning does not make a used token seem
 	// unused.
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
-	// AddTokenUses stores uses that do not appear in any execution's record, such as those of
+	// AddTokenUses stores uses that do not appear in any execution's record, such as uses of
 	// operators' keys. TokensLastUsed then returns them, too. A use that is older than the stored
 	// one is ignored.
 	AddTokenUses(ctx context.Context, uses []TokenUse) error

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// measuredOperations lists the operations that have metrics. The observer ignores all others.
+// measuredOperations lists the operations that the observer measures. It ignores all others.
 var measuredOperations = []string{
 	"apply", "add duplicates", "add refusals", "get", "get many", "list", "list oldest",
 	"count by time", "tokens last used", "add token uses",
@@ -21,8 +21,8 @@ var measuredOperations = []string{
 	"prune", "prune counts", "prune early", "end lost", "request cancel", "cancel",
 }
 
-// Observer returns a store.Observer that updates the metrics. An operation that fails because its
-// context is done does not count as a failure.
+// Observer returns a store.Observer that registers and updates the metrics. An operation that fails
+// because its context is done does not count as a failure.
 func Observer(registerer prometheus.Registerer) store.Observer {
 	durations := prometheus.NewHistogramVec(
 		ops.Histogram("hookstart_executor_database_duration_seconds",
