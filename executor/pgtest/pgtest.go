@@ -1,5 +1,5 @@
-// Package pgtest starts temporary PostgreSQL servers for tests that involve several processes. A
-// server is created by initdb and has no network port.
+// Package pgtest starts temporary PostgreSQL servers for tests that involve several processes.
+// initdb creates the servers, which have no network port.
 package pgtest
 
 import (
@@ -12,16 +12,17 @@ import (
 type Server = pgtest.Server
 
 // StartServer starts a server for one test. If PostgreSQL is not installed, it skips the test, or
-// fails it with HOOKSTART_TEST_REQUIRE=postgres.
+// fails it if HOOKSTART_TEST_REQUIRE contains postgres.
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return pgtest.StartServer(t, settings...)
 }
 
-// Create starts a server for a program that is not a test. Server.Remove stops and removes it.
+// Create starts a server for a program that is not a test. Call Server.Remove to stop and delete
+// it.
 func Create(settings ...string) (*Server, error) { return pgtest.Create(settings...) }
 
-// CreateIn is like Create, but puts the data in a new folder in parent.
+// CreateIn is like Create, but keeps the server's data in a new folder in parent.
 func CreateIn(parent string, settings ...string) (*Server, error) {
 	return pgtest.CreateIn(parent, settings...)
 }

@@ -1,6 +1,7 @@
-// Package withpostgres runs the executor with the PostgreSQL driver. It is a separate package
-// because hookstart-local does not link the driver. It is not a module of its own: nobody imports
-// the executor, so what its go.mod requires costs nobody anything.
+// Package withpostgres runs the executor with the PostgreSQL driver. It is a separate package so
+// that hookstart-local, which does not support PostgreSQL, need not link the driver. It is not a
+// separate module, because no program outside this repository imports the executor, so the
+// requirements in its go.mod burden nobody.
 package withpostgres
 
 import (

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
-// openForBenchmark starts a separate server with fsync on, so that commits cost as much as on a
-// production server, and opens a store in it.
+// openForBenchmark starts a separate server with fsync on, so that commits cost as much as in
+// production, and opens a store in it.
 func openForBenchmark(b *testing.B) (*Store, *pgtest.Server) {
 	b.Helper()
 	server := pgtest.StartServer(b, "fsync=on", "full_page_writes=on", "max_wal_size=4GB")

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// dialect holds the expressions of this database that package relational needs.
+// dialect holds the SQL that package relational needs in PostgreSQL's form.
 var dialect = relational.Dialect{
 	Name:          `postgres`,
 	IsUnavailable: isUnavailable,
@@ -26,8 +26,8 @@ var dialect = relational.Dialect{
 	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
 		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
-	// Up to 100,000 records are counted. Counting more would take a long time, so the planner's
-	// estimate is used.
+	// At most 100,000 records are counted, because counting takes long. If there are more, the
+	// planner's estimate is used.
 	Size: `SELECT pg_database_size(current_database()), 0::bigint,
 		CASE WHEN few.n < 100000 THEN few.n
 			ELSE greatest(few.n, (SELECT reltuples::bigint FROM pg_class
@@ -50,7 +50,7 @@ func numberPlaceholders(query string) string {
 	}
 }
 
-// storedArgs returns arguments in the form that PostgreSQL stores.
+// storedArgs returns query arguments in the form in which PostgreSQL stores them.
 func storedArgs(args []any) []any {
 	return mapSlice(args, func(arg any) any {
 		switch v := arg.(type) {

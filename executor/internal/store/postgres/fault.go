@@ -12,10 +12,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asDataError wraps an error in a store.DataError if its SQLSTATE means that the data caused it, or
-// if pgx did not send the data because a value does not fit its type. After any other error, such
-// as a lock timeout, a full disk, a damaged page or a lost connection, the same call may succeed
-// later.
+// asDataError wraps an error in a store.DataError if the data caused it: its SQLSTATE says so, or
+// pgx did not send the data because a value does not fit its type. It returns any other error, such
+// as a lock timeout, a full disk, a damaged page or a lost connection, unchanged, because the same
+// call may succeed later.
 func asDataError(err error) error {
 	failure, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -35,13 +35,13 @@ func asDataError(err error) error {
 	return err
 }
 
-// encodeErrorPrefix is the beginning of every error that pgx returns if it cannot encode an
-// argument of a statement. These errors have no type of their own.
+// encodeErrorPrefix is how the message of an error begins that pgx returns if it cannot encode an
+// argument of a statement. These errors cannot be recognized by a type.
 const encodeErrorPrefix = "failed to encode args["
 
-// encodeErrorCause checks whether pgx failed to encode an argument. If so, it returns only the
-// cause, because the text of the whole error contains the argument. For any other error, it returns
-// nil.
+// encodeErrorCause returns the cause of an error that pgx returned because it could not encode an
+// argument. It returns only the cause, because the message of the whole error contains the
+// argument. For any other error, it returns nil.
 func encodeErrorCause(err error) error {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if !strings.HasPrefix(err.Error(), encodeErrorPrefix) {
@@ -55,7 +55,7 @@ func encodeErrorCause(err error) error {
 	return nil
 }
 
-// passingFaults are the prefixes of the SQLSTATEs of errors whose reason may pass.
+// passingFaults lists prefixes of SQLSTATEs. An error with such an SQLSTATE may go away by itself.
 var passingFaults = []string{
 	"08",    // the connection
 	"25006", // a standby, or a primary that takes no writes for now
@@ -67,7 +67,8 @@ var passingFaults = []string{
 	"58030", // the disk
 }
 
-// isUnavailable reports whether an error has a reason that may pass: see store.UnavailableError.
+// isUnavailable reports whether the reason for an error may go away by itself: see
+// store.UnavailableError.
 func isUnavailable(err error) bool {
 	if failure, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return slices.ContainsFunc(passingFaults, func(prefix string) bool {

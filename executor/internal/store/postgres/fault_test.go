@@ -24,15 +24,15 @@ func plain(id string) store.Record {
 	return store.Record{ID: id, Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
 }
 
-// The possible causes of a failed call.
+// The possible culprits for a failed call, and how the error shows them.
 const (
 	theData    = "the data"    // a store.DataError
 	theMoment  = "the moment"  // a store.UnavailableError
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies one record, which must fail, and checks that the kind of the error is want.
-// what describes the case.
+// wantBlame applies one record, which must fail, and checks that the error blames the culprit want.
+// what describes the case in a test error.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -120,7 +120,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	}
 }
 
-// A lost connection counts as an UnavailableError, although the error has no SQLSTATE.
+// A lost connection results in an UnavailableError, although the error has no SQLSTATE.
 func TestALostConnectionMayPass(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
@@ -145,8 +145,8 @@ func TestALostConnectionMayPass(t *testing.T) {
 	}
 }
 
-// pgx refuses to send a value that does not fit its type. This counts as a DataError, too, and the
-// error does not contain the other values of the array.
+// pgx refuses to send a value that does not fit its type. That results in a DataError, too, and its
+// message does not contain the other values of the array.
 func TestAValueThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, pgtest.Start(t))

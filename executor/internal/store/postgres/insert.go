@@ -21,7 +21,7 @@ func (tx transaction) InsertNew(
 		return nil, nil
 	}
 	records = sortedByAcceptance(records)
-	// EnsureOrigins has stored the origins.
+	// EnsureOrigins has already stored the origins, so this only reads their numbers.
 	numbers, err := originRowIDsOf(ctx, tx.Tx, tx.origins, records)
 	if err != nil {
 		return nil, err
@@ -50,10 +50,10 @@ func (tx transaction) InsertNew(
 	return inserted, err
 }
 
-// sortedByAcceptance returns records in the order in which they were accepted. As a result, rows
+// sortedByAcceptance returns records in the order in which they were accepted. In this order, rows
 // are appended at the end of the table and of the time indexes, and executors that insert the same
-// records lock them in the same order. If two records have the same ID, it returns only the first.
-// It sorts indices instead of records, because records are large.
+// records lock them in the same order. Of two records with the same ID, only the first is returned.
+// Because records are large, it sorts their indices.
 func sortedByAcceptance(records []store.Record) []store.Record {
 	known := make(map[string]bool, len(records))
 	order := make([]int, 0, len(records))
@@ -88,11 +88,11 @@ func insertArrays(
 // uniqueViolation is the SQLSTATE for a violated unique constraint.
 const uniqueViolation = "23505"
 
-// minRecordsForCopy is the minimum number of records for which the store uses COPY. For 250
-// records, COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
+// minRecordsForCopy is the number of records from which on the store uses COPY. For 250 records,
+// COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
 const minRecordsForCopy = 100
 
-// tryCopyRecords inserts records in short form with COPY, if none of them exists yet. If any of
+// tryCopyRecords inserts n records in short form with COPY, if none of them exists yet. If any of
 // them exists, it inserts nothing and returns false.
 func tryCopyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
 	point, err := tx.Begin(ctx)

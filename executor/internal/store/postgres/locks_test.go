@@ -43,7 +43,8 @@ func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 		for {
 			var blocked int
 			// Other tests use the same server, and pg_locks does not show the database of a row
-			// lock. So count the waiting processes that have any lock in this database.
+			// lock. So count the waiting processes that also have a lock that belongs to this
+			// database.
 			if err := tx.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted
 				AND pid IN (SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database
 					WHERE datname = current_database())`).Scan(&blocked); err != nil {

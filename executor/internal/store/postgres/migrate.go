@@ -22,8 +22,9 @@ var migrations embed.FS
 // a lock, so any number of executors can start at the same time. It rejects a database that a newer
 // program has migrated, or that was created before the first release. It uses a separate
 // connection, because waiting for another executor's migration, or building an index, may take a
-// long time. The context starting cancels only connecting and reading the schema version. It does
-// not cancel a migration, which would have to begin again at the next start.
+// long time. The context starting limits only connecting and reading the schema version. It does
+// not cancel a migration, which would have to start again from the beginning at the next start of
+// the program.
 func migrate(ctx, starting context.Context, config *pgx.ConnConfig) (supported int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
@@ -63,11 +64,11 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 		goose.WithLogger(goose.NopLogger()), goose.WithSessionLocker(waitingLock{}))
 }
 
-// waitingLock is a session lock that blocks until it is acquired. goose's lock polls every few
-// seconds instead: if ten executors started together, the last one would be ready a minute later.
-// goose polls because waiting sessions would block migrations outside a transaction (CREATE INDEX
-// CONCURRENTLY), but all of hookstart's migrations run in transactions. While a session holds the
-// lock, writing transactions wait.
+// waitingLock is a session lock that blocks until it is acquired. goose's own lock polls every few
+// seconds: if ten executors started together, the last one would be ready a minute later. goose
+// polls because waiting sessions would block migrations that run outside a transaction (CREATE
+// INDEX CONCURRENTLY), but all of this program's migrations run in transactions. While a session
+// holds the lock, writing transactions wait.
 type waitingLock struct{}
 
 var _ lock.SessionLocker = waitingLock{}

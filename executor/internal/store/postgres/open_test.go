@@ -108,7 +108,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	db := connect(t, url)
 	for _, version := range []int64{71, 20240101000000} {
-		// The first version is one of an unreleased earlier program. The second is one of an
+		// The first version was used by an unreleased earlier program, and the second by an
 		// unrelated program that also uses goose.
 		if _, err := db.Exec(t.Context(),
 			`UPDATE goose_db_version SET version_id = $1 WHERE version_id > 0`,
@@ -130,7 +130,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// A migration continues when the time limit for connecting has passed.
+// The time limit for connecting passes during a migration. The migration continues.
 func TestMigrationOutlastsConnecting(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -173,7 +173,7 @@ func TestMigrationOutlastsConnecting(t *testing.T) {
 	}
 }
 
-// When the database crashes, calls fail. When it is back, the same store works again and still has
+// The database crashes, and calls fail. When it is back, the same store works again and has
 // everything that was committed.
 func TestDatabaseAwayAndBack(t *testing.T) {
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	}
 }
 
-// Every connection has the driver's settings, whatever the server's defaults are.
+// Every connection has the driver's settings, even if the server has other defaults.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -308,8 +308,8 @@ func TestMigrationWaitsForTransactions(t *testing.T) {
 	}
 }
 
-// Reconnected reports a connection to a restarted server. It does not report the further
-// connections to the same server that the pool may open at any time.
+// Reconnected reports a connection to a restarted server, but not the further connections to the
+// same server that the pool may open at any time.
 func TestReconnectedMeansAnotherServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.StartServer(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// unnestOrigins is the part of a statement that reads origins from array parameters.
+// unnestOrigins is the part of a statement that turns array parameters, one per column, into rows
+// of origins.
 const unnestOrigins = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
 	$6::text[], $7::text[], $8::boolean[])
 	AS n (workflow_id, node_id, account_id, queue, source, token_id, sender, verified)`
@@ -37,7 +38,7 @@ const (
 		ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 ON CONFLICT DO NOTHING`
 )
 
-// querier is a pool, a connection or a transaction.
+// querier is what a pool, a connection and a transaction have in common.
 type querier interface {
 	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
@@ -54,10 +55,10 @@ func (s *Store) EnsureOrigins(ctx context.Context, operation string, records []s
 	return nil
 }
 
-// originRowIDsOf returns the row numbers of the records' origins, and adds missing origins. Several
-// executors may add the same origins concurrently. If on is a pool, each statement is a transaction
-// of its own and adds origins in a fixed order. As a result, executors cannot deadlock, and none of
-// them waits until another one has written its whole batch.
+// originRowIDsOf returns the row numbers of the records' origins, and adds origins that are missing
+// from the database. Several executors may add the same origins concurrently. If on is a pool, each
+// statement is a transaction of its own and adds origins in a fixed order, so executors cannot
+// deadlock, and none of them waits until another one has written its whole batch.
 func originRowIDsOf(
 	ctx context.Context, on querier, known *relational.OriginCache, records []store.Record,
 ) (map[store.Origin]relational.OriginRowIDs, error) {

@@ -69,7 +69,7 @@ func TestListUsesItsIndex(t *testing.T) {
 				},
 			},
 			{store.RecordFilter{Status: execution.Failed}, []string{"executions_trouble"}},
-			// The filter that finds executions that have not ended.
+			// This filter finds executions that have not ended.
 			{store.RecordFilter{
 				Status: execution.Queued, Since: after.AcceptedAt.Add(-time.Hour),
 				Until: after.AcceptedAt,

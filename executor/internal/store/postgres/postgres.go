@@ -1,11 +1,11 @@
 // Package postgres stores records in PostgreSQL. It is the driver for deployments with several
 // executors.
 //
-// Executors write overlapping rows concurrently. They cannot deadlock, because every transaction
+// Executors concurrently write rows that overlap. They cannot deadlock, because every transaction
 // acquires its locks in the same order: new executions, messages put aside, records whose state
-// changes, per-minute counts, token uses. Within each of these groups, it locks rows in key order,
-// except that it locks new executions in the order in which they were accepted. New rows in the
-// dimension tables of origins are added beforehand, in separate transactions.
+// changes, per-minute counts, token uses. In each of these groups, it locks the rows in the order
+// of their keys, except that it locks new executions in the order in which they were accepted. New
+// rows in the dimension tables of origins are added in separate transactions before.
 package postgres
 
 import (
@@ -29,9 +29,9 @@ type Store struct {
 	relational.Store
 
 	pool *pgxpool.Pool
-	// writer is a random number that distinguishes this store's rows of per-minute counts from
-	// those of other stores, so that stores need not wait for each other. If two stores have the
-	// same number, they sometimes wait for each other, but the sums are still correct.
+	// writer is a random number that distinguishes this store's rows of per-minute counts from the
+	// rows of other stores, so that the stores do not wait for each other. If two stores happen to
+	// have the same number, they sometimes do, but the sums are still correct.
 	writer int16
 	schema int64 // the schema version that this program uses
 	// reconnected is buffered for one value: see Reconnected.
@@ -46,7 +46,7 @@ var _ store.Store = (*Store)(nil)
 // password.
 func Open(ctx context.Context, url string) (*Store, error) { return open(ctx, ctx, url) }
 
-// open is like Open, but gives up connecting to the server when the context starting is done. A
+// open is like Open, but stops trying to connect to the server when the context starting is done. A
 // migration may take longer: only ctx cancels it.
 func open(ctx, starting context.Context, url string) (*Store, error) {
 	config, err := parseURL(url)
@@ -92,8 +92,8 @@ func OpenWithRetry(ctx, starting context.Context, url string) (store.Store, erro
 			return s, nil
 		}
 		if why == nil || starting.Err() == nil || !errors.Is(err, starting.Err()) {
-			// Remember the last error that names a cause: once starting has ended, an attempt to
-			// connect reports only the timeout.
+			// Keep the last error that names a cause: when starting is done, an attempt to connect
+			// reports only the timeout.
 			why = err
 		}
 		if errors.Is(err, errWrongURL) || errors.Is(err, relational.ErrBeforeBaseline) {
@@ -107,13 +107,13 @@ func OpenWithRetry(ctx, starting context.Context, url string) (store.Store, erro
 	}
 }
 
-// errStandby is returned by Ping for a server that does not accept writes.
+// errStandby means that the server is a standby, which does not accept writes.
 var errStandby = errors.New("the server is a standby that is not promoted, and takes no writes: " +
 	"promote it, or let the database URL lead to the primary (several hosts with " +
 	"target_session_attrs=read-write)")
 
-// Ping implements store.Database. It asks the server whether it is a standby, because a standby
-// also answers queries.
+// Ping implements store.Database. A standby also responds to queries, so Ping asks the server
+// whether it is one.
 func (s *Store) Ping(ctx context.Context) error {
 	var version int64
 	var standby bool
@@ -146,8 +146,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// withCancellation adds the context's error if pgx reports only a consequence of it, such as a
-// closed connection.
+// withCancellation adds ctx's error to err if ctx is done and pgx reports only the consequence,
+// such as a closed connection.
 func withCancellation(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)

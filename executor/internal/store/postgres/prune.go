@@ -10,7 +10,7 @@ import (
 const (
 	selectOldest = `SELECT id FROM executions WHERE accepted_at < $1 ORDER BY accepted_at, id LIMIT $2`
 
-	// lockOldest locks the rows in ID order, as Apply does.
+	// Apply locks rows in the order of their IDs, so this statement does, too.
 	lockOldest = `SELECT id FROM executions WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
 )
 

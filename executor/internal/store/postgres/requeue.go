@@ -9,10 +9,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// These statements lock the rows in ID order, as Apply does. Of two concurrent callers, the second
-// one waits for a row lock and then finds that the condition no longer holds, so it does not change
-// the row. 1, 2, 4 and 6 are the codes of queued, running, failed and canceled: see
-// relational.StatusCode.
+// These statements lock the rows in the order of their IDs, as Apply does. If two callers run the
+// same statement, the second one waits for a row lock, then finds that the condition is no longer
+// met, and does not change the row. 1, 2, 4 and 6 are the codes of queued, running, failed and
+// canceled: see relational.StatusCode.
 const (
 	lockLost = `SELECT e.id, e.accepted_at FROM executions e
 		JOIN unnest($1::bytea[], $2::bigint[]) AS l (id, stream_sequence) USING (id)
@@ -118,7 +118,7 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	return store.MessageKeyFromPrefix(uint64(sequence), prefix), err
 }
 
-// queryRows runs a statement and returns the rows that it yields.
+// queryRows runs a statement and returns its rows, which row converts.
 func queryRows[T any](
 	ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {

@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// connectTimeout limits one attempt to connect, unless the URL sets a timeout.
+// connectTimeout is the maximum duration of one attempt to connect, unless the URL sets another.
 const connectTimeout = 5 * time.Second
 
-// configureDialer makes the client notice quickly that a server is gone. By default, pgxpool allows
-// two minutes for an attempt to connect, and the system probes an idle connection only after hours.
+// configureDialer makes the client notice within seconds that a server is gone. By default, pgxpool
+// allows two minutes for an attempt to connect, and the system probes an idle connection only after
+// hours.
 func configureDialer(config *pgx.ConnConfig) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
@@ -58,15 +59,15 @@ func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// serverIdentity identifies a database in one run of a server. It changes when a standby is
-// promoted, and when the database is created again. It also changes when the data is replaced by
-// another copy, because the server must be stopped for that.
+// serverIdentity identifies a database for as long as its server runs. It changes when a standby is
+// promoted, and when the database is created again. It also changes when another copy of the data
+// replaces the data, because the server must be stopped for that.
 type serverIdentity struct {
 	started  int64  // when the server was started, in microseconds since 1970
 	database uint32 // the OID of the database
 }
 
-// identifyServer returns the identity of the database that a connection leads to.
+// identifyServer returns the identity of the database that a connection belongs to.
 func identifyServer(ctx context.Context, conn *pgx.Conn) (serverIdentity, error) {
 	var started time.Time
 	var id serverIdentity

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// A standby answers queries but does not accept writes, so Ping fails until the standby is
-// promoted. Reconnected reports that the store's connections now lead to the standby.
+// A standby responds to queries but does not accept writes, so Ping fails until the standby is
+// promoted. Reconnected reports that the store is now connected to the standby.
 func TestAStandbyIsNoDatabase(t *testing.T) {
 	t.Parallel()
 	pair := pgtest.StartReplicatedPair(t)
@@ -38,7 +38,7 @@ func TestAStandbyIsNoDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for err == nil || !strings.Contains(err.Error(), "standby") {
-		// The first calls may fail because their connection to the primary is lost.
+		// The first calls may fail because they still use a lost connection to the primary.
 		if err = s.Ping(t.Context()); err == nil {
 			t.Fatal("a standby counts as a database")
 		}

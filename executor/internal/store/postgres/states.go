@@ -11,18 +11,19 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Each statement takes a whole batch as arrays, so that it needs one round trip and does not limit
-// the batch size.
+// Each statement receives a whole batch as arrays, so that a batch needs only one round trip and
+// can have any size.
 const (
-	// lockPending acquires relational.PendingProgressLock: exclusively if the record of any given
-	// execution is missing, otherwise shared.
+	// lockPending acquires relational.PendingProgressLock: exclusively if any of the given
+	// executions has no record, otherwise shared.
 	lockPending = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text
 		ELSE pg_advisory_xact_lock_shared($2)::text END
 		FROM (SELECT EXISTS (SELECT FROM unnest($1::bytea[]) AS named (id)
 			WHERE NOT EXISTS (SELECT FROM executions e
 			WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
-	// lockRecords locks the rows in ID order: PostgreSQL sorts rows before it locks them.
+	// lockRecords locks the rows in the order of their IDs, because PostgreSQL sorts rows before it
+	// locks them.
 	lockRecords = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions
 		WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
@@ -38,9 +39,9 @@ const (
 		WHERE e.id = m.id`
 )
 
-// LockPendingProgress implements relational.Tx. Once the lock is acquired, this transaction sees
-// the steps and records that other executors' transactions have committed. Transactions that
-// acquire the lock later see what this one commits.
+// LockPendingProgress implements relational.Tx. Once it has the lock, this transaction sees the
+// steps and records that other executors have committed, and transactions that acquire the lock
+// later see what this one commits.
 func (tx transaction) LockPendingProgress(
 	ctx context.Context, batch store.Batch,
 ) (mayKeepPending bool, err error) {
@@ -53,8 +54,8 @@ func (tx transaction) LockPendingProgress(
 	return mayKeepPending, err
 }
 
-// HasPendingProgress implements relational.Tx. It always returns true, because checking would cost
-// one more round trip.
+// HasPendingProgress implements relational.Tx. A check would cost another round trip, so it always
+// returns true.
 func (tx transaction) HasPendingProgress(context.Context) (bool, error) { return true, nil }
 
 // CurrentStates implements relational.Tx.

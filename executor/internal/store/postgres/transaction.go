@@ -22,7 +22,8 @@ func (s *Store) Read(
 	return s.FinishOperation(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
 }
 
-// eachRow calls row for each row of a query's result.
+// eachRow calls row for each row of a query's result. It accepts both results of pgx's Query, and
+// returns err if that is not nil.
 func eachRow(rows pgx.Rows, err error, row func(relational.Row) error) error {
 	if err != nil {
 		return err
@@ -41,8 +42,8 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 	return s.write(ctx, operation, func(tx transaction) error { return do(tx) })
 }
 
-// write runs one transaction that writes. The transaction is READ COMMITTED even if the server's
-// default differs, because its statements lock the rows that their decisions depend on.
+// write runs one transaction that writes. Whatever the server's default is, the transaction is READ
+// COMMITTED, because its statements lock the rows that their decisions depend on.
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{
@@ -57,9 +58,9 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 	return s.FinishOperation(ctx, what, began, asDataError(withCancellation(ctx, err)))
 }
 
-// checkSchema prevents migrations until the transaction ends. It returns an error if the tables
-// have a newer schema version than this program supports. It sends both statements, for the lock
-// and the version, in one round trip.
+// checkSchema prevents migrations until the transaction ends, and returns an error if the tables
+// have a newer schema version than this program supports. It acquires the lock and reads the
+// version in one round trip.
 func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	var version int64
 	both := &pgx.Batch{}
@@ -114,7 +115,7 @@ func (tx transaction) Insert(
 	return err
 }
 
-// arrayOf returns column i of rows as an array, and the element type that this array has in the
+// arrayOf returns column i of rows as an array, and the type of the array's elements in the
 // database. There must be at least one row.
 func arrayOf(rows [][]any, i int) (array any, kind string) {
 	switch rows[0][i].(type) {
@@ -139,7 +140,8 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 				return nullableTime(time.Time(at))
 			}), "timestamptz"
 	}
-	// Unreachable: the tests insert into every table, so they would reach a type without a case.
+	// Unreachable, because the tests insert into every table and would have found a type without a
+	// case.
 	panic(fmt.Sprintf("postgres: a value of the type %T", rows[0][i]))
 }
 
@@ -148,8 +150,8 @@ func typedColumn[V any](rows [][]any, i int) []V {
 	return mapSlice(rows, func(row []any) V { return row[i].(V) })
 }
 
-// AddMinutes implements relational.Tx. It only changes the rows that belong to this store: see
-// Store.writer.
+// AddMinutes implements relational.Tx. It changes only the rows that belong to this store: see
+// Store.writerID.
 func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
 	if len(counts) == 0 {
 		return nil
@@ -164,7 +166,8 @@ func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount
 	return err
 }
 
-// Lock implements relational.Tx with an advisory lock.
+// Lock implements relational.Tx. It acquires an advisory lock, which the database releases at the
+// end of the transaction.
 func (tx transaction) Lock(ctx context.Context, lock relational.Lock, exclusive bool) error {
 	query := `SELECT pg_advisory_xact_lock_shared($1)`
 	if exclusive {
@@ -202,8 +205,8 @@ func (s snapshot) Query(
 	return eachRow(rows, err, row)
 }
 
-// QueryInPages implements relational.Snapshot. It uses a cursor, so the connection has no query in
-// progress while page runs, even if page takes a long time.
+// QueryInPages implements relational.Snapshot. It reads with a cursor, so the connection has no
+// query in progress while page runs, even if that takes a long time.
 func (s snapshot) QueryInPages(
 	ctx context.Context, row func(relational.Row) error, page func() error, query string,
 ) error {
@@ -212,7 +215,7 @@ func (s snapshot) QueryInPages(
 		return err
 	}
 	for {
-		// Describe the result each time instead of caching its description, because other queries
+		// Describe the result each time. Its description must not be cached, because other queries
 		// reuse the cursor's name.
 		rows, err := s.tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched),
 			pgx.QueryExecModeDescribeExec)

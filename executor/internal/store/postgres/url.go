@@ -9,17 +9,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errWrongURL is wrapped by the errors of Open after which retrying is pointless, because the URL
-// is wrong.
+// errWrongURL means that Open can never succeed with this URL, so callers must not retry.
 var errWrongURL = errors.New("the database URL is wrong")
 
-// errURLFormat contains no part of the URL, because a malformed URL may contain a password
-// anywhere.
+// errURLFormat means that the URL is malformed. Its message contains no part of the URL, because a
+// password may be anywhere in a malformed URL.
 var errURLFormat = fmt.Errorf("%w: it has the form "+
 	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters "+
 	"escaped as %%XX", errWrongURL)
 
-// parseURL parses the URL. Its errors contain nothing that could be a password.
+// parseURL parses a database URL. Its errors contain nothing that could be part of a password.
 func parseURL(text string) (*pgxpool.Config, error) {
 	if text == "" { // pgx would fall back to environment variables
 		return nil, errURLFormat
@@ -32,8 +31,8 @@ func parseURL(text string) (*pgxpool.Config, error) {
 	if urlErr != nil || (parsed.Scheme != "postgres" && parsed.Scheme != "postgresql") {
 		return nil, errURLFormat
 	}
-	// The error of pgx quotes the URL. The text after the quote describes the problem: an option, a
-	// port, a file.
+	// pgx's error quotes the URL. The text after the quote describes the problem, such as a wrong
+	// option, port or file.
 	_, reason, ok := strings.Cut(oneLine(err), "`: ")
 	password, _ := parsed.User.Password()
 	secrets := append([]string{password}, parsed.Query()["password"]...)
@@ -50,7 +49,7 @@ func parseURL(text string) (*pgxpool.Config, error) {
 	return nil, fmt.Errorf("%w: %s", errWrongURL, reason)
 }
 
-// openError returns err with the names of the database, server and user, but not the password.
+// openError adds the names of the database, server and user to err, but not the password.
 func openError(config *pgxpool.Config, err error) error {
 	c := config.ConnConfig
 	return &connectError{
@@ -60,7 +59,7 @@ func openError(config *pgxpool.Config, err error) error {
 	}
 }
 
-// connectError is an error of pgx with its text on one line; pgx writes one line per address.
+// connectError is an error of pgx with its message on a single line. pgx uses one line per address.
 type connectError struct {
 	text string
 	err  error

@@ -15,7 +15,7 @@ import (
 //go:embed testdata/yesterday.sql
 var yesterday string
 
-// A database of the first release keeps its contents when it is migrated.
+// A database that was created by the first release keeps its contents when it is migrated.
 func TestYesterdaysDatabase(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

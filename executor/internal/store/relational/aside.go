@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asideMessageTable is the table of messages put aside. Despite its name, it contains not only
-// messages that cannot be decoded, but also messages that the database refused.
+// asideMessageTable is the table of messages put aside. In spite of its name, it also contains
+// messages that can be decoded but that the database refused.
 var asideMessageTable = table[store.AsideMessageRow]{
 	name:    "unreadable",
 	columns: "stream_sequence, subject, reason, at, dismissed_at",
@@ -36,8 +36,8 @@ func MessageKeyArgs(key store.MessageKey) []any {
 	return []any{store.StoredSequence(key.StreamSequence), key.SubjectPrefix(), key.SubjectPrefix()}
 }
 
-// storeAsideAndAudit inserts the messages that a batch puts aside, deletes those that it recovers,
-// and stores its audit entries.
+// storeAsideAndAudit stores the messages that a batch puts aside, deletes the put-aside messages
+// that it recovers, and stores its audit entries.
 func storeAsideAndAudit(ctx context.Context, tx Tx, batch store.Batch) error {
 	kept := make([]store.AsideMessageRow, len(batch.PutAside))
 	for i, u := range batch.PutAside {

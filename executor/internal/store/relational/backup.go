@@ -6,13 +6,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// backupTable reads a table's rows for a backup, and writes rows from a backup to the table.
+// backupTable reads the rows of a table for a backup, and writes the rows of a backup to the table.
 type backupTable interface {
 	backUp(ctx context.Context, from Snapshot, parts *store.BackupWriter) error
 	restore(ctx context.Context, tx Tx, part *store.BackupPart) error
 }
 
-// backupTables returns the tables that come after the records in a backup, in order.
+// backupTables returns the tables that follow the records in a backup, in order.
 func (s *Store) backupTables() []backupTable {
 	return []backupTable{
 		duplicateCountTable, appliedReportTable, tokenUseTable,
@@ -34,7 +34,7 @@ func (t table[T]) restore(ctx context.Context, tx Tx, part *store.BackupPart) er
 	return t.insert(ctx, tx, *t.part(part))
 }
 
-// size returns the approximate number of bytes that a row takes in a backup.
+// size returns the approximate size of a row in a backup, in bytes.
 func (t table[T]) size(item T) (bytes int) {
 	for _, field := range t.fields(&item) {
 		switch value := field.(type) {
@@ -47,8 +47,8 @@ func (t table[T]) size(item T) (bytes int) {
 	return bytes
 }
 
-// minuteTable is the table of per-minute counts, which is read and written differently from other
-// tables.
+// minuteTable is the table of per-minute counts. It has a type of its own because it is read and
+// written differently from other tables.
 type minuteTable struct{}
 
 func (minuteTable) backUp(ctx context.Context, from Snapshot, parts *store.BackupWriter) error {

@@ -8,8 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// In the upsert, the right-hand sides of the assignments refer to the row as it was before the
-// update.
+// In the ON CONFLICT clause, the right-hand sides of the assignments see the row before the update.
 var refusalTable = table[store.RefusalCount]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",
@@ -84,8 +83,8 @@ func scanRefusalSum(row Row) (sum store.WorkflowRefusalSum, err error) {
 	return sum, err
 }
 
-// These clauses add up the counts, because a database may have several rows for the same minute and
-// kind, one for each store that writes.
+// These clauses add up the counts of a minute and kind, because a database may have several rows
+// for them, one for each store that writes.
 const (
 	selectMinutes = `SELECT minute, kind, CAST(sum(n) AS bigint) FROM minutes `
 	groupByMinute = `GROUP BY minute, kind ORDER BY minute, kind`

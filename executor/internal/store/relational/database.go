@@ -6,13 +6,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// SelectSchemaVersion is a query for the schema version. It ignores migrations after which programs
-// of the previous version still work. Such a migration adds its number to the harmless table.
+// SelectSchemaVersion is a query for the schema version. It ignores the migrations in the table
+// harmless, with which programs of the previous version still work.
 const SelectSchemaVersion = `SELECT coalesce(max(version_id), 0) FROM goose_db_version
 	WHERE is_applied AND version_id NOT IN (SELECT version FROM harmless)`
 
-// CheckSchema returns a *store.NewerSchemaError if the database's schema version is newer than the
-// one that this program uses.
+// CheckSchema returns a *store.NewerSchemaError if version, the database's schema version, is
+// higher than supported, the one that this program uses.
 func CheckSchema(version, supported int64) error {
 	if version > supported {
 		return &store.NewerSchemaError{Has: version, Knows: supported}
@@ -32,7 +32,8 @@ func (s *Store) DatabaseSchema(ctx context.Context) (int64, error) {
 	return found[0], nil
 }
 
-// Size implements store.Database. Free is -1; a driver that knows the free disk space sets it.
+// Size implements store.Database. It sets Free to -1; a driver that knows the free disk space
+// replaces that.
 func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	size := store.Size{Driver: s.dialect.Name, Free: -1}
 	err := s.db.Read(ctx, "size", func(row Row) error {

@@ -68,9 +68,9 @@ func collectInTx[T any](
 	return found, err
 }
 
-// oldestCauses returns the oldest causes, at most MaxCausesPerDecision, leaving out the groups in
-// except. There may be very many causes in these groups, so oldestCauses goes from group to group
-// in an index and does not read them.
+// oldestCauses returns the oldest causes, at most MaxCausesPerDecision, without the groups in
+// except. Such a group may have very many causes, so oldestCauses skips it as a whole: it goes
+// through an index from group to group.
 func oldestCauses(
 	ctx context.Context, tx Tx, except []store.CauseGroup,
 ) ([]store.EventCause, error) {
@@ -160,7 +160,7 @@ func (s *Store) MarkEventsPublished(ctx context.Context, ids []string, at time.T
 		return nil
 	}
 	return s.db.Write(ctx, "events published", func(tx Tx) error {
-		// The lock makes executors update the rows one after another, so they cannot deadlock.
+		// The lock makes executors update the rows one after another, so that they cannot deadlock.
 		if err := tx.Lock(ctx, EventsLock, true); err != nil {
 			return err
 		}

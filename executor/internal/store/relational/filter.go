@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SortOrder is the sort order of a list.
+// SortOrder is the sort order of a list of records.
 type SortOrder struct {
 	By     string // by time and ID; the database sorts rows with equal times
 	ByTime string // by time alone, which an index supports
@@ -15,8 +15,8 @@ type SortOrder struct {
 	ids    int // the order of records with equal times: 1 is lowest ID first, -1 is highest first
 }
 
-// The sort orders of lists. In each position condition, the first term is redundant, but lets the
-// database use an index.
+// The two sort orders of lists. The first term of each position condition is redundant, but it lets
+// the database use an index.
 var (
 	NewestFirst = SortOrder{
 		after:  `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
@@ -30,8 +30,8 @@ var (
 	}
 )
 
-// Conditions returns the WHERE clause that selects the records that match a filter and come after a
-// position. It repeats the conditions of partial indexes verbatim, because SQLite uses such an
+// Conditions returns the WHERE clause for the records that match a filter and come after a
+// position. It contains the conditions of partial indexes verbatim, because SQLite uses such an
 // index only if the texts match.
 func (s *Store) Conditions(
 	ctx context.Context, what string, filter store.RecordFilter, in SortOrder,
@@ -71,7 +71,7 @@ func (s *Store) Conditions(
 	return where, nil
 }
 
-// whereWorkflowAndTime adds the conditions on the workflow and the time.
+// whereWorkflowAndTime adds the filter's conditions on the workflow and on the acceptance time.
 func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, columnPrefix string) {
 	if filter.WorkflowID != "" {
 		where.Add(
@@ -85,16 +85,16 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, co
 	where.AddTimeRange(columnPrefix+`e.accepted_at`, filter.Since, filter.Until)
 }
 
-// whereDelivery adds the conditions on a delivery ID and on a prefix of one.
+// whereDelivery adds the filter's conditions on a delivery ID and on a prefix of one.
 //
 // To find a delivery ID, the query looks up the execution IDs that may have been computed from it
 // at each node. It also looks up the delivery ID in an index, which contains only the delivery IDs
 // from which no execution ID was computed. For a prefix, or if there are too many nodes, the query
-// searches all records that match the filter's workflow and time. If these records are too many,
+// searches all records that match the filter's workflow and time. If these are too many,
 // whereDelivery returns ErrTooBroad.
 //
-// columnPrefix is the prefix for the columns of all further conditions: dialect.Unindexed if the
-// planner must not use an index on them, otherwise "".
+// columnPrefix is the prefix for the columns of all further conditions: dialect.UnindexedPrefix if
+// the planner must not use an index on them, otherwise "".
 func (s *Store) whereDelivery(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter,
 ) (columnPrefix string, err error) {
@@ -138,8 +138,8 @@ func (s *Store) nodesToSearch(
 	return nodes, len(nodes) <= store.MaxDeliverySearchNodes, err
 }
 
-// checkBreadth returns ErrTooBroad if too many records match a filter's workflow and time. To count
-// them, it reads only an index.
+// checkBreadth returns ErrTooBroad if too many records match a filter's workflow and time. It
+// counts them by reading only an index.
 func (s *Store) checkBreadth(ctx context.Context, what string, filter store.RecordFilter) error {
 	var where Where
 	s.whereWorkflowAndTime(&where, filter, "")

@@ -6,9 +6,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// handledRangeTable is the table of the ranges of messages that have been recorded or put aside. A
-// batch can add rows without waiting for other executors, because the table has no index and no two
-// executors change the same row.
+// handledRangeTable is the table of the ranges of messages that have been recorded or put aside.
+// Batches can add rows without waiting for other executors, because the table has no index and no
+// two executors change the same row.
 var handledRangeTable = table[store.HandledRange]{
 	name:    "decided",
 	columns: "stream, created, first_sequence, last_sequence",
@@ -20,8 +20,9 @@ var handledRangeTable = table[store.HandledRange]{
 	},
 }
 
-// HandledRanges merges a stream's rows if this reduces their number by at least mergeThreshold. The
-// number of rows alone does not matter, because ranges that are not adjacent cannot be merged.
+// mergeThreshold is the minimum number of rows that merging a stream's ranges must save. Below it,
+// HandledRanges does not merge them in the database. The number of rows alone does not matter,
+// because ranges that are not adjacent cannot be merged.
 const mergeThreshold = 64
 
 // HandledRanges implements store.HandledMessages.
@@ -53,9 +54,9 @@ func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from 
 	return err
 }
 
-// replaceHandledRanges passes the merged ranges of a stream to keep, and replaces all of them with
-// the ranges that keep returns. It does not affect rows that another transaction adds in the
-// meantime.
+// replaceHandledRanges replaces the ranges of a stream: it passes the merged ranges to keep, and
+// stores the ranges that keep returns. Rows that another transaction adds in the meantime stay as
+// they are.
 func (s *Store) replaceHandledRanges(
 	ctx context.Context,
 	stream, created string,
@@ -79,8 +80,8 @@ func (s *Store) replaceHandledRanges(
 	})
 }
 
-// rangesOfStream returns the merged ranges of the stream with the given identity. foreign reports
-// whether rows contains ranges with another identity.
+// rangesOfStream returns the merged ranges of the stream that was created at the given time.
+// foreign reports whether rows also contains ranges of an earlier stream with the same name.
 func rangesOfStream(
 	rows []store.HandledRange,
 	created string,

@@ -11,14 +11,13 @@ import (
 )
 
 // Baseline is the schema version of the first release, which each driver's first migration creates.
-// Earlier, unreleased programs used lower versions. Those programs reject a database of this
-// program because it is newer, and this program rejects databases of those programs: see
-// CheckBaseline.
+// Unreleased earlier programs used lower versions. They reject a database of this program because
+// it is newer, and this program rejects their databases: see CheckBaseline.
 const Baseline = 100
 
-// Migrations reads a driver's files NUMBER_NAME.sql. Each file holds the statements of one
-// migration, without a rollback. Migrations passes the whole text to the database, because both
-// databases accept several statements at once. goose's own parser would split the text into
+// Migrations reads a driver's migrations from the files NUMBER_NAME.sql, each of which has the
+// statements of one migration and no rollback. It passes the whole text to the database, because
+// both databases accept several statements at once. goose's own parser would split the text into
 // statements, and would allocate 4 MiB for each file and direction.
 func Migrations(files fs.FS) (goose.ProviderOption, error) {
 	names, err := fs.Glob(files, "*.sql")
@@ -47,15 +46,15 @@ func migrationFunc(text string) *goose.GoFunc {
 	}}
 }
 
-// ErrBeforeBaseline means that a program from before the first release, or another program that
-// uses goose, has created the database's tables.
+// ErrBeforeBaseline means that the database's tables were created by a program from before the
+// first release, or by another program that uses goose.
 var ErrBeforeBaseline = errors.New("the database has tables from before the first release, which " +
 	"this program does not read; give it a new database and a new NATS store, and to keep what " +
 	"is there, back up with the program that made it (hookstart admin backup) and restore the " +
 	"backup into them")
 
-// CheckBaseline returns ErrBeforeBaseline if the first migration of the database was not the
-// baseline. It does not change the database. goose's version table must exist.
+// CheckBaseline returns ErrBeforeBaseline if the database's first migration was not the baseline.
+// It changes nothing. The version table of goose must exist.
 func CheckBaseline(ctx context.Context, db *sql.DB) error {
 	var first, last int64
 	if err := db.QueryRowContext(ctx,

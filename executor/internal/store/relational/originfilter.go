@@ -7,18 +7,17 @@ import (
 )
 
 const (
-	// maxOrigins is the maximum number of origins of an account or a source that a query lists one
-	// by one. If there are more, the query looks up the origin of each record instead.
+	// maxOrigins is the maximum number of origins of an account or a source that a query lists
+	// individually. If there are more, the query looks up the origin of each record instead.
 	maxOrigins = 1_000
 	// maxSortedRecords is the maximum number of records that a query reads and sorts. If there are
 	// more, the query searches the records in time order instead.
 	maxSortedRecords = 1_000
 )
 
-// whereOrigin adds the conditions on the account, the source and the node, which are part of
-// origins. If many of the newest records belong to the account, a search in time order finds them
-// quickly. If only a few of them do, the query reads the records of the account's workflows
-// instead.
+// whereOrigin adds the filter's conditions on the account, the source and the node, which are part
+// of a record's origin. If many of the newest records belong to the account, a search in time order
+// finds them quickly. Otherwise, the query reads the records of the account's workflows instead.
 func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter, columnPrefix string,
 ) error {
@@ -38,8 +37,8 @@ func (s *Store) whereOrigin(
 		where.Add(`FALSE`)
 		return nil
 	case len(origins) > maxOrigins:
-		// Use a scalar subquery, because the planner cannot turn it into a join. A join would start
-		// by reading all origins of the account.
+		// The planner cannot turn a scalar subquery into a join, which would start by reading all
+		// origins of the account.
 		where.Add(`(SELECT TRUE FROM origins o `+conditions.String()+
 			` AND o.origin = e.origin) IS TRUE`,
 			conditions.Args...)
@@ -61,16 +60,15 @@ func (s *Store) whereOrigin(
 			where.Add(columnPrefix+`e.workflow = ANY (?)`, workflows)
 		}
 	}
-	// This condition excludes few records, because most workflows belong to a single account.
-	// coalesce keeps the planner from assuming that it excludes most of them.
+	// Few records fail this condition, because most workflows belong to a single account. Without
+	// coalesce, the planner would assume that most records fail it.
 	where.Add(`coalesce(e.origin = ANY (?), FALSE)`, origins)
 	return nil
 }
 
 // origins returns the numbers of the origins that meet the conditions, and the numbers of their
-// workflows, each once. It considers the origins of one workflow, or of all workflows if workflowID
-// is "". It returns at most maxOrigins+1 origins, so that the caller can see that there are too
-// many.
+// workflows, each once. If workflowID is not "", it considers only that workflow's origins. It
+// returns at most maxOrigins+1 origins, which shows the caller that there are too many.
 func (s *Store) origins(
 	ctx context.Context, what string, where Where, workflowID string,
 ) (origins, workflows []int64, err error) {
@@ -97,7 +95,7 @@ func (s *Store) origins(
 }
 
 // haveFewRecords reports whether the workflows have at most maxSortedRecords records in the
-// filter's time range. It reads only an index.
+// filter's time range, which a query can read and sort. It reads only an index.
 func (s *Store) haveFewRecords(
 	ctx context.Context, what string, filter store.RecordFilter, workflows []int64,
 ) (bool, error) {
@@ -108,7 +106,7 @@ func (s *Store) haveFewRecords(
 	return n <= maxSortedRecords, err
 }
 
-// countUpTo counts the records that meet a condition. It stops at limit+1.
+// countUpTo returns how many records meet the conditions, or limit+1 if there are more than limit.
 func (s *Store) countUpTo(
 	ctx context.Context, what string, where Where, limit int,
 ) (n int, err error) {

@@ -9,22 +9,22 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// OriginRowIDs holds an origin's row numbers in the dimension tables.
+// OriginRowIDs holds the row numbers of an origin and of its workflow in the dimension tables.
 type OriginRowIDs struct{ Workflow, Origin int64 }
 
-// maxCachedOrigins is the maximum number of origins that a process caches. When the number is
-// exceeded, the cache is emptied.
+// maxCachedOrigins is the maximum number of origins that a process caches. When it is exceeded, the
+// cache is emptied.
 const maxCachedOrigins = 100_000
 
-// OriginCache caches origins. Rows of the dimension tables never change and are never deleted.
-// OriginCache is safe for concurrent use.
+// OriginCache caches origins with their row numbers. Entries never become outdated, because rows of
+// the dimension tables are never changed or deleted. It is safe for concurrent use.
 type OriginCache struct {
 	mu       sync.RWMutex
 	numbers  map[store.Origin]OriginRowIDs
 	byNumber map[int64]store.Origin
 }
 
-// Find returns the numbers of an origin, if it is cached.
+// Find returns the row numbers of an origin. known is false if the origin is not cached.
 func (o *OriginCache) Find(origin store.Origin) (n OriginRowIDs, known bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -32,7 +32,7 @@ func (o *OriginCache) Find(origin store.Origin) (n OriginRowIDs, known bool) {
 	return n, known
 }
 
-// Add caches committed origins.
+// Add caches origins whose rows have been committed.
 func (o *OriginCache) Add(committed map[store.Origin]OriginRowIDs) {
 	if len(committed) == 0 {
 		return
@@ -45,8 +45,9 @@ func (o *OriginCache) Add(committed map[store.Origin]OriginRowIDs) {
 	maps.Copy(o.numbers, committed)
 }
 
-// Clear empties the cache. Call it when the server may have changed: a server that has taken over
-// may lack the latest rows of the dimension tables, and may give their numbers to other origins.
+// Clear empties the cache. Call it when the store may be connected to another server: a server that
+// has taken over may lack the latest rows of the dimension tables, and may give their numbers to
+// other origins.
 func (o *OriginCache) Clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,8 +57,8 @@ func (o *OriginCache) Clear() {
 // queryFunc runs a query on a database or in a transaction.
 type queryFunc = func(ctx context.Context, row func(Row) error, queryFunc string, args ...any) error
 
-// ByRowID returns the origins with the given numbers. It reads the origins that are not cached from
-// the database.
+// ByRowID returns the origins with the given row numbers. It reads origins that are not cached from
+// the database, and caches them.
 func (o *OriginCache) ByRowID(
 	ctx context.Context, read queryFunc, numbers []int64,
 ) (map[int64]store.Origin, error) {
@@ -112,8 +113,8 @@ func (o *OriginCache) findByRowIDs(numbers []int64) (found map[int64]store.Origi
 	return found, missing
 }
 
-// fillOrigins sets the fields of each record that are part of its origin. numbers holds the number
-// of each record's origin. Looking the origins up in the cache is cheaper than a join.
+// fillOrigins sets the fields of each record that belong to its origin. numbers holds the row
+// number of each record's origin. A lookup in the cache is cheaper than a join.
 func (o *OriginCache) fillOrigins(
 	ctx context.Context, read queryFunc, records []store.Record, numbers []int64,
 ) error {

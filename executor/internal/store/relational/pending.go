@@ -84,8 +84,8 @@ func keepPending(
 
 // PrunePending implements store.Pruner.
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
-	// Hold the lock exclusively, like keepPending: two transactions that delete rows in different
-	// orders could deadlock.
+	// keepPending holds this lock exclusively, too: two transactions that delete rows in different
+	// orders could otherwise deadlock.
 	return s.prune(ctx, "prune early", PendingProgressLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})

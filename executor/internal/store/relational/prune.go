@@ -16,15 +16,15 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 				return 0, err
 			}
 			if pruned == int64(limit) {
-				// There may be more records to delete. Skip the queries below until there are none,
-				// because the first of them would look at all old counts that have a record, again
+				// There may be more records to delete. Skip the queries below until there are none:
+				// otherwise, the first of them would read all old counts that have a record again
 				// in each batch.
 				return pruned, nil
 			}
 		}
 		for _, query := range []string{
-			// These counts belong to executions that were never recorded. A count that has a record
-			// is deleted together with the record, however old the count is.
+			// These counts belong to executions that were never recorded. A count with a record is
+			// deleted together with the record, even if the count is old.
 			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1
 				FROM executions e WHERE e.id = duplicate_counts.id)`,
 			`DELETE FROM unreadable WHERE at < ?`,

@@ -22,7 +22,7 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.ApplyResult
 	})
 }
 
-// apply acquires locks in the order documented in package postgres.
+// apply acquires locks in the order that the documentation of package postgres lists.
 func (s *Store) apply(
 	ctx context.Context, tx Tx, batch store.Batch,
 ) (applied store.ApplyResult, err error) {

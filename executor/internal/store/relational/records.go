@@ -61,8 +61,9 @@ func (s *Store) list(
 	if err != nil {
 		return nil, err
 	}
-	// The query reads an index in order of time. It reads one extra record to find out whether the
-	// page would split a group of records with equal times. Such a group must also be sorted by ID.
+	// The query reads an index in time order. It reads one more record than requested, which shows
+	// whether the page would end within a group of records with equal times. The records of such a
+	// group must be sorted by ID as well.
 	records, err := s.records(ctx, what, where.String()+in.ByTime+` LIMIT ?`,
 		append(slices.Clip(where.Args), int64(limit)+1)...)
 	if err != nil {

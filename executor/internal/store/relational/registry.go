@@ -69,13 +69,13 @@ func (s *Store) SaveRegistryCopy(
 			kept = append(kept, r)
 		}
 	}
-	// Sort by key so that two executors writing the same records lock them in the same order.
+	// Sort by key, so that two executors that write the same records lock them in the same order.
 	slices.SortFunc(kept, func(a, b store.RegistryRecord) int {
 		return strings.Compare(a.Key, b.Key)
 	})
 	return s.db.Write(ctx, "keep registry", func(tx Tx) error {
-		// A concurrent transaction waits here for this one to commit, and then reads the position
-		// that this one wrote.
+		// This makes concurrent transactions wait until this one has committed. They then read the
+		// position that this one has written.
 		if _, err := tx.Exec(ctx,
 			`INSERT INTO registry_position (bucket, revision, at) VALUES (?, 0, ?)
 				ON CONFLICT DO NOTHING`,

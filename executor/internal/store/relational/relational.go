@@ -3,8 +3,8 @@
 // executions table, and the queries that read the executions table. A driver embeds Store, and
 // provides the transactions and the statements that write the executions table.
 //
-// Statements use PostgreSQL's dialect, with a ? for each value. A driver translates them where its
-// database differs.
+// The statements are in PostgreSQL's dialect, but have a ? for each value. A driver translates what
+// is different in its database.
 package relational
 
 import (
@@ -20,19 +20,18 @@ type Row interface {
 	Scan(into ...any) error
 }
 
-// Database is implemented by each driver. Its methods return errors that have passed through
+// Database is what each driver implements. The errors that its methods return have passed through
 // Store.FinishOperation.
 type Database interface {
 	// Read runs one query and calls row for each row.
 	Read(ctx context.Context, operation string, row func(Row) error, query string,
 		args ...any) error
 	// EnsureOrigins stores the origins of records before the transaction that inserts the records.
-	// Some databases need a separate transaction for this; other drivers do nothing.
+	// Some drivers need a separate transaction for that; the others do nothing.
 	EnsureOrigins(ctx context.Context, operation string, records []store.Record) error
 	// Write runs one transaction.
 	Write(ctx context.Context, operation string, do func(Tx) error) error
-	// Snapshot runs one transaction that sees the database as it was at one moment. The transaction
-	// holds no locks.
+	// Snapshot runs one transaction that sees the database as of one moment and holds no locks.
 	Snapshot(ctx context.Context, operation string, do func(Snapshot) error) error
 }
 
@@ -43,11 +42,11 @@ type Tx interface {
 	Exec(ctx context.Context, query string, args ...any) (changed int64, err error)
 	// Query runs a query and calls row for each row.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// Insert inserts rows of values, in order. into is the table with its columns, and conflict is
-	// the ON CONFLICT clause. A value is a string, an int64, a []byte, a time.Time, a *time.Time
-	// (nil means NULL), a NullableTime or an ExecutionID.
+	// Insert inserts rows of values, in order. into is the table with its columns, such as "t (a,
+	// b)", and conflict is the ON CONFLICT clause. A value is a string, an int64, a []byte, a
+	// time.Time, a *time.Time (nil means NULL), a NullableTime or an ExecutionID.
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
-	// AddMinutes adds to the per-minute counts.
+	// AddMinutes adds counts to the per-minute counts.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
 	// Lock acquires a lock until the end of the transaction, either exclusive or shared. It does
 	// nothing for databases that allow only one writing transaction at a time.
@@ -56,8 +55,8 @@ type Tx interface {
 	ExecutionTx
 }
 
-// ExecutionTx is the part of a transaction that handles execution records. Values are in stored
-// form.
+// ExecutionTx is the part of a transaction that reads and writes the executions table. Values are
+// passed in stored form.
 type ExecutionTx interface {
 	// LockPendingProgress acquires PendingProgressLock, and reports whether the transaction may
 	// keep progress steps of executions that are not recorded yet.
@@ -65,8 +64,8 @@ type ExecutionTx interface {
 	// HasPendingProgress reports whether the database keeps any progress steps of executions that
 	// are not recorded yet. A driver that cannot check this cheaply returns true.
 	HasPendingProgress(ctx context.Context) (bool, error)
-	// InsertNew inserts the records whose IDs do not exist yet, and returns them. If two records
-	// have the same ID, it inserts only the first. For existing records, it updates StreamSequence
+	// InsertNew inserts the records whose IDs do not exist yet, and returns them. Of two records
+	// with the same ID, it inserts only the first. For existing records, it updates StreamSequence
 	// as documented for Batch.New.
 	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
 	// CurrentStates locks the records with the given IDs and returns their current states, keyed by
@@ -75,7 +74,8 @@ type ExecutionTx interface {
 	// UpdateStates updates records that CurrentStates has returned.
 	UpdateStates(ctx context.Context, updates []store.StateUpdate) error
 	// EndLostExecutions, MarkRequeued and Dismiss change records and messages as documented for the
-	// methods of store.Store with the same names. They do not store audit entries or event causes.
+	// methods of store.Store with the same names, except that they store no audit entries and no
+	// event causes.
 	EndLostExecutions(ctx context.Context, lost []store.LostExecution, at time.Time,
 		reason string) (ended []string,
 		err error)
@@ -87,47 +87,48 @@ type ExecutionTx interface {
 	PruneRecords(ctx context.Context, before time.Time, limit int) (pruned int64, err error)
 }
 
-// Snapshot reads the database as it was at one moment.
+// Snapshot is a transaction that sees the database as of one moment.
 type Snapshot interface {
-	// Query runs a query and calls row for each row. The page callback of QueryInPages may call it.
+	// Query runs a query and calls row for each row. It may be called while the page callback of
+	// QueryInPages runs.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
 	// QueryInPages calls row for each row of a query's result. It calls page after every few
 	// hundred rows and after the last row; page may take any amount of time.
 	QueryInPages(ctx context.Context, row func(Row) error, page func() error, query string) error
 }
 
-// Dialect holds the parts of queries that differ between databases.
+// Dialect holds the parts of SQL that differ between databases.
 type Dialect struct {
-	// Name is the name of the driver in errors.
+	// Name is the name of the driver, for errors and for store.Size.
 	Name string
-	// IsUnavailable reports whether a driver's error has a reason that may pass: see
+	// IsUnavailable reports whether a driver's error may go away by itself: see
 	// store.UnavailableError.
 	IsUnavailable func(err error) bool
-	// DeadLetter is a condition that is true for executions that are dead letters.
+	// DeadLetter is a condition that selects the executions that are dead letters.
 	DeadLetter string
-	// Trouble is a condition that is true for executions that failed or were rejected, with a ? for
-	// the code of one of these two statuses. It must be identical to the condition of a partial
-	// index.
+	// Trouble is a condition that selects the executions that failed or were rejected. Its ? stands
+	// for the code of one of these two statuses. It must match the condition of a partial index.
 	Trouble string
 	// OfDelivery is a condition that selects the executions with a given delivery ID, using only
 	// indexes. Its first argument is the list of execution IDs that may have been computed from the
-	// delivery ID. The second and the third argument are the delivery ID itself: once to verify the
-	// executions with these IDs, and once to find the executions whose ID was not computed from it.
+	// delivery ID. The second and third argument are the delivery ID itself: the second verifies
+	// the executions with these IDs, and the third finds the executions whose ID was not computed
+	// from it.
 	OfDelivery string
-	// Unindexed is a prefix for the columns of further conditions. It keeps the planner from
-	// choosing an index on these columns. "" means that the planner needs no hint.
+	// Unindexed is a prefix for the columns in further conditions, which keeps the planner from
+	// using an index on them. "" means that the planner needs no hint.
 	Unindexed string
 	// HasStatistics is true if the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// FirstTime is a time before every stored time. Some databases read an index in order only if
-	// the query has a lower bound, so queries without a lower bound use FirstTime. nil means that
-	// the database does not need it.
+	// FirstTime is a time before every stored time. It is the lower bound of queries that have no
+	// other, because some databases read an index in order only if there is a bound. nil means that
+	// the database does not need one.
 	FirstTime any
-	// Step is the expression for accepted_at rounded down to a multiple of %[1]d microseconds.
+	// Step is an expression that rounds accepted_at down to a multiple of %[1]d microseconds.
 	Step string
-	// RefusalSums selects the refusals that meet a condition (%s), grouped by workflow and code.
-	// Its columns are the workflow, the code, the sum of n, and last_at, body_bytes and user_agent
-	// of the last refusal.
+	// RefusalSums is a query for the refusals that meet a condition (%s), grouped by workflow and
+	// code. Its columns are the workflow, the code, the sum of n, and last_at, body_bytes and
+	// user_agent of the last refusal.
 	RefusalSums string
 	// Size is a query that returns one row: the size of the database in bytes, the number of these
 	// bytes that are free for new rows, the approximate number of records, and the accepted_at of
@@ -135,13 +136,13 @@ type Dialect struct {
 	Size string
 }
 
-// Lock is an advisory lock. It is acquired before any row is locked.
+// Lock is the key of an advisory lock. A transaction acquires it before it locks any row.
 type Lock int64
 
 const (
 	// PruningLock is held exclusively by transactions that prune, so that no two of them count the
-	// same rows as deleted. Transactions that add counts hold it shared. They therefore cannot
-	// deadlock with a transaction that prunes, although they may lock rows in a different order.
+	// same rows as deleted. Transactions that add counts hold it shared: they may lock rows in a
+	// different order than a transaction that prunes, and could otherwise deadlock with it.
 	PruningLock Lock = 7_303_014_917_201
 	// PendingProgressLock is shared by all transactions that record executions, and held
 	// exclusively by those that keep or prune progress steps of executions that are not recorded
@@ -162,7 +163,8 @@ const (
 	HandledRangesLock Lock = 7_303_014_917_206
 )
 
-// Store implements most of store.Store. Drivers embed it, and implement opening and closing.
+// Store implements most of store.Store. Drivers embed it and add the rest, such as opening and
+// closing.
 type Store struct {
 	Origins *OriginCache
 
@@ -185,9 +187,9 @@ func (s *Store) SetFailureCause(cause func(store.ExecutionFailure) *store.EventC
 	s.failure = cause
 }
 
-// FinishOperation calls the observer for an operation. It adds the names of the driver and the
-// operation to err, and wraps it in a store.UnavailableError if its reason may pass. It returns nil
-// if err is nil.
+// FinishOperation calls the observer for an operation that began at the given time, and returns its
+// error. It adds the names of the driver and of the operation to the error, and wraps it in a
+// store.UnavailableError if it may go away by itself. It returns nil if err is nil.
 func (s *Store) FinishOperation(
 	ctx context.Context,
 	operation string,

@@ -32,8 +32,8 @@ var appliedReportTable = table[store.AppliedReport]{
 }
 
 // applyOnce runs one transaction that applies a report, unless the report has already been applied.
-// If another transaction is applying the report, applyOnce waits for that transaction to end. Until
-// the transaction ends, nothing can be pruned.
+// If another transaction is applying it, applyOnce waits for that transaction to end. Nothing can
+// be pruned in the meantime.
 func (s *Store) applyOnce(
 	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,
 ) error {
@@ -55,7 +55,8 @@ func (s *Store) applyOnce(
 func (s *Store) AddDuplicates(
 	ctx context.Context, reportID string, at time.Time, counts map[string]int64,
 ) error {
-	// Two IDs can have the same stored form, and one statement cannot update a row twice.
+	// Add up the counts by stored ID: two IDs can have the same stored form, and one statement
+	// cannot update a row twice.
 	sums := make(map[string]int64, len(counts))
 	for id, n := range counts {
 		sums[store.SanitizeText(id)] += n

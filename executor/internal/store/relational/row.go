@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SelectRecords is the start of a query that reads records. A record refers to its origin by
-// number: see OriginCache.
+// SelectRecords is the beginning of a query that reads records. It reads only the number of each
+// record's origin: see OriginCache.
 const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after,
 	e.finished_after, e.content_type,
 	e.body_bytes, e.stream_sequence, ` + deliveryIDExpr + `, e.rerun_of, e.replay_of, e.requeued_as,
@@ -20,7 +20,7 @@ const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e
 
 const deliveryIDExpr = `coalesce(e.delivery_id, e.other_delivery)`
 
-// UsualContentType is the Content-Type that is stored as NULL.
+// UsualContentType is the most common Content-Type, which is stored as NULL to save space.
 const UsualContentType = "application/json"
 
 // StatusCode returns the stored code of a status: its position in execution.Statuses, starting at
@@ -35,8 +35,8 @@ func StatusOf(code int64) execution.Status {
 	return execution.Statuses[code-1]
 }
 
-// FitsShortForm reports whether a record can be inserted in short form: it has only the values that
-// most new records have. computed is the result of the record's HasComputedID method.
+// FitsShortForm reports whether a record can be inserted in short form, that is, has only the
+// values that most new records have. computed is the result of the record's HasComputedID method.
 func FitsShortForm(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" &&
 		r.RequeuedAs == "" &&
@@ -44,7 +44,7 @@ func FitsShortForm(r store.Record, computed bool) bool {
 		r.Output == nil && r.Attempts == 0 && r.CancelRequestedAt.IsZero()
 }
 
-// scan reads a record without its origin, and returns the origin's number.
+// scan reads a record without the fields of its origin, and returns the number of the origin.
 func scan(row Row) (r store.Record, origin int64, err error) {
 	var (
 		id                                                    []byte

@@ -7,8 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// In the upsert, the right-hand sides of the assignments refer to the row as it was before the
-// update.
+// In the ON CONFLICT clause, the right-hand sides of the assignments see the row before the update.
 var senderTable = table[store.SenderActivity]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +
@@ -76,7 +75,7 @@ func (s *Store) ForgetSender(ctx context.Context, workflowID, nodeID string) err
 }
 
 // ForgetWorkflow implements store.Senders. The transactions that add reports lock the rows in a
-// different order, so ForgetWorkflow acquires a lock that keeps them from running at the same time.
+// different order, so ForgetWorkflow acquires a lock that makes them wait.
 func (s *Store) ForgetWorkflow(ctx context.Context, workflowID string) error {
 	return s.db.Write(ctx, "forget workflow", func(tx Tx) error {
 		if err := tx.Lock(ctx, PruningLock, true); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// table describes a database table whose rows are represented by values of T.
+// table describes a database table. T is the type of its rows.
 type table[T any] struct {
 	name     string
 	columns  string
@@ -61,12 +61,13 @@ func storedValue(pointer any) any {
 	case storedField:
 		return p.value()
 	}
-	// Unreachable: the tests insert into every table, so they would reach a type without a case.
+	// Unreachable, because the tests insert into every table and would have found a type without a
+	// case.
 	panic(fmt.Sprintf("relational: a field of the type %T", pointer))
 }
 
-// timeField is a time column. It can be scanned from either database's form of a time: a time.Time,
-// or microseconds since 1970.
+// timeField is a field for a time column. It can scan either database's form of a time: a
+// time.Time, or microseconds since 1970.
 type timeField struct{ at *time.Time }
 
 func (m timeField) value() any { return store.StoredTime(*m.at) }
@@ -86,7 +87,7 @@ func (m timeField) Scan(from any) error {
 	return nil
 }
 
-// countField is a column for a small number.
+// countField is a field for a column with a small number.
 type countField struct{ n *int }
 
 func (c countField) value() any { return int64(*c.n) }
@@ -104,7 +105,7 @@ func (c countField) Scan(from any) error {
 	return nil
 }
 
-// nullableTimeField is a time column in which the zero time is stored as NULL.
+// nullableTimeField is a field for a time column in which the zero time is stored as NULL.
 type nullableTimeField struct{ timeField }
 
 func (o nullableTimeField) value() any {
@@ -119,7 +120,7 @@ func (o nullableTimeField) value() any {
 // SQLite, which stores a zero time as 0.
 type NullableTime time.Time
 
-// zeroTimeField is a time column in which the zero time means never: see NullableTime.
+// zeroTimeField is a field for a time column in which the zero time means never: see NullableTime.
 type zeroTimeField struct{ timeField }
 
 func (o zeroTimeField) value() any { return NullableTime(store.StoredTime(*o.at)) }
@@ -135,7 +136,7 @@ func (o zeroTimeField) Scan(from any) error {
 // ExecutionID is an execution ID that is stored as bytes: see store.EncodeID.
 type ExecutionID string
 
-// ExecutionIDs holds execution IDs to be passed as the argument of "= ANY (?::bytea[])".
+// ExecutionIDs holds the execution IDs for the argument of "= ANY (?::bytea[])".
 type ExecutionIDs []string
 
 type executionIDField struct{ id *string }

@@ -13,20 +13,20 @@ type Where struct {
 	Args  []any
 }
 
-// Add adds a condition that contains a ? for each argument.
+// Add adds a condition, in which a ? stands for each argument.
 func (w *Where) Add(term string, args ...any) {
 	w.terms = append(w.terms, term)
 	w.Args = append(w.Args, args...)
 }
 
-// AddEquals adds the condition that a column equals text, unless text is "".
+// AddEquals adds the condition that column equals text. It adds nothing if text is "".
 func (w *Where) AddEquals(column, text string) {
 	if text != "" {
 		w.Add(column+` = ?`, store.SanitizeText(text))
 	}
 }
 
-// AddTimeRange adds conditions that bound a time column: since is inclusive, until is exclusive. A
+// AddTimeRange adds the conditions that a time column is not before since, and is before until. A
 // zero time adds no condition.
 func (w *Where) AddTimeRange(column string, since, until time.Time) {
 	if !since.IsZero() {

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
-// A backup contains the rows of every table, except for the tables that backups leave out as
-// documented for store.Backups.
+// A backup contains the rows of every table except the tables that backups leave out according to
+// store.Backups.
 func TestBackupOfEveryTable(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -33,7 +33,7 @@ func TestBackupOfEveryTable(t *testing.T) {
 		})
 }
 
-// countRows returns how many rows each table of a database has.
+// countRows returns the number of rows in each table of a database, by table name.
 func countRows(t *testing.T, path string) map[string]int {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)

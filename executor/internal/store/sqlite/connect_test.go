@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Open waits while another process has a new file locked, as it does while it switches the file to
-// WAL mode.
+// Another process holds a lock on a new file, as it does while it switches the file to WAL mode.
+// Open waits for it.
 func TestOpenWaitsForWhoHasANewFileLocked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// dialect holds the expressions of this database that package relational needs.
+// dialect holds the SQL that package relational needs in SQLite's form.
 var dialect = relational.Dialect{
 	Name:          `sqlite`,
 	IsUnavailable: isUnavailable,
@@ -43,7 +43,7 @@ var dialectReplacer = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr
 	`IN (SELECT value FROM json_each(?))`,
 	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)
 
-// encodeArgs returns arguments in the form that SQLite stores.
+// encodeArgs returns query arguments in the form in which SQLite stores them.
 func encodeArgs(args []any) []any {
 	values := make([]any, len(args))
 	for i, arg := range args {
@@ -52,8 +52,8 @@ func encodeArgs(args []any) []any {
 	return values
 }
 
-// encodeValue returns a value in the form that SQLite stores: times are microseconds since 1970,
-// and lists are JSON arrays, because SQLite has no array parameters.
+// encodeValue returns a value in the form in which SQLite stores it. Times become microseconds
+// since 1970. Lists become JSON arrays, because SQLite has no array parameters.
 func encodeValue(value any) any {
 	switch v := value.(type) {
 	case time.Time:

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asDataError wraps an error in a store.DataError if its result code means that the data caused it.
-// After any other error, such as a locked file, a full disk or a damaged page, the same call may
-// succeed later.
+// asDataError wraps an error in a store.DataError if, according to its result code, the data caused
+// it. It returns any other error, such as a locked file, a full disk or a damaged page, unchanged,
+// because the same call may succeed later.
 func asDataError(err error) error {
 	switch primaryCode(err) {
 	case sqlitecode.SQLITE_CONSTRAINT, sqlitecode.SQLITE_MISMATCH, sqlitecode.SQLITE_TOOBIG,
@@ -21,7 +21,8 @@ func asDataError(err error) error {
 	return err
 }
 
-// isUnavailable reports whether an error has a reason that may pass: see store.UnavailableError.
+// isUnavailable reports whether the reason for an error may go away by itself: see
+// store.UnavailableError.
 func isUnavailable(err error) bool {
 	switch primaryCode(err) {
 	case sqlitecode.SQLITE_BUSY, sqlitecode.SQLITE_LOCKED, sqlitecode.SQLITE_PROTOCOL,
@@ -32,8 +33,8 @@ func isUnavailable(err error) bool {
 	return false
 }
 
-// primaryCode returns an error's result code without the extended bits, or 0 if the error is not
-// from SQLite.
+// primaryCode returns the result code of an SQLite error, without the extended bits. It returns 0
+// for any other error.
 func primaryCode(err error) int {
 	failure, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// plain returns a record whose content type is name.
+// plain returns a record without anything special, whose content type is name.
 func plain(name string) store.Record {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	return store.Record{
@@ -24,15 +24,15 @@ func plain(name string) store.Record {
 	}
 }
 
-// The possible causes of a failed call.
+// The possible culprits for a failed call, and how the error shows them.
 const (
 	theData    = "the data"    // a store.DataError
 	theMoment  = "the moment"  // a store.UnavailableError
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies one record, which must fail, and checks that the kind of the error is want.
-// what describes the case.
+// wantBlame applies one record, which must fail, and checks that the error blames the culprit want.
+// what describes the case in a test error.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -80,7 +80,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	full := plain("full")
 	full.Error = strings.Repeat("x", 100_000)
 	wantBlame(t, s, "a full disk", full, theMoment)
-	// A small write still fits, although the large one did not.
+	// The large write does not fit, but a small one still does.
 	if _, err := s.Apply(t.Context(), store.Batch{
 		PutAside: []store.AsideMessage{{StreamSequence: 1, At: full.AcceptedAt}},
 	}); err != nil {

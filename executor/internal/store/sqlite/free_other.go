@@ -2,6 +2,5 @@
 
 package sqlite
 
-// freeBytes returns -1: the number of bytes that can still be stored in a folder is not known on
-// this system.
+// freeBytes returns -1, because the free space of a folder cannot be determined on this system.
 func freeBytes(string) int64 { return -1 }

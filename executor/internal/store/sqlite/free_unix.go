@@ -4,8 +4,8 @@ package sqlite
 
 import "syscall"
 
-// freeBytes returns the number of bytes that this process can still store in a folder, or -1 if
-// unknown.
+// freeBytes returns how many bytes this process can still store in a folder, or -1 if that cannot
+// be determined.
 func freeBytes(folder string) int64 {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(folder, &disk); err != nil {

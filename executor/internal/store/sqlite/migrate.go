@@ -19,8 +19,8 @@ var migrations embed.FS
 // migrated, or that was created before the first release.
 //
 // goose has no lock for SQLite, but each migration is one transaction. If another process runs the
-// same migration first, this process's attempt fails without effect. The database then has a higher
-// version than before, and migrate continues with the remaining migrations.
+// same migration first, this process's attempt fails without effect. migrate notices that because
+// the database has a higher version than before, and continues with the remaining migrations.
 func migrate(ctx context.Context, db *sql.DB) (supported int64, err error) {
 	provider, err := newProvider(db)
 	if err != nil {

@@ -133,7 +133,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	for _, version := range []int64{71, 20240101000000} {
-		// The first version is one of an unreleased earlier program. The second is one of an
+		// The first version was used by an unreleased earlier program, and the second by an
 		// unrelated program that also uses goose.
 		if _, err := db.ExecContext(t.Context(),
 			`UPDATE goose_db_version SET version_id = ? WHERE version_id > 0`,
@@ -158,8 +158,8 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// When Apply returns, its data is already in the files. To check this, the test copies the files of
-// the open database, as a machine would find them after a crash, and opens the copy.
+// When Apply returns, its data is already in the files. The test copies the files of the open
+// database, as a machine would find them after a crash, and opens the copy.
 func TestApplySurvivesCrash(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

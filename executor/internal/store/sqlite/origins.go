@@ -8,18 +8,18 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// originLookup finds the numbers of origins within one transaction, and adds missing origins. Other
-// transactions must not see the added origins in the cache before the transaction is committed, so
-// originLookup collects them until then.
+// originLookup finds the row numbers of origins within one transaction, and adds missing origins.
+// Other transactions must not see an added origin in the cache before the transaction is committed,
+// so originLookup holds the added origins until then.
 type originLookup struct {
 	known *relational.OriginCache
 	added map[store.Origin]relational.OriginRowIDs
 }
 
-// cacheAdded caches the added origins. Call it after the transaction has been committed.
+// cacheAdded adds the new origins to the cache. Call it after the transaction has been committed.
 func (l *originLookup) cacheAdded() { l.known.Add(l.added) }
 
-// findOrAdd returns the numbers of an origin, adding the origin if it is new.
+// findOrAdd returns the row numbers of an origin, and adds the origin if it is new.
 func (l *originLookup) findOrAdd(
 	ctx context.Context, tx *sql.Tx, origin store.Origin,
 ) (relational.OriginRowIDs, error) {

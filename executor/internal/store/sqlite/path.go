@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// prepareFile creates the database file and its folder. Only the owner can access the file, and
-// SQLite creates the accompanying files with the same mode. The errors of prepareFile contain the
-// path; SQLite would report only "unable to open database file (14)".
+// prepareFile creates the database file and its folder, and returns the file's absolute path. Only
+// the owner can access the file, and SQLite creates the accompanying files with the same mode. The
+// errors contain the path, whereas SQLite would report only "unable to open database file (14)".
 func prepareFile(path string) (absolute string, err error) {
 	if path == "" {
 		return "", errors.New("the database path is empty: name a file")
@@ -35,16 +35,15 @@ func prepareFile(path string) (absolute string, err error) {
 			"make the file and its folder writable for this user, or choose another database path",
 			absolute, withoutPath(err))
 	}
-	// Sync the folder: SQLite syncs the folder for its journals, but assumes that the directory
-	// entry of the database file is already durable.
+	// SQLite syncs the folder for its journals, but assumes that the directory entry of the
+	// database file is already durable.
 	if err := errors.Join(file.Close(), durable.SyncFolder(folder)); err != nil {
 		return "", fmt.Errorf("cannot write the database %s: %w", absolute, err)
 	}
 	return absolute, nil
 }
 
-// withoutPath returns the cause of a file error, without the path, because the caller's message
-// already contains the path.
+// withoutPath returns a file error without the path, which the caller's message already contains.
 func withoutPath(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
@@ -52,7 +51,7 @@ func withoutPath(err error) error {
 	return err
 }
 
-// dataSource returns the driver's data source name for the file. It contains the settings of every
+// dataSource returns the driver's data source name for the file, with the settings of every
 // connection and the further key-value pairs. The path is escaped, because it may contain ? and %.
 func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {

@@ -85,8 +85,8 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// If an account has few records in several workflows, a list for the account reads those records
-// and sorts them.
+// An account has few records in several workflows. A list of its records reads the records of these
+// workflows and sorts them.
 func TestFewRecordsOfAnAccount(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// read runs one query on the read pool.
+// read runs one query on a connection of the read pool, and calls row for each row.
 func (s *Store) read(
 	ctx context.Context, what string, row func(relational.Row) error, query string, args ...any,
 ) error {
@@ -17,7 +17,7 @@ func (s *Store) read(
 	})
 }
 
-// withReadConns runs do, which must only read, using the read pool.
+// withReadConns runs do, which must only read, and must use the read pool. Close waits for it.
 func (s *Store) withReadConns(ctx context.Context, what string, do func() error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
@@ -25,7 +25,7 @@ func (s *Store) withReadConns(ctx context.Context, what string, do func() error)
 	return s.FinishOperation(ctx, what, began, do())
 }
 
-// querier is a database or a transaction.
+// querier is the part of database/sql that a database and a transaction share.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row

@@ -2,8 +2,8 @@
 // executor.
 //
 // The database is in WAL mode, and every commit is synced (synchronous=FULL), because the recorder
-// acknowledges a message to the stream as soon as it is committed. Several processes may have the
-// file open; they write one at a time.
+// acknowledges a message to the stream as soon as the message is committed. Several processes may
+// have the file open; they write one at a time.
 package sqlite
 
 import (
@@ -23,7 +23,7 @@ import (
 // needs its own page cache.
 const readPoolSize = 4
 
-// busyTimeout is how long to wait for another process that holds the write lock.
+// busyTimeout is how long a connection waits for another process that holds the write lock.
 const busyTimeout = 10 * time.Second
 
 // Store is a store.Store backed by one SQLite file.
@@ -89,7 +89,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 func (s *Store) Ping(ctx context.Context) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
-	// Run a query: PingContext shows only that a connection is in the pool.
+	// PingContext would show only that a connection is in the pool, so run a query.
 	var result int
 	err := checkSchema(ctx, s.reader, s.schema)
 	if err == nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// LockPendingProgress implements relational.Tx. It needs no lock, because SQLite allows only one
-// writing transaction at a time.
+// LockPendingProgress implements relational.Tx. Because SQLite allows only one writing transaction
+// at a time, it needs no lock.
 func (tx *transaction) LockPendingProgress(context.Context, store.Batch) (mayKeepPending bool,
 	err error,
 ) {
 	return true, nil
 }
 
-// HasPendingProgress implements relational.Tx. Usually no steps are kept, and then this check saves
+// HasPendingProgress implements relational.Tx. Usually no steps are kept, and this check then saves
 // a DELETE.
 func (tx *transaction) HasPendingProgress(ctx context.Context) (exist bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&exist)
@@ -72,8 +72,8 @@ func (tx *transaction) CurrentStates(
 	return standing, err
 }
 
-// encodeIDsJSON returns the stored forms of IDs as a JSON array of hex strings, because SQLite has
-// no array parameters.
+// encodeIDsJSON returns the stored forms of IDs as a JSON array of hex strings. SQLite has no array
+// parameters.
 func encodeIDsJSON(ids []string) string {
 	array := make([]byte, 0, 2+len(ids)*35)
 	array = append(array, '[')

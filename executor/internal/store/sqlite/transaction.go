@@ -22,15 +22,16 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 	return s.write(ctx, operation, func(tx *transaction) error { return do(tx) })
 }
 
-// write runs one transaction that writes.
+// write runs one transaction that writes. It also caches the origins that the transaction has
+// added.
 func (s *Store) write(ctx context.Context, what string, do func(tx *transaction) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	began, known := time.Now(), &originLookup{known: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
 		if err := checkSchema(ctx, tx, s.schema); err != nil {
-			// This check is reliable: no other process can migrate the tables before this
-			// transaction ends.
+			// Nothing can change the schema version after this check, because no other process can
+			// migrate the tables before this transaction ends.
 			return err
 		}
 		return do(&transaction{Tx: tx, known: known})

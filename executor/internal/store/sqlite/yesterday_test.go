@@ -13,7 +13,7 @@ import (
 //go:embed testdata/yesterday.sql
 var yesterday string
 
-// A database of the first release keeps its contents when it is migrated.
+// A database that was created by the first release keeps its contents when it is migrated.
 func TestYesterdaysDatabase(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// nthAuditEntry returns the n-th audit entry, whose time is n seconds after the epoch.
+// nthAuditEntry returns the n-th audit entry. Its time is n seconds after the epoch.
 func nthAuditEntry(n int, account, workflow string) store.AuditEntry {
 	return store.AuditEntry{
 		ID:         id(n),

@@ -15,7 +15,7 @@ import (
 )
 
 // RunBackup tests that a backup of one store can be restored into another. open returns a store
-// with an empty database; RunBackup closes the store.
+// with an empty database, which RunBackup closes.
 func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	t.Run("all that is kept is there again", func(t *testing.T) {
@@ -84,9 +84,9 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
-// RunBackupOfEveryTable backs up the store from and restores the backup into the store to. It
-// checks that every table then has the same number of rows in both, except for the tables in
-// notInBackups. rows returns the number of rows of each table, by name.
+// RunBackupOfEveryTable backs up the store from, restores the backup into the store to, and checks
+// that every table then has the same number of rows in both, except for the tables in notInBackups.
+// rows returns the number of rows of each table in both databases, by name.
 func RunBackupOfEveryTable(
 	t *testing.T, from, to store.Store, rows func(t *testing.T) (from, to map[string]int),
 ) {
@@ -111,8 +111,8 @@ func RunBackupOfEveryTable(
 	}
 }
 
-// notInBackups lists the tables that backups leave out: those with content that store.Backups
-// excludes, and those that describe the database itself.
+// notInBackups lists the tables that backups leave out: tables with content that store.Backups
+// excludes, and tables that describe the database itself.
 var notInBackups = []string{
 	"ended_sessions",
 	"event_causes", "operator_events", "event_conditions", "event_lead",
@@ -121,7 +121,7 @@ var notInBackups = []string{
 	"goose_db_version", "harmless", "installation",
 }
 
-// addEveryKind adds content of each kind to a database.
+// addEveryKind adds rows of every kind of content to a database.
 func addEveryKind(t *testing.T, s store.Store) {
 	t.Helper()
 	applyNewRecords(t, s, nRecords(1_201)...)
@@ -165,7 +165,7 @@ func addEveryKind(t *testing.T, s store.Store) {
 		refusal("", "not_found", 1, 1, 9))
 }
 
-// fullObservation returns an observation in which no field is zero.
+// fullObservation returns what requests have shown about a sender, with no field zero.
 func fullObservation() store.SenderActivity {
 	return store.SenderActivity{
 		WorkflowID:    "wf",
@@ -189,7 +189,7 @@ func wantSender(t *testing.T, s store.Store, want store.SenderActivity) {
 	}
 }
 
-// fullRecord returns a record in which no field is zero, except for Duplicates, which is stored
+// fullRecord returns a record with no field zero, except for Duplicates, which is stored
 // separately.
 func fullRecord(t *testing.T) store.Record {
 	t.Helper()
@@ -199,7 +199,7 @@ func fullRecord(t *testing.T) store.Record {
 	return r
 }
 
-// fillFields gives every field of a struct a value that is not zero.
+// fillFields sets every field of a struct to a value other than zero.
 func fillFields(t *testing.T, fields reflect.Value) {
 	t.Helper()
 	for i := range fields.NumField() {

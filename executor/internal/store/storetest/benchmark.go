@@ -48,7 +48,7 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 	return nil
 }
 
-// The accounts whose records FillAccounts adds.
+// The accounts whose records FillAccounts adds, named after their workflows and nodes.
 const (
 	AccountOneWorkflow   = "of one workflow"
 	AccountTwoWorkflows  = "of two workflows"
@@ -56,9 +56,10 @@ const (
 	AccountManyNodes     = "of many nodes"
 )
 
-// FillAccounts adds records of four accounts, in addition to those of Fill, and returns them,
+// FillAccounts adds the records of four accounts to a store that Fill has filled, and returns them,
 // oldest first. Some are older than the records of Fill. The others are newer: one for each of
-// 1,001 trigger nodes, which is one more than the number of origins that a query lists one by one.
+// 1,001 trigger nodes, which is one more than the number of origins that a query lists
+// individually.
 func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	var all []store.Record
 	add := func(year int, account, workflow, node string) {
@@ -86,8 +87,8 @@ func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	return all, err
 }
 
-// BenchmarkListNewest lists the newest 50 of ten thousand and of a million records. Both should
-// take the same time. With -short, the million records are skipped.
+// BenchmarkListNewest lists the newest 50 of ten thousand and of a million records, which should
+// take the same time. With -short, it skips the million records.
 func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 	b.Helper()
 	for _, size := range []int{10_000, 1_000_000} {
@@ -152,21 +153,21 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 // ApplyTarget is the store that BenchmarkApply measures.
 type ApplyTarget struct {
 	Store store.Store
-	// Bare inserts records into a table without keys and indexes.
+	// Bare inserts records into a table without keys and indexes, for comparison.
 	Bare func(ctx context.Context, records []store.Record) error
-	// ServerCPU returns the CPU time that the database server has used. nil means that the database
-	// is part of this process.
+	// ServerCPU returns the CPU time that the database server has used so far. nil means that the
+	// database is part of this process.
 	ServerCPU func() time.Duration
 }
 
-// cpuMeter adds up the CPU time that is used between calls of start and stop. The zero value is
-// ready for use.
+// cpuMeter adds up the CPU time that this process and the database server use between start and
+// stop. The zero value is ready for use.
 type cpuMeter struct {
 	process, server time.Duration
 }
 
-// start and stop read the CPU time of the server outside the measured CPU time of the process,
-// because this reads a file for each process of the machine.
+// start and stop read the server's CPU time while the process's CPU time is not being measured,
+// because that reads a file for each process of the machine.
 func (m *cpuMeter) start(t ApplyTarget) {
 	m.server -= t.serverCPU()
 	m.process -= processCPU()
@@ -185,7 +186,7 @@ func (t ApplyTarget) serverCPU() time.Duration {
 	return t.ServerCPU()
 }
 
-// report reports the CPU time for each of n units as metrics of the benchmark.
+// report adds the CPU time per unit of work to the benchmark's metrics. n is the number of units.
 func (m *cpuMeter) report(b *testing.B, unit string, n int) {
 	b.Helper()
 	b.ReportMetric(m.process.Seconds()*1e6/float64(n), "cpu-µs/"+unit)

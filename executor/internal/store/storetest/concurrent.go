@@ -94,9 +94,9 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// testOverlappingBatches makes all stores concurrently apply the same messages, each store in
-// different batches and in a different order. The result must be the same as with a single store:
-// each record changes exactly as often as its messages require.
+// testOverlappingBatches makes all stores apply the same messages concurrently, each in different
+// batches and in a different order. The result must be the same as with a single store: each record
+// changes exactly as often as its messages require.
 func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, rounds = 300, 2
@@ -132,7 +132,7 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 				}
 				count("new", applied.Changed)
 				// This batch contains records, messages and steps. Some of the steps belong to
-				// records that other workers are inserting at the same time.
+				// records that other workers are inserting.
 				steps.New, steps.PutAside = fresh.New, fresh.PutAside
 				for range 20 {
 					// #nosec G404 -- a test's order.
@@ -161,7 +161,8 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// inParallel runs do n times concurrently and fails the test with its errors.
+// inParallel calls do n times concurrently, with the numbers 0 to n-1, and fails the test if a call
+// returns an error.
 func inParallel(t *testing.T, n int, do func(worker int) error) {
 	t.Helper()
 	var all sync.WaitGroup

@@ -10,11 +10,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// noon is the start of the epoch's minute.
+// noon is the start of the minute that contains the epoch.
 var noon = epoch.Truncate(time.Minute)
 
-// refusal returns n refusals in the m-th minute. The last of them is s seconds after the start of
-// that minute.
+// refusal returns a count of n refusals in minute m after noon. The last of them came s seconds
+// after the start of that minute.
 func refusal(workflow, code string, m, s int, n int64) store.RefusalCount {
 	minute := noon.Add(time.Duration(m) * time.Minute)
 	return store.RefusalCount{
@@ -212,7 +212,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 					report = append(report,
 						refusal(fmt.Sprint("w", (i*7+worker)%20), "token_invalid", 0, i, 1))
 				}
-				// Two workers add each report. It must be counted once.
+				// Two workers add each report, which must be counted only once.
 				if err := s.AddRefusals(t.Context(), fmt.Sprint("r", worker/2, n), epoch,
 					report); err != nil {
 					return err

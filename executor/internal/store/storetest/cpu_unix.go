@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// processCPU returns the CPU time that this process has used, or 0 if it is not known.
+// processCPU returns the CPU time that this process has used so far, or 0 if it cannot be
+// determined.
 func processCPU() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -177,8 +177,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// testConcurrentRequeues makes all stores mark the same records as requeued, concurrently. Only one
-// store may mark each record.
+// testConcurrentRequeues makes all stores mark the same records as requeued at the same time. Each
+// record may be marked by only one of them.
 func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n = 30
@@ -234,9 +234,9 @@ func markRequeued(t *testing.T, s store.Store, id, as string, want bool) {
 	}
 }
 
-// deadLetters reads the whole list page by page. It returns the ID of each record, and the stream
-// sequence of each message. To get the next page, it passes only the fields of the last dead letter
-// that determine its position.
+// deadLetters reads the whole list page by page, size dead letters at a time. It returns the ID of
+// each record and the stream sequence of each message. To request the next page, it passes only
+// those fields of the last dead letter that determine its position.
 func deadLetters(
 	t *testing.T, s store.Store, filter store.DeadLetterFilter, size int,
 ) (names []string) {

@@ -49,7 +49,7 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 				for i := range 20 {
 					counts[id(i)] = 1
 				}
-				// Two reporters add each report. It must be counted once.
+				// Two reporters add each report, which must be counted only once.
 				if err := s.AddDuplicates(t.Context(), fmt.Sprint(reporter/2, n), epoch,
 					counts); err != nil {
 					return err

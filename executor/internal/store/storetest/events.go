@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// failureCause returns an event cause for each failure, except those of the workflow "silent".
+// failureCause returns the event cause of a failure, or nil for failures of the workflow "silent".
 func failureCause(f store.ExecutionFailure) *store.EventCause {
 	if f.WorkflowID == "silent" {
 		return nil
@@ -28,7 +28,7 @@ func failureCause(f store.ExecutionFailure) *store.EventCause {
 	}
 }
 
-// causesOf returns the undecided causes, without deciding about them.
+// causesOf returns the undecided causes, without the groups in except, and leaves them undecided.
 func causesOf(
 	t *testing.T, s store.Store, except ...store.CauseGroup,
 ) (found []store.EventCause) {
@@ -44,8 +44,8 @@ func causesOf(
 	return found
 }
 
-// decideAllEvents replaces each cause with one event. It returns the events that had been decided
-// before.
+// decideAllEvents replaces each cause with an event of its own. It returns the events that had been
+// decided before.
 func decideAllEvents(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
 	t.Helper()
 	if err := s.DecideEvents(t.Context(), now, epoch, nil, func(
@@ -225,7 +225,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			ids = append(ids, e.ID)
 		}
 		if !slices.Equal(ids, []string{two.ID, "failed:" + id(3)}) {
-			// The first event is gone, because it was published and is older than EventRetention.
+			// The first event is gone: it was published and is older than EventRetention.
 			t.Errorf("%q", ids)
 		}
 	},

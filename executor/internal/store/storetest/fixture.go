@@ -10,14 +10,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// epoch is when the suite's first record was accepted.
+// epoch is when the first record of the suite was accepted.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 
-// id returns the n-th ID. IDs sort in the order of n.
+// id returns the n-th execution ID. IDs sort in the order of their numbers.
 func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
 
-// nthRecord returns the n-th record, which was accepted n seconds after the epoch. Every field that
-// can be set on a new record is set.
+// nthRecord returns the n-th record, which was accepted n seconds after the epoch. It has a value
+// in every field that a new record can have.
 func nthRecord(n int) store.Record {
 	return store.Record{
 		ID:             id(n),
@@ -37,7 +37,7 @@ func nthRecord(n int) store.Record {
 	}
 }
 
-// nRecords returns the records 0 to n-1, each modified by the given functions.
+// nRecords returns the records 0 to n-1. Each function in change may modify each of them.
 func nRecords(n int, change ...func(int, *store.Record)) []store.Record {
 	records := make([]store.Record, n)
 	for i := range records {
@@ -95,7 +95,8 @@ func failedProgress(n int, at time.Time, why string) execution.Progress {
 	}
 }
 
-// withQueueAndWorkflowOf returns step with the queue and the workflow of record r.
+// withQueueAndWorkflowOf returns step with the queue and the workflow of r, as the runner of r
+// would report it.
 func withQueueAndWorkflowOf(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step
@@ -153,7 +154,7 @@ func prune(t *testing.T, s store.Store, before time.Time, limit int) int {
 	return n
 }
 
-// wantRecord reports a test error unless all fields of the records are equal.
+// wantRecord reports a test error if any field of the two records differs.
 func wantRecord(t *testing.T, got, want store.Record) {
 	t.Helper()
 	if string(got.Output) != string(want.Output) || (got.Output == nil) != (want.Output == nil) {
@@ -170,7 +171,7 @@ func wantRecord(t *testing.T, got, want store.Record) {
 	}
 }
 
-// wantSameElements reports a test error unless the lists are equal, ignoring order.
+// wantSameElements reports a test error unless both lists have the same elements, in any order.
 func wantSameElements(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))

@@ -12,7 +12,7 @@ import (
 
 func progress(steps ...execution.Progress) store.Batch { return store.Batch{Progress: steps} }
 
-// fullProgress returns a step with the given status in which no field is zero.
+// fullProgress returns a step with the given status and no zero field for the n-th execution.
 func fullProgress(t *testing.T, n int, status execution.Status) execution.Progress {
 	t.Helper()
 	var step execution.Progress
@@ -30,7 +30,7 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		apply(t, s,
 			progress(failedProgress(1, epoch.Add(2*time.Second), "late"),
 				failedProgress(3, epoch.Add(3*time.Second), "bad \x00\xff")))
-		// This step is ignored, because it arrives after another final step of the same execution.
+		// The execution has already ended with another step, so this one is ignored.
 		apply(t, s, progress(succeededProgress(3, epoch.Add(4*time.Second), "1")))
 		// The batch's own steps are applied after the kept steps.
 		applied = apply(t, s, store.Batch{
@@ -216,7 +216,7 @@ func prunePending(t *testing.T, s store.Store) int {
 }
 
 // testConcurrentReports makes some stores record start messages while others record the reports
-// about them. No report may be lost, no matter whether it or its start message arrives first.
+// about them. No report may be lost, whether it or its start message arrives first.
 func testConcurrentReports(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, batch = 600, 5
@@ -248,8 +248,8 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 }
 
 // RunPendingLimit tests that the oldest pending steps are dropped when there are too many. s must
-// be empty, and full must change it as if the maximum number of steps had arrived. RunPendingLimit
-// applies steps of unrecorded executions before and after it calls full.
+// be empty. full must change it as if the maximum number of steps had arrived; RunPendingLimit
+// applies steps of unrecorded executions before and after the call.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	apply(t, s, progress(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))

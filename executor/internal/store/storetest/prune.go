@@ -52,8 +52,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		if want := []int64{0, 0, 2, 0, 44}; !slices.Equal(got, want) {
 			t.Errorf("duplicates %d, want %d", got, want)
 		}
-		// Pruning records does not delete report IDs, because the stream may deliver the reports
-		// again. So adding these reports has no effect.
+		// Adding these reports has no effect: pruning records does not delete report IDs, because
+		// the stream may deliver the reports again.
 		addDuplicates(t, s, "r2", hour(20), map[string]int64{id(0): 5})
 		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(0): 50})
 		wantDuplicates(t, s, 0, 0)
@@ -65,8 +65,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "r1", epoch, map[string]int64{id(3): 3})
 		addDuplicates(t, s, "r2", epoch, map[string]int64{id(4): 4})
 		before := epoch.Add(time.Hour)
-		// A call that deletes as many records as its limit allows does not look for such counts:
-		// while records are left, each call would look at every old count again.
+		// A call that deletes as many records as its limit allows leaves these counts alone: while
+		// records are left, each call would have to read every old count again.
 		if n := prune(t, s, before, 2); n != 2 {
 			t.Errorf("pruned %d", n)
 		}

@@ -62,7 +62,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 		}) {
 			t.Errorf("%q", got)
 		}
-		// A position need not be the position of a record.
+		// A position need not be that of a record.
 		between := store.RecordPosition{AcceptedAt: nthRecord(2).AcceptedAt.Add(time.Millisecond)}
 		if got := ids(list(t, s, store.RecordFilter{}, between, 1)); !slices.Equal(got,
 			[]string{id(2)}) {
@@ -202,7 +202,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// listOldest reads a whole list, oldest first, page by page.
+// listOldest reads a whole list, oldest first, size records at a time, and returns the IDs.
 func listOldest(t *testing.T, s store.Store, filter store.RecordFilter, size int) (all []string) {
 	t.Helper()
 	after := store.RecordPosition{}

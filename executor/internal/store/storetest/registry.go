@@ -103,8 +103,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// revision returns a revision of a registry record. If data is empty, the revision is a
-// deletion.
+// revision returns a revision of a registry record. An empty data makes it a deletion.
 func revision(key string, revision uint64, data string) store.RegistryRecord {
 	r := store.RegistryRecord{Bucket: bucket, Key: key, Revision: revision, Data: []byte(data)}
 	if data == "" {

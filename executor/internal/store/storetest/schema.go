@@ -10,8 +10,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// RunNewerSchema migrates an open store's database as a newer program would. Until the migration is
-// marked as harmless, the store must reject all writes with an error that is not a DataError.
+// RunNewerSchema migrates an open store's database as a newer program would, with run. Until that
+// migration is marked as harmless, the store must reject all writes with an error that is not a
+// DataError.
 func RunNewerSchema(
 	t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string),
 ) {
@@ -48,8 +49,8 @@ func RunNewerSchema(
 	}
 }
 
-// CheckEarlierSchemaRefused checks the error for a database that was not created by the baseline
-// migration. The error must be one line that tells the operator what to do.
+// CheckEarlierSchemaRefused checks err, the error for a database that was not created by the
+// baseline migration. It must be a single line that tells the operator what to do.
 func CheckEarlierSchemaRefused(t *testing.T, err error, version int64) {
 	t.Helper()
 	for _, want := range []string{

@@ -9,8 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Run tests a single store. open returns a store with an empty database; the suite closes the
-// store.
+// Run tests a single store. open returns a store with an empty database, which the suite closes.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	groups := map[string]map[string]func(*testing.T, store.Store){
@@ -51,8 +50,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// RunSharedDatabase tests several stores on one database. create creates an empty database and
-// returns a function that opens it. Each call of that function must open the database like a
+// RunSharedDatabase tests several stores that share one database. create creates an empty database
+// and returns a function that opens it. Each call of that function must open the database like a
 // separate process.
 func RunSharedDatabase(
 	t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error)),

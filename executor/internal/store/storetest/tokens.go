@@ -22,12 +22,12 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 		applyNewRecords(t, s, used(4, "a", execution.Queued), used(7, "b", execution.Rejected),
 			used(9, "", execution.Queued))
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
-		// A redelivered message does not count as another use.
+		// The redelivery of a message is not another use of its token.
 		again := used(5, "a", execution.Queued)
 		again.AcceptedAt = epoch.Add(time.Hour)
 		applyNewRecords(t, s, again)
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
-		// A token still counts as used when its records have been deleted.
+		// Even when the records of a token have been deleted, the token still counts as used.
 		prune(t, s, epoch.Add(24*time.Hour), 100)
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
 	},

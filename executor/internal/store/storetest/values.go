@@ -76,8 +76,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		if got := get(t, s, id(2)).Output; string(got) != broken {
 			t.Errorf("output %q", got)
 		}
-		// A filter with the original text finds the record, although its text was stored in another
-		// form.
+		// The text is stored in another form, but a filter with the original text finds the record.
 		if found := list(t, s, store.RecordFilter{DeliveryID: broken}, store.RecordPosition{},
 			5); len(found) != 1 {
 			t.Errorf("found %d", len(found))

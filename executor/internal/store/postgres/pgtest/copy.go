@@ -11,8 +11,8 @@ import (
 
 func (s *Server) baseBackupFolder() string { return filepath.Join(s.folder, "copy") }
 
-// BaseBackup copies the current state of the database for RestoreBaseBackup. It replaces an earlier
-// copy.
+// BaseBackup copies the current state of the server to a folder, for RestoreBaseBackup. It replaces
+// an earlier copy.
 func (s *Server) BaseBackup(ctx context.Context) error {
 	if err := os.RemoveAll(s.baseBackupFolder()); err != nil {
 		return err
@@ -31,10 +31,10 @@ func (s *Server) BaseBackup(ctx context.Context) error {
 	return nil
 }
 
-// RestoreBaseBackup kills the server and restarts it from the copy that BaseBackup made, so
+// RestoreBaseBackup kills the server and restarts it from the copy that BaseBackup made, so that
 // everything written since then is lost. If promoted is true, the copy starts as a standby that has
-// not received anything since BaseBackup, and RestoreBaseBackup promotes it, which begins a new
-// timeline. Otherwise, the copy starts as a primary. The copy can be used only once.
+// received nothing since BaseBackup, and is then promoted, which begins a new timeline. Otherwise,
+// it starts as a primary. A copy can be used only once.
 func (s *Server) RestoreBaseBackup(ctx context.Context, promoted bool) error {
 	old := s.dataFolder() + "-old"
 	err := errors.Join(s.stopWithSignal(os.Kill), os.Rename(s.dataFolder(), old),
@@ -42,7 +42,7 @@ func (s *Server) RestoreBaseBackup(ctx context.Context, promoted bool) error {
 	if err != nil {
 		return err
 	}
-	// The last processes of the killed server may still be writing to this folder.
+	// Some processes of the killed server may still be writing to this folder.
 	defer func() { _ = os.RemoveAll(old) }()
 	if !promoted {
 		return s.Restart(ctx)

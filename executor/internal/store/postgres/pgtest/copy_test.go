@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// After RestoreBaseBackup, everything written since BaseBackup is lost. The timeline changes only
-// if the copy is promoted.
+// RestoreBaseBackup discards everything written since BaseBackup. The timeline changes only if the
+// copy is promoted.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	s := pgtest.StartServer(t)

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// clockTick is the unit of the CPU times in /proc/PID/stat on every common Linux.
+// clockTick is the unit of the CPU times in /proc/PID/stat, which is the same on every common
+// Linux.
 const clockTick = 10 * time.Millisecond
 
-// CPU returns the CPU time that the server's processes have used, including those that have ended.
-// It returns 0 if the machine has no /proc.
+// CPU returns the CPU time that the server's processes have used so far, including processes that
+// have exited. It returns 0 if the machine has no /proc.
 func (s *Server) CPU() time.Duration {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	server := strconv.Itoa(s.process.PID())

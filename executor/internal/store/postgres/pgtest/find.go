@@ -10,7 +10,7 @@ import (
 // folders in which Debian installs PostgreSQL.
 func findPrograms() (folder string, err error) {
 	if initdb, err := exec.LookPath("initdb"); err == nil {
-		// If initdb is a symbolic link, postgres may not be next to the link.
+		// If initdb is a symbolic link, follow it: postgres may not be next to the link.
 		if initdb, err = filepath.EvalSymlinks(initdb); err == nil {
 			return filepath.Dir(initdb), nil
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// ReplicatedPair is a primary and a standby. The standby can fall behind and be promoted.
+// ReplicatedPair is a primary server and its standby, which can fall behind and can be promoted.
 type ReplicatedPair struct {
 	servers [2]*Server
 	primary int // the index of the primary in servers
@@ -33,7 +33,8 @@ func StartReplicatedPair(t testing.TB, settings ...string) *ReplicatedPair {
 	return p
 }
 
-// URL returns a database URL that lists both servers and connects to the one that accepts writes.
+// URL returns a database URL that lists both servers. A client that uses it connects to the one
+// that accepts writes.
 func (p *ReplicatedPair) URL() string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	u.RawQuery = url.Values{
@@ -82,7 +83,7 @@ func (p *ReplicatedPair) StartStandby(ctx context.Context) error {
 	return p.AwaitReplay(ctx, written)
 }
 
-// AwaitReplay returns when the standby has replayed the primary's log up to the position written.
+// AwaitReplay waits until the standby has replayed the primary's log up to the position written.
 func (p *ReplicatedPair) AwaitReplay(ctx context.Context, written string) error {
 	return pollUntil(ctx, "the standby does not follow", func() (bool, error) {
 		state, err := p.Primary().Query(ctx,
@@ -92,13 +93,13 @@ func (p *ReplicatedPair) AwaitReplay(ctx context.Context, written string) error 
 	})
 }
 
-// StopStandby stops the standby, which falls behind from then on.
+// StopStandby stops the standby, so that it falls behind.
 func (p *ReplicatedPair) StopStandby() error {
 	return p.Standby().stopWithSignal(immediateShutdown)
 }
 
-// FailOver kills the primary and promotes the standby in whatever state it is in, even if it has
-// fallen behind. It returns when the standby accepts writes.
+// FailOver kills the primary and promotes the standby, even if the standby has fallen behind. It
+// returns when the standby accepts writes.
 func (p *ReplicatedPair) FailOver(ctx context.Context) error {
 	if err := p.Primary().Kill(); err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Package pgtest provides tests with a temporary PostgreSQL server, which initdb creates and which
-// has no network port. Without PostgreSQL, the tests are skipped; if HOOKSTART_TEST_REQUIRE
-// contains postgres, they fail instead.
+// Package pgtest starts temporary PostgreSQL servers for tests. initdb creates them, and they have
+// no network port. Without PostgreSQL, the tests are skipped; if HOOKSTART_TEST_REQUIRE contains
+// postgres, they fail instead.
 package pgtest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// sharedServer is the server that all tests of the test binary share, except for tests that start a
-// server of their own.
+// sharedServer is the server that the tests of a test binary share. Tests that need a server of
+// their own do not use it.
 var sharedServer struct {
 	mu     sync.Mutex
 	server *Server
@@ -25,8 +25,8 @@ var sharedServer struct {
 	empty     []string // empty databases that no test is using
 }
 
-// Start returns the URL of an empty database. The database is on a server that concurrent tests of
-// one binary share. If the binary uses Main, all its tests share this server.
+// Start returns the URL of an empty database, which is on a server that concurrent tests of the
+// same binary share. If the binary uses Main, all its tests share this server.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server := acquire(t)
@@ -60,8 +60,8 @@ func (s *Server) createDatabase(t testing.TB) (name string) {
 	return name
 }
 
-// resetDatabase empties a database so that the next test can reuse it. Creating a database takes
-// longer than most tests run, because it has 300 files.
+// resetDatabase empties a database so that the next test can reuse it. A database consists of 300
+// files, so creating one takes longer than most tests.
 func (s *Server) resetDatabase(t testing.TB, name string) {
 	t.Helper()
 	s.exec(t, context.Background(), name,
@@ -73,8 +73,8 @@ func (s *Server) resetDatabase(t testing.TB, name string) {
 	sharedServer.empty = append(sharedServer.empty, name)
 }
 
-// Main runs the tests with one shared server. The first test that needs the server starts it. Use
-// it as func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
+// Main runs the tests of a binary with one shared server, which the first test that needs it
+// starts. Use it as func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
 func Main(m *testing.M) (exitCode int) {
 	sharedServer.keep = true
 	defer func() {
@@ -119,8 +119,8 @@ func release(t testing.TB) {
 	sharedServer.server, sharedServer.empty = nil, nil
 }
 
-// programsFolder returns the folder with PostgreSQL's programs. If there is none, it skips or fails
-// the test.
+// programsFolder returns the folder with PostgreSQL's programs. Without PostgreSQL, it skips or
+// fails the test.
 func programsFolder(t testing.TB) string {
 	t.Helper()
 	folder, err := findPrograms()

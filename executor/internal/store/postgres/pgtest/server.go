@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// startTimeout limits the wait for a server to accept connections or to catch up.
+// startTimeout is the maximum time that a server may take to accept connections or to catch up.
 const startTimeout = 60 * time.Second
 
 // Server is a PostgreSQL server that can be stopped and started again.
@@ -28,8 +28,8 @@ type Server struct {
 	process  *child.Process // nil while it is stopped
 }
 
-// StartServer starts a server for one test, and stops it when the test ends. settings are server
-// settings such as "fsync=on" (the default is off).
+// StartServer starts a server for one test, and stops it when the test ends. settings are settings
+// of the server, such as "fsync=on" (fsync is off by default).
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := create(programsFolder(t), "", settings)
@@ -44,7 +44,7 @@ func StartServer(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// URL returns the URL of the server's database. It does not change when the server is restarted.
+// URL returns the URL of the server's database, which stays the same when the server is restarted.
 func (s *Server) URL() string { return s.url("postgres") }
 
 // Stop stops the server immediately, as in a crash, and returns when it has exited.
@@ -63,15 +63,15 @@ func (s *Server) Start(t testing.TB) {
 	}
 }
 
-// url returns a URL that connects through the server's socket. If the server used a port instead,
-// another process could take the port before the server listens on it.
+// url returns the URL of a database. The URL names the server's socket, because another process
+// could take a port before the server listens on it.
 func (s *Server) url(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
 	u.RawQuery = url.Values{"host": {s.folder}}.Encode()
 	return u.String()
 }
 
-// Socket returns the path of the socket that the server listens on.
+// Socket returns the path of the Unix socket that the server listens on.
 func (s *Server) Socket() string { return filepath.Join(s.folder, ".s.PGSQL.5432") }
 
 func (s *Server) dataFolder() string { return filepath.Join(s.folder, "data") }
@@ -128,7 +128,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The server process has its own copy of the descriptor.
+	// The server process has its own copy of the file descriptor.
 	defer func() { _ = log.Close() }()
 	//nolint:gosec,noctx // found on this machine; stop ends it
 	command := exec.Command(filepath.Join(s.programs, "postgres"), args...)

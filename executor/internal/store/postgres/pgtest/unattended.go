@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Create starts a server for a program that is not a test. Call Remove to stop and delete it.
+// Create starts a server for a program that is not a test. The program must call Remove in the end.
 func Create(settings ...string) (*Server, error) { return CreateIn("", settings...) }
 
-// CreateIn is like Create, but keeps the data in a new folder in parent.
+// CreateIn is like Create, but keeps the server's data in a new folder in parent.
 func CreateIn(parent string, settings ...string) (*Server, error) {
 	programs, err := findPrograms()
 	if err != nil {
@@ -27,8 +27,7 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 // other server processes notice and exit.
 func (s *Server) Kill() error { return s.stopWithSignal(os.Kill) }
 
-// Running reports whether the server is still running. PostgreSQL exits by itself when it cannot
-// write.
+// Running reports whether the server is still running. PostgreSQL exits when it cannot write.
 func (s *Server) Running() bool {
 	if s.process == nil {
 		return false

@@ -11,8 +11,8 @@ import (
 
 const immediateShutdown = syscall.SIGQUIT
 
-// runAsServerUser makes the command run as the server's user. It also makes the kernel end the
-// command when this process ends, even if this process is killed.
+// runAsServerUser makes command run as the server's user. It also makes the kernel stop the command
+// when this process exits, even if this process is killed.
 func runAsServerUser(command *exec.Cmd) error {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: immediateShutdown}
 	if os.Geteuid() != 0 {
@@ -38,8 +38,8 @@ func chownToServerUser(folder string) error {
 	return os.Chown(folder, int(uid), int(gid))
 }
 
-// serverUser returns the user that runs the server if the tests run as root. PostgreSQL refuses to
-// run as root.
+// serverUser returns the user that runs the server if the tests run as root, because PostgreSQL
+// refuses to run as root.
 func serverUser() (uid, gid uint32, err error) {
 	account, err := user.Lookup("postgres")
 	if err != nil {

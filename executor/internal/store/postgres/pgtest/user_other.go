@@ -9,7 +9,7 @@ import (
 
 const immediateShutdown = syscall.SIGQUIT
 
-// runAsServerUser does nothing: on other systems, tests do not run as root.
+// runAsServerUser does nothing, because tests do not run as root on this system.
 func runAsServerUser(*exec.Cmd) error { return nil }
 
 func chownToServerUser(string) error { return nil }
