@@ -31,8 +31,8 @@ const bulkFormName = "bulk"
 const (
 	listedAtField    = "listed-at" // when the page was rendered; no later items are changed
 	selectedField    = "id"        // the IDs of the selected items
-	askedField       = "asked"     // how many items were selected when the page asked to confirm
-	soFarFieldPrefix = "so-far."   // how many items earlier posts by the same script have changed
+	askedField       = "asked"     // how many items were selected when the page asked
+	soFarFieldPrefix = "so-far."   // how many items earlier posts of a script changed
 )
 
 // newBulkFormView returns the view of a list's bulk form, which records that the list was rendered

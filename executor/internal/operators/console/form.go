@@ -27,7 +27,7 @@ import (
 // success, a script receives a savedResponse instead of a redirect.
 type form struct {
 	name string   // distinguishes the forms of a page that concern the same object
-	of   []string // path values that identify the object, if the page has this form for several
+	of   []string // names of the path values with the object's IDs, if the page has several
 	// operation is the name of the operation that makes the change. It determines the role that the
 	// caller needs.
 	operation string
