@@ -79,8 +79,8 @@ type RotateToken struct {
 	KeepOldForSeconds int64 `json:"keepOldForSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"For how many seconds the current tokens stay valid." example:"3600"`
 }
 
-// SendTest describes a test request to a node's webhook URL. It is like a request of the node's
-// sender.
+// SendTest describes a test request that the executor sends to a node's webhook URL, as the node's
+// sender would send it.
 type SendTest struct {
 	Body         *string             `json:"body,omitempty" doc:"The body of the request. Absent: the sample payload is sent." example:"{\"hello\": \"world\"}"`
 	BodyEncoding string              `json:"bodyEncoding,omitempty" enum:"base64" doc:"How body is encoded. Absent: it is text."`

@@ -111,7 +111,8 @@ type Page struct {
 	Cursor string
 }
 
-// Items iterates over a list that fetch returns page by page. An error ends the iteration.
+// Items iterates over all items of a list, which fetch returns page by page. The iteration ends
+// after the first error.
 func Items[T any](fetch func(Page) (api.List[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for page := (Page{Limit: api.MaxLimit}); ; {
@@ -368,9 +369,9 @@ func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (a
 	return send[api.Started](ctx, c, http.MethodPost, triggerPath(workflowID, nodeID)+"/rerun", nil)
 }
 
-// SendTest makes the executor send a test request to a node's webhook URL. The request is like
-// those of the node's sender. If the endpoint refuses the request, SendTest returns the response
-// without an error.
+// SendTest makes the executor send a test request to a node's webhook URL, as the node's sender
+// would send it. If the endpoint refuses the request, SendTest returns the response without an
+// error.
 func (c *Client) SendTest(
 	ctx context.Context, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {

@@ -18,9 +18,9 @@ func main() {
 		cli.StdStreams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// signalContext returns a context that ends with the first SIGINT or SIGTERM, or when the terminal
-// hangs up. A second SIGINT or SIGTERM terminates the program immediately. SIGHUP never does: the
-// shell and the kernel both send it when a terminal closes.
+// signalContext returns a context that is canceled by the first SIGINT or SIGTERM, or when the
+// terminal hangs up. A second SIGINT or SIGTERM terminates the program immediately. SIGHUP never
+// does: the shell and the kernel both send it when a terminal closes.
 func signalContext() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // as it is with nohup

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// If the terminal hangs up, a command ends as it does after SIGTERM, unless the program was started
-// with nohup.
+// If the terminal hangs up, a command terminates as it does after SIGTERM, unless the program was
+// started with nohup.
 func TestHangUp(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
 	_ = signalContext()

@@ -63,7 +63,7 @@ func sound(t *testing.T) contents {
 
 // addOwn adds the own streams of the queue "default", with one start message and one report. p
 // determines the subject of the start message: pass the layout of the queue's own stream for a
-// valid subject, or that of the shared stream for a wrong one.
+// valid subject, or the layout of the shared stream for a wrong one.
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,

@@ -243,7 +243,8 @@ func (r *reader) has(name string) bool {
 	return slices.ContainsFunc(r.zip.File, func(f *zip.File) bool { return f.Name == name })
 }
 
-// lines calls each with every line of the named entry. An error of each ends the iteration.
+// lines calls each with every line of the named entry. It stops at the first error that each
+// returns.
 func (r *reader) lines(name string, each func(line []byte) error) error {
 	from, err := r.zip.Open(name)
 	if err != nil {
@@ -265,8 +266,8 @@ func (r *reader) lines(name string, each func(line []byte) error) error {
 	}
 }
 
-// messages calls each with every message in the named entry, which holds a stream or a bucket. An
-// error of each ends the iteration.
+// messages calls each with every message in the named entry, which holds a stream or a bucket. It
+// stops at the first error that each returns.
 func (r *reader) messages(name string, each func(message) error) error {
 	return r.lines(name, func(line []byte) error {
 		var m message

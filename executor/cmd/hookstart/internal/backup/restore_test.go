@@ -46,8 +46,9 @@ func createRecorderConsumers(
 	return consumers
 }
 
-// However long a restore takes, runners and the recorder receive no message until everything else
-// is restored and their consumers' positions are set. If the restore fails, they never receive one.
+// No matter how long a restore takes, runners and the recorder receive no message until everything
+// else is restored and their consumers' positions are set. If the restore fails, they never receive
+// one.
 func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("the database is gone")

@@ -203,12 +203,12 @@ type newestBucketRecord struct {
 	at       time.Time
 }
 
-// writeAudit writes the audit entries of the changes made from since on. until holds the newest
-// record of each bucket in the file; writeAudit omits the entries of later changes.
+// writeAudit writes the audit entries of the changes made since the given time. until holds the
+// newest record of each bucket in the file; writeAudit omits the entries of later changes.
 //
 // An executor deletes an earlier revision of a record only once the revision's audit entry is in
-// the database. Every entry is therefore in the bucket's history or in the database. The history is
-// read first, so that no entry is missed that moves to the database in the meantime.
+// the database, so every entry is in the bucket's history or in the database. The history is read
+// first. Otherwise, an entry could be missed that moves to the database in the meantime.
 func (i Installation) writeAudit(
 	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newestBucketRecord,
 ) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// If a backup or restore is interrupted, the error tells the operator in which state the file and
-// the installation are.
+// If a backup or restore is interrupted, the error says in which state the file and the
+// installation are.
 func TestInterruptedBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	node := natstest.Start(t)

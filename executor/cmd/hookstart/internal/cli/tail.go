@@ -67,8 +67,8 @@ func (t *executionTailer) isPermanentError(err error) bool {
 const (
 	minRetryDelay = 250 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
-	// reconnectOverlap is the additional time that a lookup of missed executions covers: it begins
-	// that long before the connection was lost.
+	// reconnectOverlap is how long before the loss of the connection a lookup of missed executions
+	// starts.
 	reconnectOverlap = time.Minute
 	// maxRememberedStates is the maximum number of executions whose last printed state is
 	// remembered.

@@ -217,8 +217,8 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Read reads the documents of one file. Errors begin with the given file name and the line, like
-// those of a compiler.
+// Read reads the documents of one file. Errors begin with the given file name and the line, as
+// compiler errors do.
 func (s *DocumentSet) Read(file string, from io.Reader) error {
 	documents := yaml.NewDecoder(from)
 	for {

@@ -390,8 +390,8 @@ func (s Sender) fields() fields {
 	return f
 }
 
-// deletionSteps returns the steps that delete objects without a document. They are ordered so that
-// no deletion depends on a later one.
+// deletionSteps returns the steps that delete the objects of have for which want has no document.
+// They are ordered so that no deletion depends on a later one.
 func deletionSteps(have, want *DocumentSet) (steps []Step) {
 	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
 		steps = append(steps, Step{Lines: []string{"- " + key}, Do: do})

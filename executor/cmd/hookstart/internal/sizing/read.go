@@ -213,7 +213,7 @@ func (s *Stream) readWeekStats(
 func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
 	// A stream that was restored from a backup has messages that are older than the stream itself.
-	// A stream that drops its oldest messages no longer has those of its beginning.
+	// A stream that drops its oldest messages no longer has its first ones.
 	if s.Messages > 0 && (info.State.FirstTime.Before(begin) ||
 		info.Config.Discard == jetstream.DiscardOld && info.State.FirstSeq > 1) {
 		begin = info.State.FirstTime

@@ -73,8 +73,8 @@ func TestReportOfAnEmptyInstallation(t *testing.T) {
 	wall(t, r, "Registry").want(t, 0, maxMeasuredWorkflows, ReachedNotInAYear, 0)
 }
 
-// The rates are those of the last week's requests. Repeats count as deliveries, but start no
-// executions.
+// The rates are computed from the requests of the last week. Repeats count as deliveries, but start
+// no executions.
 func TestReportOfTheRate(t *testing.T) {
 	t.Parallel()
 	hours := hourly(7, steady(3_600))
@@ -115,7 +115,7 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	if r := NewReport(size, NATSUsage{Created: now}, Limits{}); !r.Complete {
 		t.Errorf("%+v", r)
 	}
-	// The oldest record has a time in the future.
+	// If the oldest record has a time in the future, the forecast for the database is still correct.
 	size.Database = api.SizeDatabase{
 		OldestAcceptedAt: now.Add(time.Hour), Records: 1, Bytes: 1_000, RetentionSeconds: 86_400,
 	}
@@ -123,8 +123,8 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	wall(t, r, "Database (SQLite)").want(t, 1_000, 1_000_000_000, ReachedNotInAYear, 0)
 }
 
-// weekly returns a stream of start messages of 1,000 bytes. It holds those of one week, with the
-// given mean rate and daily growth.
+// weekly returns a stream of start messages of 1,000 bytes. It holds the messages of one week,
+// which arrived with the given mean rate and daily growth.
 func weekly(name string, perDay, growth float64, servers ...string) Stream {
 	return Stream{
 		Name: name, Kind: StreamKindStarts, Servers: servers, Replicas: len(servers),
