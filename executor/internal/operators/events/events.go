@@ -101,7 +101,7 @@ func New(c Config) *Events {
 }
 
 // FailureCause returns the event cause for a failed execution, or nil if the account has not
-// selected such events. While the directory is not trusted, it returns a cause for every failure;
+// selected such events. While the directory is incomplete, it returns a cause for every failure;
 // decideEvents later drops the causes that no account has selected.
 func (e *Events) FailureCause(f store.ExecutionFailure) *store.EventCause {
 	if e.config.Trusted() {
@@ -156,8 +156,8 @@ func (e *Events) WatchConditions(ctx context.Context) {
 }
 
 // runPeriodically calls do at the given interval until the context is done. While no account has
-// operator events, the interval is at least idleInterval. It skips calls while the directory is not
-// trusted.
+// operator events, the interval is at least idleInterval. While the directory is incomplete, it
+// skips the calls.
 func (e *Events) runPeriodically(
 	ctx context.Context, interval time.Duration, do func(context.Context),
 ) {
