@@ -115,7 +115,8 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	if r := NewReport(size, NATSUsage{Created: now}, Limits{}); !r.Complete {
 		t.Errorf("%+v", r)
 	}
-	// If the oldest record has a time in the future, the forecast for the database is still correct.
+	// If the oldest record has a time in the future, the forecast for the database is still
+	// correct.
 	size.Database = api.SizeDatabase{
 		OldestAcceptedAt: now.Add(time.Hour), Records: 1, Bytes: 1_000, RetentionSeconds: 86_400,
 	}
