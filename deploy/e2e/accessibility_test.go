@@ -99,8 +99,8 @@ func checkInAllLooks(t *testing.T, b *tab, axe, name string) {
 	}
 }
 
-// violations returns the violations that axe-core finds on the current page, or "" if there are
-// none.
+// violations describes the violations that axe-core finds on the current page. It returns "" if
+// there are none.
 func violations(b *tab) string {
 	b.t.Helper()
 	return b.evaluate(`axe.run({ resultTypes: ["violations"] }).then((result) => result.violations.map((v) =>

@@ -33,7 +33,7 @@ var (
 	answersRate = flag.Int("answers-rate", 100, "requests per second in TestAnswersUnderKills")
 )
 
-// echoInput is the input of an execution of the program echo-runner, and also its output.
+// echoInput is both the input and the output of an execution of the program echo-runner.
 type echoInput struct {
 	N      int   `json:"n"`
 	TakeMS int64 `json:"takeMs"` // how long the handler takes, in milliseconds
@@ -86,10 +86,10 @@ type waitingSender struct {
 	grace time.Duration // how much longer than waitSeconds a request may take
 
 	inFlight [2]atomic.Int64 // number of requests in flight at each ingress
-	// answered counts the responses that report the end of an execution, accepted those with status
-	// 202, and wrong those with incorrect contents. broken counts the requests whose connection
-	// broke, refused those that were not accepted, and late those that took longer than waitSeconds
-	// and grace.
+	// answered counts the responses that report the end of an execution, accepted the responses
+	// with status 202, and wrong the responses with incorrect contents. broken counts the requests
+	// whose connection broke, refused the requests that were not accepted, and late the requests
+	// that took longer than the sum of waitSeconds and grace.
 	answered, accepted, broken, refused, wrong, late atomic.Int64
 
 	mu     sync.Mutex
@@ -325,8 +325,8 @@ func TestAnswersUnderKills(t *testing.T) {
 		s.refused.Load(), s.wrong.Load(), s.late.Load(), unended)
 }
 
-// killInTurn kills an ingress, the executor and a runner in turn until all deliveries were sent and
-// each kind of process was killed at least once. It returns the number of kills.
+// killInTurn kills an ingress, the executor and a runner in turn until all deliveries have been
+// sent and each kind of process has been killed at least once. It returns the number of kills.
 func killInTurn(s *waitingSender, sent <-chan struct{}, every time.Duration) (kills int) {
 	s.t.Helper()
 	look := time.NewTicker(time.Millisecond)

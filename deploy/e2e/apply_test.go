@@ -42,9 +42,9 @@ func hookstartAt(
 	return out.String(), problems.String(), code
 }
 
-// Applying an export of an installation to an empty one makes both equal. Values that no file
-// contains, such as secrets, are taken from the environment. Afterwards there are no differences,
-// and applying again changes nothing: it adds no entry to the audit log.
+// When the export of an installation is applied to an empty one, the two become equal. Values that
+// no file contains, such as secrets, are taken from the environment. Afterwards there are no
+// differences, and applying the export again changes nothing: it adds no entry to the audit log.
 func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	from := launchLocal(t, t.TempDir())

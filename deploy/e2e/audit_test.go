@@ -221,8 +221,8 @@ func reach(t *testing.T, count *atomic.Int64, want int64) {
 	}
 }
 
-// wantAllTaken waits until the audit log contains all earlier changes. To find out, it starts one
-// more execution and creates one more workflow, and waits until both are in the audit log.
+// wantAllTaken waits until the audit log contains all earlier changes. It starts one more execution
+// and creates one more workflow, and waits until the audit log contains these.
 func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Helper()
 	makeWorkflow(t, admin, "the-end")

@@ -64,7 +64,7 @@ func TestAuditPage(t *testing.T) {
 	b.click(`a[rel="next"]`)
 	b.text("table", "account.create")
 
-	// With the keyboard, an operator moves to the first field, types a name and presses Enter. The
+	// Using the keyboard, the operator types a name into the first field and presses Enter. The
 	// focus stays in the field.
 	b.visit("/audit")
 	b.do(chromedp.Focus(chromedp.CSS(`[name="actor"]`)), chromedp.KeyEvent("nobody"+kb.Enter))

@@ -22,8 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// sizeOf returns the size of a test: the value of the environment variable, which acceptance tests
-// set, or else the default size.
+// sizeOf returns the size of a test: the value of the environment variable, if it is set, as it is
+// in acceptance tests, or else the given default size.
 func sizeOf(t *testing.T, variable string, size int) int {
 	t.Helper()
 	if text := os.Getenv(variable); text != "" {
@@ -36,7 +36,7 @@ func sizeOf(t *testing.T, variable string, size int) int {
 	return size
 }
 
-// admin runs a subcommand of hookstart admin against an installation and returns its output.
+// admin runs a subcommand of `hookstart admin` against an installation, and returns its output.
 func (i *installation) admin(t *testing.T, bin string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"),
@@ -334,8 +334,8 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	}
 }
 
-// If the secrets key is missing, the restore is refused at once, so that the operator does not find
-// out later from failing senders.
+// If the secrets key is missing, the restore is refused at once. Otherwise the operator would learn
+// of the missing key only later, when requests of senders fail.
 func TestRestoreNeedsTheKey(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)

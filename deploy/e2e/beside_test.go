@@ -145,7 +145,7 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 		strings.Contains(title, "PM") {
 		t.Errorf("the time is %s", title)
 	}
-	// A browser's locale can also ask for the 12-hour clock explicitly.
+	// The locale of a browser can also select the 12-hour clock explicitly.
 	_, err = chromedp.Call(b.ctx, emulation.SetUserAgentOverride,
 		emulation.SetUserAgentOverrideParams{
 			UserAgent:      b.evaluate(`navigator.userAgent`),

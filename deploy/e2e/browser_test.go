@@ -106,7 +106,8 @@ func browserFolder(t *testing.T) string {
 	return dir
 }
 
-// recordComplaint records an error that the browser reports. It ignores all other events.
+// recordComplaint records the event if it is an error that the browser reports, and ignores all
+// other events.
 func (b *tab) recordComplaint(event any) {
 	var complaint string
 	switch e := event.(type) {
@@ -235,8 +236,8 @@ func (b *tab) text(selector, part string) string {
 	return b.evaluate(element + `?.innerText ?? ""`) // the element may just have been replaced
 }
 
-// fragmentsAreThere is a JavaScript expression. It is true once all separately fetched parts of the
-// page have arrived.
+// fragmentsAreThere is a JavaScript expression that is true once all separately fetched parts of
+// the page have arrived.
 const fragmentsAreThere = `[...document.querySelectorAll("[data-fragment]")].every((part) => part.childElementCount > 0 || part.id === "refusals")`
 
 // unfold opens every collapsible part of the page.

@@ -86,7 +86,7 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 	t.Logf("%d were requeued before the kill, and %d after", letters-requeued, requeued)
 }
 
-// failMany creates n failed executions. It publishes the messages that an ingress and a runner
+// failMany creates n failed executions by publishing the messages that an ingress and a runner
 // would publish.
 func failMany(t *testing.T, js jetstream.JetStream, n int) {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 var canceledExecutions = flag.Int("canceled", 300,
 	"TestCanceledAtRandomMoments: so many executions")
 
-// canceling is the response to a call that cancels an execution, with the time of the call.
+// canceling holds the response to a call that cancels an execution, and the time of the call.
 type canceling struct {
 	status   string
 	ended    bool  // the execution had already ended

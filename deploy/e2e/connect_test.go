@@ -99,9 +99,9 @@ func TestConnectSlack(t *testing.T) {
 	}
 }
 
-// tryOut sends test requests from the page. It checks that they are signed, have different delivery
-// IDs and are recorded as verified. While the workflow is inactive, the requests are refused, and
-// the page offers to start an execution without sending a request to the endpoint.
+// tryOut sends test requests from the page, and checks that they are signed, have different
+// delivery IDs and are recorded as verified. While the workflow is inactive, the requests are
+// refused, and the page offers to start an execution without a request to the endpoint.
 func tryOut(b *tab) {
 	b.t.Helper()
 	first := ""
@@ -131,8 +131,8 @@ func tryOut(b *tab) {
 	b.wait(fragmentsAreThere) // parts that arrive later move the elements below them
 }
 
-// picture takes a screenshot for developers who change the page, if HOOKSTART_SCREENSHOTS is set to
-// a folder.
+// picture takes a screenshot if HOOKSTART_SCREENSHOTS is set to a folder, for developers who change
+// the page.
 func picture(b *tab, name string) {
 	folder := os.Getenv("HOOKSTART_SCREENSHOTS")
 	if folder == "" {

@@ -67,14 +67,14 @@ func (k *killable) startRunner(queue string) {
 	k.runners[queue].Await("(runner is ready)")
 }
 
-// oneByOne is the number of failures that the test produces at first. It is low enough that each of
-// them is reported by a separate event.
+// oneByOne is the number of failures that the test produces at first, so few that each is reported
+// by a separate event.
 const oneByOne = 5
 
 // killables is the number of processes that kill chooses from.
 const killables = 5
 
-// kill kills one of the processes, depending on n, and restarts it.
+// kill kills one of the processes and restarts it. n selects the process.
 func (k *killable) kill(n int) {
 	switch n % killables {
 	case 0:

@@ -117,8 +117,9 @@ func TestFormsInTheBrowser(t *testing.T) {
 		t.Errorf("the sample payload is %s, %v", saved.SamplePayload, err)
 	}
 
-	// If the fragment with a preset's fields could not be loaded, submitting the form shows the
-	// fields instead of setting the preset. A secret that was typed is still there after a refusal.
+	// If the fragment with the fields of a preset could not be loaded, submitting the form shows
+	// these fields instead of setting the preset. A secret that was typed survives a refusal of the
+	// form.
 	b.evaluate(`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => path.startsWith("/fragments/sender")

@@ -149,8 +149,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.do(chromedp.Focus(chromedp.CSS("[data-bulk-do=dismiss]")))
 	press(kb.Enter)
 	b.text("dialog[open]", "Dismiss all that match?")
-	// The test fakes the first response, which says that only part of the work is done. The page
-	// then posts the form again.
+	// The test fakes the first response, so that the server seems to have done only part of the
+	// work. The page must then post the form again.
 	b.evaluate(`(() => {
 		const real = fetch;
 		window.fetch = () => {

@@ -239,8 +239,8 @@ func TestKilledRunners(t *testing.T) {
 		reports)
 }
 
-// sendAll posts n deliveries, each until it is accepted. It then sends the IDs of their executions
-// on the returned channel.
+// sendAll posts n deliveries, and retries each until it is accepted. Then it sends the IDs of their
+// executions on the returned channel.
 func sendAll(t *testing.T, url string, n int) <-chan []string {
 	t.Helper()
 	accepted := make(chan []string, 1)

@@ -51,9 +51,10 @@ await run(nc, { queue: "ordered", group: "ordered", log: (e) => console.log(JSON
 await nc.close();
 `
 
-// forBothKits runs a test twice, with a runner that uses the Go kit and with one that uses the
-// Node.js kit. launch starts the runner, whose queue and group are orderedQueue. stop asks the
-// runner to stop, and returns a channel that is closed when the runner has ended.
+// forBothKits runs a test twice: with a runner that uses the Go kit, and with one that uses the
+// Node.js kit. launch starts the runner, which serves the queue orderedQueue in the group of the
+// same name. stop asks the runner to stop, and returns a channel that is closed when the runner has
+// exited.
 func forBothKits(t *testing.T, test func(
 	t *testing.T, launch func(natsURL string, options kitOptions) (stop func() <-chan struct{}),
 ),
@@ -214,8 +215,8 @@ func TestALastAttemptWaitsForASlot(t *testing.T) {
 }
 
 // waitsForASlot delivers the last attempt of an ordered execution to a runner that has no free
-// concurrency slot. It returns false if the message was not delivered because the runner's request
-// for the lane had expired.
+// concurrency slot. It returns false if this failed because the request of the runner for the lane
+// had expired.
 func waitsForASlot(
 	t *testing.T, launch func(string, kitOptions) func() <-chan struct{},
 ) (delivered bool) {
@@ -457,8 +458,8 @@ func (h *heldLane) deliverAgain(t *testing.T) {
 	}
 }
 
-// countNaks returns how often the runner has handed the message back, according to the answers that
-// have arrived so far.
+// countNaks returns the number of times that the runner has handed the message back, judging by the
+// answers that have arrived so far.
 func (a *laneAnswers) countNaks(nc *nats.Conn) (naks int) {
 	a.t.Helper()
 	if err := nc.Flush(); err != nil {

@@ -62,10 +62,10 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 	m.check()
 }
 
-// moving is an installation with three workflows. The workflows "killed" and "ordered" have the
-// queue "killed", which moves between the streams. Programs that use the Go kit consume from it.
-// Each sender to "ordered" has its own order key. The third workflow has the queue "other", from
-// which hookstart run consumes.
+// moving is an installation with three workflows. The workflows "killed" and "ordered" share the
+// queue "killed", which moves between the streams and is served by programs with the Go kit. Each
+// sender to "ordered" has its own order key. The workflow "other" has the queue "other", which
+// hookstart run serves.
 type moving struct {
 	t       *testing.T
 	server  *natstest.Node

@@ -82,9 +82,9 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 	}
 }
 
-// If a request for messages is repeated after a reconnect, the Node.js kit may get more executions
-// than it asked for. It never runs more executions at once than its concurrency allows. It hands
-// the others back, except for those on their last attempt, which it keeps.
+// After a reconnect, the Node.js kit repeats its request for messages, and may get more executions
+// than it asked for. It never runs more executions at once than its concurrency allows. Of the
+// others, it hands back all but last attempts, which it keeps.
 func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{5, 1} {
@@ -184,7 +184,8 @@ func await(t *testing.T, sub *nats.Subscription) *nats.Msg {
 	return msg
 }
 
-// openGate lets the handlers of launchKit's runners return immediately.
+// openGate answers all requests to gateSubject, so that handlers that ask for permission return
+// immediately.
 func openGate(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	if _, err := nc.Subscribe(gateSubject, func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {

@@ -20,10 +20,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// startIdentityProvider starts a real OpenID Connect provider with a sign-in page. It has the users
-// test-user@localhost and test-user2, and returns their attributes from its userinfo endpoint. Only
-// one test at a time can use it, because the package that implements it has a global list of
-// clients.
+// startIdentityProvider starts a real OpenID Connect provider, which has a sign-in page and the
+// users test-user@localhost and test-user2, and returns their attributes from its userinfo
+// endpoint. Only one test at a time can use it, because its package has a global list of clients.
 func startIdentityProvider(t *testing.T) (issuer string, register func(console string)) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)

@@ -85,8 +85,8 @@ func (o *ordered) replaceRunner() {
 	o.kills++
 }
 
-// post starts executions of all keys in turn. If a request does not get a 200, post repeats it for
-// up to a minute with the same delivery ID.
+// post starts executions of all keys in turn. A request that does not get a 200 is repeated with
+// the same delivery ID for up to a minute.
 func (o *ordered) post(url string, executions, keys int) error {
 	for n := range executions {
 		key := n % keys

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// With a key that is valid for an hour, a page of another site reads and watches executions as
-// described in deploy/docs/access.md. It can do so only if its origin is configured.
+// A page of another site reads and watches executions with a key that is valid for an hour, as
+// described in deploy/docs/access.md. This works only if the origin of the page is configured.
 func TestAPageOfAnotherSite(t *testing.T) {
 	t.Parallel()
 	script := regexp.MustCompile("(?s)```js\n(.*?)```").FindStringSubmatch(string(file(t,

@@ -119,7 +119,8 @@ func post(
 	return deliver.Post(ctx, http.DefaultClient, url, header, body)
 }
 
-// recorded waits until an execution is recorded and satisfies ok, and returns it.
+// recorded waits until an execution is recorded and ok returns true for it, and returns the
+// execution.
 func recorded(
 	t *testing.T, c *apiclient.Client, id string, ok func(api.ExecutionDetail) bool,
 ) api.ExecutionDetail {

@@ -21,8 +21,8 @@ type outage struct {
 	what string
 	away func()
 	back func() // ends the outage; nil if it ends by itself
-	// says maps programs to the line that their /readyz must contain during the outage. Programs
-	// that are not in the map stay ready.
+	// says maps the names of programs to the beginning of the line that their /readyz must contain
+	// during the outage. All other programs stay ready.
 	says map[string]string
 }
 
@@ -184,8 +184,8 @@ func (o *observed) table(outages []outage) {
 	o.t.Log(rows.String())
 }
 
-// await waits until the response of a program's /readyz has a line that begins with line, and
-// returns the whole response.
+// await waits until /readyz of a program responds with a line that begins with line, and returns
+// the whole response.
 func (o *observed) await(program, line string) string {
 	o.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

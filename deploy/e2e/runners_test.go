@@ -391,8 +391,8 @@ func nodeRunner(program, natsURL string) *exec.Cmd {
 	return command
 }
 
-// A message that arrives at a Node.js runner while it is stopping counts as an attempt. If there is
-// another attempt, the runner hands the message back. Otherwise, it runs the execution.
+// A message that arrives at a Node.js runner that is stopping counts as an attempt. The runner
+// hands the message back if another attempt is left, and otherwise runs the execution.
 func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -444,7 +444,7 @@ func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 }
 
 // attemptsRunner returns the command of a slowRunner with the given number of attempts. Its ack
-// wait is long, so a message is redelivered only if a runner hands it back.
+// wait is so long that a message is redelivered only if a runner hands it back.
 func attemptsRunner(natsURL string, attempts int) *exec.Cmd {
 	command := nodeRunner(slowRunner, natsURL)
 	command.Env = append(command.Env, "ATTEMPTS="+strconv.Itoa(attempts), "ACK_WAIT=3600000")

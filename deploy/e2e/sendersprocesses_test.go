@@ -25,8 +25,8 @@ func secretsKey(t *testing.T) string {
 }
 
 // When the API sets, rotates or removes a sender, the change applies from the very next request, at
-// both ingress processes. HOOKSTART_SENDER_TURNS sets the number of turns, each of which makes
-// three changes.
+// both ingress processes. Each turn of the test makes three changes; HOOKSTART_SENDER_TURNS sets
+// the number of turns.
 func TestSendersHoldOverTwoProcesses(t *testing.T) {
 	t.Parallel()
 	turns := sizeOf(t, "HOOKSTART_SENDER_TURNS", 40)

@@ -281,7 +281,7 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		}
 	}
 	// One transaction records messages of many traces. Its span links to the spans that published
-	// these messages. The span that records a message links to the span of the transaction.
+	// these messages, and the span of each recorded message links to the span of the transaction.
 	transaction := slices.IndexFunc(all, func(s tracetest.SpanStub) bool {
 		return s.Name == "record EXECUTIONS" &&
 			slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool {

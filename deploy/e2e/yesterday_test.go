@@ -294,8 +294,9 @@ func TestMakeYesterday(t *testing.T) {
 			must(err)
 			for name := range msg.Header {
 				if strings.HasPrefix(name, "Nats-") && name != jetstream.MsgIDHeader {
-					// Drop the headers that the server adds when a message is read, and those that
-					// were conditions for storing it. Only the message ID must be published again.
+					// Drop the headers that the server adds when a message is read, and the headers
+					// that were conditions for storing it. Only the message ID must be published
+					// again.
 					msg.Header.Del(name)
 				}
 			}

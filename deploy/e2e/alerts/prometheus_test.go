@@ -122,8 +122,7 @@ func samplesOf(ctx context.Context, url string) (model.Vector, error) {
 	}
 }
 
-// evaluate evaluates all rules for a point in time. It fails the test if a rule cannot be
-// evaluated.
+// evaluate evaluates all rules for a point in time. The test fails if a rule cannot be evaluated.
 func (p *prometheus) evaluate(at time.Time) {
 	p.t.Helper()
 	for _, group := range p.groups {

@@ -28,7 +28,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// objects decodes manifests into the types of Kubernetes. It fails the test for an unknown field.
+// objects decodes manifests into the Go types of Kubernetes. The test fails if a manifest has an
+// unknown field.
 func objects(t *testing.T, manifests string) []any {
 	t.Helper()
 	var all []any

@@ -173,8 +173,9 @@ func newTarget(tb testing.TB) *target {
 }
 
 // state returns everything that an attack could change, one item per line: streams, messages,
-// consumers with their positions, and the messages that were heard. It omits what a role may
-// change: messages with "allowed" in their subject, and the position of the runner's own consumer.
+// consumers with their positions, and the messages that the listeners of the target received. It
+// omits everything that a role may change: messages with "allowed" in their subject, and the
+// position of the consumer of the runner.
 func (t *target) state() []string {
 	ctx := t.tb.Context()
 	var lines []string

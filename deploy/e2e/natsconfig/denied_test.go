@@ -34,7 +34,7 @@ const hardlyAnyTime = 25 * time.Millisecond
 // heartbeats is long enough for two idle heartbeats of a consumer that the function push creates.
 const heartbeats = 250 * time.Millisecond
 
-// answerTimeout is how long an attempt waits for a response. Most attempts get none.
+// answerTimeout is the time that an attempt waits for a response. Most attempts get none.
 const answerTimeout = 200 * time.Millisecond
 
 func request(subject, body string) func(*attacker) {

@@ -123,8 +123,8 @@ func (d *documented) reload(t *testing.T) {
 	}
 }
 
-// The systemd service of NATS can start with only the settings in its example file and the public
-// keys.
+// The settings in its example file and the public keys are all that the systemd service of NATS
+// needs to start.
 func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	content, err := os.ReadFile("../../systemd/nats.env.example")
 	if err != nil {

@@ -215,7 +215,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		return err == nil && e.Status == "succeeded"
 	})
 
-	// A response that waits for an execution reports how it ended. This also works for a repeat and
+	// A response that waits for an execution reports the outcome, even in response to a repeat or
 	// for a canceled execution.
 	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{
 		"answer": api.Answer{WaitSeconds: 20},
@@ -251,7 +251,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		t.Fatal(err)
 	}
 
-	// The queue moves to a separate stream and back. Its delivery IDs move along.
+	// The queue moves to its own stream and back, and its delivery IDs move with it.
 	moved := map[string]string{"d4": last} // execution IDs keyed by delivery
 	for _, inOwn := range []bool{true, false} {
 		if inOwn {
