@@ -25,8 +25,8 @@ type ledgerAuditResult struct {
 	// active.
 	refused []string
 	strange []string // contradictions that do not fit any other kind
-	// misjudged is the number of deliveries whose first response was marked as deduplicated,
-	// although no earlier request could have been stored.
+	// misjudged is the number of deliveries with a response that was marked as deduplicated
+	// although no earlier request can have been stored.
 	misjudged    int
 	ghosts       map[string]int
 	ghostsWithID int // ghosts with a delivery ID, which the sender gave up retrying
@@ -214,8 +214,8 @@ func (a *ledgerAuditResult) examineFinalStatuses(
 }
 
 // lastFaultKind returns the kind of the last fault that began before the sender got its last
-// response. Faults of NATS nodes take precedence over all other kinds: a ghost is a message that
-// NATS has stored but not acknowledged in time, and such a fault is the likely cause.
+// response. Faults of NATS nodes take precedence, because they are the likely cause of a ghost,
+// which is a message that NATS has stored without acknowledging it in time.
 func lastFaultKind(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// auditLedger reports every kind of broken promise under its name, and nothing else.
+// auditLedger reports each kind of broken promise under its own name, and reports nothing else.
 func TestExamine(t *testing.T) {
 	first := deliver.Answer{ExecutionID: "x"}
 	repeat := deliver.Answer{ExecutionID: "x", Deduplicated: true}
@@ -185,8 +185,8 @@ func found(a *ledgerAuditResult) string {
 	return strings.Join(all, " ")
 }
 
-// Executions of a queue with an own stream must be in that stream. Executions of all other queues
-// must be in the shared stream.
+// Executions in the wrong stream are reported, and so are own streams without executions.
+// Executions of a queue with an own stream belong in that stream, all others in the shared stream.
 func TestExamineQueues(t *testing.T) {
 	t.Parallel()
 	right := map[string]storedStart{

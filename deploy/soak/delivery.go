@@ -106,8 +106,8 @@ func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	d.clear = false // a message may have been stored before the request was refused
 }
 
-// recordFailure records a request that got no response. what describes the error. If neverConnected
-// is true, no connection was established, so nothing was sent.
+// recordFailure records a request that got no response. what describes the error. neverConnected
+// means that no connection was established, so that nothing was sent.
 func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

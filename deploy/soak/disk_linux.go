@@ -40,8 +40,8 @@ func (d *disk) fill(room uint64) (err error) {
 			return err
 		}
 		used := (s.Blocks - s.Bfree) * uint64(s.Bsize) //nolint:gosec // not negative
-		// Retry after EINVAL: a program has stored more data meanwhile, which does not fit into the
-		// new size.
+		// EINVAL means that a program has stored more data meanwhile, which does not fit into the
+		// new size. Try again with the current usage.
 		if err = d.resize(max(used+room, 1)); !errors.Is(err, syscall.EINVAL) {
 			return err
 		}

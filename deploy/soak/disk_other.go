@@ -4,7 +4,7 @@ package soak
 
 import "errors"
 
-// disk is a separate file system. It is not supported on this operating system.
+// disk is a stub: separate file systems are supported only on Linux.
 type disk struct{ folder string }
 
 func newDisk() (*disk, error) { return nil, errors.ErrUnsupported }

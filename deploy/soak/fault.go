@@ -22,8 +22,8 @@ const (
 	// recoverTimeout is the maximum time a service may take to become ready.
 	recoverTimeout = time.Minute
 	// replicaTimeout is the maximum time a node may take to catch up with all streams. It is long
-	// because a leader makes no snapshot while a node catches up. If the node needs one, the leader
-	// forces a snapshot only after more than a minute.
+	// because a leader makes no snapshot while a node catches up: if the node needs a snapshot, the
+	// leader forces one only after more than a minute.
 	replicaTimeout = 3 * time.Minute
 )
 
@@ -88,9 +88,9 @@ func newFaultInjector(
 	}
 }
 
-// shuffledFaults returns faults of every kind for the targets, in random order. It omits some kinds
-// at random for some targets. All nodes share one slot, so that at most one of them has a fault:
-// two of the three NATS nodes must always work.
+// shuffledFaults returns faults of every kind for the targets, in random order, except that it
+// omits some kinds at random for some targets. All nodes share one slot, so that at most one of
+// them has a fault, because two of the three NATS nodes must always work.
 func (f *faultInjector) shuffledFaults() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
@@ -237,7 +237,7 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		})
 }
 
-// run injects faults until the context starting ends. It then waits until the current faults are
+// run injects faults until the context starting ends, and then waits until the current faults are
 // over and their targets have recovered.
 func (f *faultInjector) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
@@ -278,9 +278,9 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 // could wait forever, because faults with fewer slots would always take some of them.
 const minQueueBlockingSlots = 4
 
-// takeNextFault finds the first fault in the queue whose slots are all free, and occupies its
-// slots. It returns the fault, the rest of the queue, and true. If there is no such fault, it
-// returns the unchanged queue and false. The caller holds mu.
+// takeNextFault finds the first fault in the queue whose slots are all free, and occupies these
+// slots. It returns the fault, the rest of the queue, and true, or the unchanged queue and false if
+// no fault can start. The caller holds mu.
 func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true

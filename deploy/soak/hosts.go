@@ -26,7 +26,8 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// programHost is a host with a folder that contains a link to this binary for each role.
+// programHost is a host on which this binary can be started in each role, through links that are
+// named after the roles.
 type programHost struct {
 	*network.Host
 	programs string // the folder with a link to the binary for each role
@@ -53,8 +54,8 @@ type secrets struct {
 
 func (s *secrets) file(name string) string { return filepath.Join(s.folder, name) }
 
-// newSecrets generates the secrets. The certificates are valid for the names and addresses of the
-// hosts.
+// newSecrets generates the keys and certificates in the folder secrets within the given folder. The
+// certificates are valid for the names and addresses of the hosts.
 func newSecrets(folder string, hosts []*network.Host) (*secrets, error) {
 	s := &secrets{folder: filepath.Join(folder, "secrets")}
 	if err := os.Mkdir(s.folder, 0o700); err != nil {

@@ -38,7 +38,8 @@ type processCounts struct {
 	disk        *disk          // disk of the first node; nil means the installation's folder
 }
 
-// installation is a production-like hookstart installation on loopback.
+// installation is a production-like hookstart installation, whose processes run on loopback or on
+// separate hosts.
 type installation struct {
 	folder      string
 	own         int                   // number of queues with a stream of their own
@@ -66,8 +67,8 @@ type node struct {
 	disk      *disk // nil means that the node shares a disk with the other processes
 }
 
-// service is an ingress, an executor or a runner. It connects to each node and to the database
-// through separate links, so that each connection can be broken.
+// service is an ingress, an executor or a runner. On loopback, it connects to each node and to the
+// database through separate links, so that each connection can be broken.
 type service struct {
 	*process
 	url, opsURL string // "" for a runner
@@ -355,9 +356,9 @@ func (i *installation) connect() (err error) {
 	return err
 }
 
-// minWorkflows is the minimum number of workflows that senders call. There are more if there are
-// more queues, because each queue has at least one workflow. toggledWorkflowID is the ID of the
-// workflow that is activated and deactivated repeatedly.
+// minWorkflows is the minimum number of workflows that the senders call. With more queues than this
+// there are more workflows, one for each queue. toggledWorkflowID is the ID of the workflow that is
+// activated and deactivated repeatedly.
 const (
 	minWorkflows      = 3
 	toggledWorkflowID = "switched"
@@ -465,7 +466,8 @@ func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	// Limit the request, because a node that knows no leader does not respond to it.
+	// Limit the duration of the request, because a node that knows no leader does not respond to
+	// it.
 	ctx, cancel := context.WithTimeout(ctx, time.Second/4)
 	defer cancel()
 	_, err = js.AccountInfo(ctx)
@@ -477,7 +479,7 @@ func (i *installation) linksBetween(a, b int) []*link.Link {
 	return []*link.Link{i.links[[2]int{a, b}], i.links[[2]int{b, a}]}
 }
 
-// linksAround returns the links between a node and all other nodes, in both directions.
+// linksAround returns the links between a node and each other node, in both directions.
 func (i *installation) linksAround(node int) []*link.Link {
 	var all []*link.Link
 	for other := range i.nodes {
@@ -517,8 +519,8 @@ func (i *installation) problems() (all []string) {
 	return all
 }
 
-// eventually calls try until it succeeds or the timeout ends. After the timeout, it returns the
-// last error of try that the timeout itself did not cause.
+// eventually calls try repeatedly until it succeeds, or until the timeout or ctx ends. The returned
+// error then contains the last error of try that the end itself did not cause.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -106,8 +106,8 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 	return p
 }
 
-// request sends one request as a load balancer would: if an ingress refuses the connection, it
-// sends the request to the next ingress. turn determines the first ingress and the workflow.
+// request sends one request as a load balancer would: if an ingress refuses the connection, the
+// request goes to the next ingress. turn determines the first ingress and the workflow.
 func (p *posting) request(ctx context.Context, sent posted, turn int) posted {
 	sent.began = time.Now()
 	path := p.senders.paths[turn%len(p.senders.paths)]
@@ -150,7 +150,7 @@ func (p *posting) accepted() (n int) {
 	return n
 }
 
-// awaitAccepted waits for the given number of further responses with status 200.
+// awaitAccepted waits until the given number of further responses with status 200 have arrived.
 func (p *posting) awaitAccepted(t *testing.T, more int) {
 	t.Helper()
 	want := p.accepted() + more
