@@ -125,7 +125,7 @@ type PlanFlags struct {
 type StreamFlags struct {
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream${age=}." default:"168h"`
 	StreamMaxBytes int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
-	// ProgressMaxBytes applies only when the stream of reports is created.
+	// ProgressMaxBytes takes effect only when the stream of reports is created.
 	ProgressMaxBytes int64 `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
 }
 

@@ -120,8 +120,8 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.connect(ctx); err != nil {
 		return err
 	}
-	// The following steps have a timeout of their own, because a migration of the database may have
-	// taken longer than ConnectTimeout.
+	// The migration of the database may have taken longer than ConnectTimeout, so the following
+	// steps have a time limit of their own.
 	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
 	defer cancel()
 	if err := e.followRegistry(starting); err != nil {
@@ -181,8 +181,8 @@ func (e *executor) connect(ctx context.Context) error {
 	return nil
 }
 
-// followRegistry loads the registry and announces this process to the other processes. After the
-// announcement, a change of the registry is confirmed only when this process has applied it.
+// followRegistry loads the registry and announces this process to the other processes. From then
+// on, they confirm a change of the registry only when this process has applied it.
 func (e *executor) followRegistry(ctx context.Context) (err error) {
 	if e.follower, err = consistency.Follow(ctx, e.JetStream, e.directory, e.Log); err != nil {
 		return err
@@ -211,12 +211,12 @@ func (e *executor) followRegistry(ctx context.Context) (err error) {
 	return nil
 }
 
-// restoreAckTimeout is how long a restore of the registry waits for the acknowledgement of a record
+// restoreAckTimeout is how long a restore of the registry waits for NATS to acknowledge a record
 // before it stores the record again.
 const restoreAckTimeout = 5 * time.Second
 
-// prepareEditor compares the registry with its copy in the database, and creates the editor of the
-// registry.
+// prepareEditor restores a lost or outdated registry from its copy in the database, and creates the
+// editor of the registry.
 func (e *executor) prepareEditor(ctx context.Context) (err error) {
 	js, err := jetstream.New(e.NATS, jetstream.WithPublishAsyncTimeout(restoreAckTimeout))
 	if err != nil {
@@ -264,9 +264,9 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 	return nil
 }
 
-// putPlans stores the plan catalog in the registry. If the registry is not usable, for
-// example because a backup is being restored, putPlans does nothing, and
-// restorePlansPeriodically stores the catalog later.
+// putPlans stores the plan catalog in the registry. While the registry is unusable, for example
+// because a backup is being restored, it does nothing, and restorePlansPeriodically stores the
+// catalog later.
 func (e *executor) putPlans(ctx context.Context) error {
 	if e.databaseCopy.UnusableReason() != nil {
 		return nil //nolint:nilerr // restorePlansPeriodically does it later
@@ -278,7 +278,8 @@ func (e *executor) putPlans(ctx context.Context) error {
 	return nil
 }
 
-// prepareWatches subscribes to changed records, and creates the watcher of the queues.
+// prepareWatches creates the notifier that distributes changes of records, and the watcher of the
+// queues.
 func (e *executor) prepareWatches(ctx context.Context) (err error) {
 	if e.changed, err = changes.New(e.NATS); err != nil {
 		return err
@@ -454,13 +455,13 @@ func (e *executor) accountOf(workflowID string) string {
 	return w.Record.AccountID
 }
 
-// unfinishedTransitionsInterval is the interval at which the executor looks for activations and
-// deactivations that were not completed. It is longer than the time for which an executor tries to
-// complete a transition that it has begun itself.
+// unfinishedTransitionsInterval is how often the executor looks for workflows whose activation or
+// deactivation was not completed. It is longer than an executor tries to complete a transition that
+// it has begun itself.
 const unfinishedTransitionsInterval = 20 * time.Second
 
-// startMaintenance starts the background jobs for queues, stream settings, keys, dead letters and
-// the registry.
+// startMaintenance starts the background jobs that maintain queues, stream settings, keys, dead
+// letters and the registry.
 func (e *executor) startMaintenance(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
 	edited := newStreamSettingsMonitor(e.Ops.Metrics, e.Log)
@@ -496,9 +497,9 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	})
 }
 
-// checkEncryptionKeys returns an error if there are encrypted records and the configured keys
-// decrypt none of them. Without a key file it returns nil, because an operator who has lost the
-// keys must be able to set all secrets again.
+// checkEncryptionKeys returns an error if there are encrypted records, but the configured keys
+// decrypt none of them. Without a key file, it returns nil even then, because an operator who has
+// lost the keys must be able to set all secrets again.
 func (e *executor) checkEncryptionKeys(ctx context.Context) error {
 	if !e.keys.CanSeal() {
 		return nil
@@ -512,7 +513,8 @@ func (e *executor) checkEncryptionKeys(ctx context.Context) error {
 	return found.CheckAnyDecrypted(e.keys)
 }
 
-// warnOfMissingEncryptionKeys logs a warning if keys of encrypted records are missing.
+// warnOfMissingEncryptionKeys logs a warning if some records are encrypted with keys that are not
+// configured.
 func (e *executor) warnOfMissingEncryptionKeys(ctx context.Context) {
 	found, err := e.editor.CountDecryptable(ctx,
 		func(registry.DecryptionCounts) bool { return false })
@@ -525,7 +527,7 @@ func (e *executor) warnOfMissingEncryptionKeys(ctx context.Context) {
 	}
 }
 
-// server returns the HTTP server, with the limits for connections and requests.
+// server returns the HTTP server, with its timeouts and its limit for request headers.
 func (e *executor) server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
@@ -558,7 +560,7 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// openStore opens the database. While a PostgreSQL server is unavailable, it tries again until the
+// openStore opens the database. While a PostgreSQL server is unavailable, it retries until the
 // context starting is done. A migration may take longer: only ctx cancels it.
 func (c *Config) openStore(ctx, starting context.Context) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqliteURLPrefix)

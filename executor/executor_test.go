@@ -229,7 +229,7 @@ func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	}
 }
 
-// If NATS loses its storage while an executor is running, the executor recreates everything and
+// NATS loses its storage while an executor is running. The executor recreates everything and
 // continues to work.
 func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	t.Parallel()

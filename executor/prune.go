@@ -40,7 +40,8 @@ func nextBatchSize(limit int, took time.Duration) int {
 // stays in its stream for a day, so its ID must be kept longer than that.
 const countsRetention = 7 * 24 * time.Hour
 
-// startPruneTasks starts the tasks that delete data past its retention.
+// startPruneTasks starts one task for each kind of data that is deleted when its retention has
+// passed.
 func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 	c := e.config
 	e.startPruneTask(ctx, "records", func(ctx context.Context, limit int) (int, error) {
@@ -77,8 +78,9 @@ func (e *executor) startPruneTask(
 	})
 }
 
-// pruneLoop deletes rows in batches at regular intervals until ctx is done. singleWriter means that
-// nothing can be recorded while a batch is deleted, so slow batches are made smaller.
+// pruneLoop deletes rows every pruneInterval, batch by batch, until ctx is done. singleWriter means
+// that nothing can be recorded while a batch is deleted. If it is true, slow batches are made
+// smaller.
 func pruneLoop(
 	ctx context.Context, what string, log logrus.FieldLogger, singleWriter bool,
 	batch func(limit int) (int, error),

@@ -30,8 +30,8 @@ func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
 	}
 }
 
-// If a database can record while a batch is deleted, pruning always deletes large batches, no
-// matter how long they take.
+// If the database can record while a batch is deleted, pruning always deletes large batches, even
+// if they take long.
 func TestPruningTakesLargeBatchesBesideOtherWriters(t *testing.T) {
 	t.Parallel()
 	for singleWriter, want := range map[bool]int{false: maxPruneBatch, true: minPruneBatch} {

@@ -105,7 +105,7 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	for _, name := range ensuredStreams {
 		s := found[name]
 		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last {
-			// Another executor recreated it, or an older copy was restored.
+			// Another executor has recreated the stream, or an older copy of it was restored.
 			k.logLostMessages(name)
 		}
 		if err := k.storePosition(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
@@ -135,7 +135,7 @@ func (k *lostStreamCheck) storePosition(ctx context.Context, name string, last u
 	return nil
 }
 
-// logLostMessages logs which messages of a lost stream may not have been recorded.
+// logLostMessages logs the range of messages of a lost stream that may not have been recorded.
 func (k *lostStreamCheck) logLostMessages(name string) {
 	was, ok := k.reached[name]
 	if !ok {
@@ -158,9 +158,9 @@ func (k *lostStreamCheck) logLostMessages(name string) {
 		"that was seen are recorded; those that came in the last second may not be")
 }
 
-// checkConsumers returns an error if one of the recorder's consumers does not exist or is paused.
-// The recorder recreates a lost consumer, but that may fail: a NATS server rejects a consumer whose
-// state was damaged by a power failure. A paused consumer delivers nothing.
+// checkConsumers returns an error if one of the recorder's consumers does not exist or is paused,
+// because it delivers nothing then. The recorder recreates a lost consumer, but that may fail: a
+// NATS server rejects a consumer whose state was damaged by a power failure.
 func checkConsumers(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		consumer, err := js.Consumer(ctx, name, stream.RecorderConsumer)
@@ -196,10 +196,10 @@ type queueStreamConsumerCheck struct {
 	missed map[string]bool // the streams without a consumer at the last check
 }
 
-// check returns an error if the consumer of a queue's own stream was missing at two successive
-// checks, or is paused. The recorder creates the consumer within about a second after the stream
-// was created. If a queue's own stream is unreachable, the executor stays ready, because everything
-// else is still recorded.
+// check returns an error if a queue's own stream lacked the recorder's consumer at two successive
+// checks, or if the consumer is paused. One check is not enough, because the recorder creates the
+// consumer within about a second after the stream. If a queue's own stream is unreachable, the
+// executor stays ready, because everything else is still recorded.
 func (c *queueStreamConsumerCheck) check(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, c.js)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An executor is not ready if one of the recorder's two consumers is missing or paused. Without the
-// consumer of start messages, nothing is recorded. Without the consumer of reports, no reports are.
+// An executor is not ready if either of the recorder's two consumers is missing or paused. Without
+// the consumer of start messages, nothing is recorded; without the consumer of reports, executions
+// are not seen to start or end.
 func TestBothConsumersAreNeeded(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -74,8 +75,8 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	}
 }
 
-// If someone edits a stream while an executor is running, a metric shows the number of edited
-// streams, and the executor logs the edit once.
+// Someone edits a stream while an executor is running. A metric shows the number of settings that
+// differ, and the executor logs the edit once.
 func TestEditedStreamsAreNoticed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

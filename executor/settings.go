@@ -14,12 +14,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// settingsCheckInterval is the interval at which the streams' settings are compared with the
-// configuration.
+// settingsCheckInterval is how often the streams' settings are compared with the configuration.
 const settingsCheckInterval = 20 * time.Second
 
-// streamSettingsMonitor detects streams whose settings were changed while the executor was running;
-// stream.Ensure compares the settings only when the executor starts.
+// streamSettingsMonitor detects streams whose settings were changed while the executor is running.
+// It is needed because stream.Ensure compares the settings only when the executor starts.
 type streamSettingsMonitor struct {
 	log    logrus.FieldLogger
 	differ *prometheus.GaugeVec

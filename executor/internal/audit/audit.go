@@ -23,7 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Actions in the audit log that are not changes of the registry.
+// Actions in the audit log other than changes of the registry.
 const (
 	ActionRerun         = "execution.rerun"
 	ActionReplay        = "execution.replay"
@@ -35,7 +35,7 @@ const (
 	ActionRestore       = "installation.restore"
 )
 
-// Names of the fields in the entries about executions and dead letters.
+// Names of the fields in audit entries about executions and dead letters.
 const (
 	fieldExecution  = "executionId" // the execution that was started, recorded or canceled
 	fieldDeadLetter = "deadLetter"  // the ID in the list of dead letters

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The entry's action is derived from the record, and its actor is read from the header. If the
-// header is unreadable, there is still an entry.
+// The action in the entry is derived from the record, and the actor is read from the header. Even
+// if the header is unreadable, there is an entry.
 func TestStartEntry(t *testing.T) {
 	t.Parallel()
 	const original = "original"
@@ -88,7 +88,7 @@ func TestStartEntry(t *testing.T) {
 }
 
 // Requeuing the same message twice results in the same entry ID, so the database keeps one entry.
-// If the message was put aside again later, the ID differs.
+// If the message is put aside again later, the next requeue has another ID.
 func TestRequeueEntryHasAnIDOfItsOwn(t *testing.T) {
 	t.Parallel()
 	aside := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -26,7 +26,7 @@ import (
 
 const subject = "hookstart.executions.changed"
 
-// maxIDsPerMessage is the maximum number of IDs in one message. It keeps messages well below the
+// maxIDsPerMessage is the maximum number of IDs in one message, which keeps messages well below the
 // server's size limit.
 const maxIDsPerMessage = 2000
 
@@ -37,11 +37,10 @@ const flushTimeout = 2 * time.Second
 // heartbeatInterval is how often a Notifier repeats the number of its last announcement.
 const heartbeatInterval = 5 * time.Second
 
-// watcherBuffer is the number of batches that a watcher may fall behind. If it falls behind
-// further, its watch ends.
+// watcherBuffer is how many batches a watcher may fall behind before its watch ends.
 const watcherBuffer = 64
 
-// StreamName is the name of the stream that keeps the announcements.
+// StreamName is the name of the stream that keeps the announcements of the last minutes.
 const StreamName = "CHANGES"
 
 // Limits of the stream of announcements. They leave room for the announcements of a few minutes in
@@ -82,7 +81,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	return err
 }
 
-// Notifier distributes the IDs of changed records to watchers. It is safe for concurrent use.
+// Notifier announces changed records to all executors, and distributes their announcements to the
+// watchers in this process. It is safe for concurrent use.
 type Notifier struct {
 	nc  *nats.Conn
 	sub *nats.Subscription
@@ -157,8 +157,8 @@ func (c *Notifier) run(
 	}
 }
 
-// Stop ends the subscription and all watches, and waits until the Notifier's goroutine has ended.
-// It does not wait for the watchers. It may be called more than once.
+// Stop ends the subscription and all watches, and waits until the Notifier's goroutine has exited,
+// but not for the watchers. It may be called more than once.
 func (c *Notifier) Stop() {
 	c.stopping.Do(func() {
 		close(c.stop)
@@ -185,8 +185,8 @@ func (c *Notifier) endAllWatchesLocked() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// nextTime returns the current time in whole microseconds. If that is not later than the previous
-// result, it returns the microsecond after that result. mu must be held.
+// nextTime returns the current time in whole microseconds, or, so that results always increase, the
+// microsecond after the previous result if that is later. mu must be held.
 func (c *Notifier) nextTime() time.Time {
 	at := now()
 	if !at.After(c.last) {
@@ -247,7 +247,7 @@ type Subscription struct {
 	// Changed delivers all further batches. It is closed when changes may have been missed, or when
 	// the Notifier is stopped.
 	Changed <-chan Batch
-	// Cancel ends the watch. It must be called.
+	// Cancel ends the watch. The caller must call it in the end.
 	Cancel func()
 }
 
@@ -295,8 +295,8 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	}
 }
 
-// hasMissed notes the number of an announcement or a heartbeat, and reports whether earlier
-// announcements of its publisher did not reach this process. mu must be held.
+// hasMissed stores the number in an announcement or a heartbeat, and reports whether earlier
+// announcements of the same publisher have not reached this process. mu must be held.
 func (c *Notifier) hasMissed(changed *hookstartv1.ExecutionsChanged) bool {
 	publisher, before := changed.GetPublisher(), changed.GetNumber()
 	if publisher == "" {
@@ -326,7 +326,7 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 	}
 	if info.State.Bytes > streamMaxBytes/2 && info.State.FirstTime.After(before.since) {
 		// Earlier announcements may have been dropped for lack of space, so the stream is complete
-		// only from its first message on.
+		// only from its first message.
 		before.since = info.State.FirstTime
 	}
 	last := info.State.LastSeq

@@ -70,7 +70,7 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 	}
 }
 
-// If a change was committed but its announcement fails, the watches of this process end.
+// A change is committed, but its announcement fails. The watches of this process end.
 func TestWatchesEndWhenTellingFails(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	c := listen(t, nc)
@@ -112,8 +112,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	if got := next(t, heard); !slices.Equal(got, []string{"b"}) {
 		t.Fatalf("told %q", got)
 	}
-	// Wait until the stream has stored the announcement. It has been received, but may not be
-	// stored yet.
+	// The announcement has been received, but the stream may not have stored it yet. Wait for that.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	retry.Until(ctx, time.Millisecond, func() bool {
@@ -135,7 +134,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 		t.Errorf("complete: %v, %q", resumed.Complete, ids)
 	}
 	if since := again.Watch(time.Now().Add(-time.Hour)); since.Complete {
-		// An hour ago, the stream of announcements did not exist yet.
+		// The stream of announcements did not exist an hour ago.
 		t.Error("what was never kept is said to be complete")
 	}
 }

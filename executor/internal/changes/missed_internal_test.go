@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// announcement returns an announcement of another process.
+// announcement returns an announcement as another process publishes it.
 func announcement(t *testing.T, publisher string, number uint64, ids ...string) *nats.Msg {
 	t.Helper()
 	data, err := proto.Marshal(&hookstartv1.ExecutionsChanged{
@@ -24,9 +24,9 @@ func announcement(t *testing.T, publisher string, number uint64, ids ...string) 
 	return &nats.Msg{Subject: subject, Data: data}
 }
 
-// If an announcement of another process does not reach this one, although neither lost its
-// connection, this process ends its watches when the next announcement or heartbeat of the other
-// process arrives.
+// An announcement of another process does not reach this one, although neither has lost its
+// connection. When the next announcement or heartbeat of the other process arrives, this process
+// ends its watches.
 func TestWatchesEndWhenAnAnnouncementDidNotArrive(t *testing.T) {
 	t.Parallel()
 	c, err := New(natstest.Start(t).Connect(t))

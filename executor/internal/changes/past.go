@@ -16,7 +16,7 @@ const (
 	// megabytes.
 	maxRecentIDs = 50_000
 	// maxClockSkew is the assumed maximum difference between the clocks of two executors. A client
-	// that resumes on another executor receives the changes of the last maxClockSkew again.
+	// that resumes on another executor therefore receives the changes of this period again.
 	maxClockSkew = 5 * time.Second
 )
 

@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// If announcements arrive faster than this process handles them, the NATS client drops some, and
-// all watches end.
+// Announcements arrive faster than this process handles them, so the NATS client drops some. All
+// watches end.
 func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -1,6 +1,6 @@
 // Package fromstream converts messages of the streams to database records. The recorder uses it for
-// every message that it receives from the streams. Package operate uses it for a dead letter that
-// an operator requeues, so that both store the same record for the same message.
+// every message that it receives, and package operate for a dead letter that an operator requeues,
+// so that both store the same record for the same message.
 package fromstream
 
 import (
@@ -48,8 +48,8 @@ func StartRecord(s *execution.Start, bodyBytes int, at MessagePosition,
 	}
 }
 
-// AuditEntries returns the audit entry for a start message that is recorded as r, or none if no
-// operator requested the start. header is the header of the start message.
+// AuditEntries returns the audit entry for a start message that is recorded as r, or nothing if no
+// operator requested the start. header is the header of the message.
 func AuditEntries(header nats.Header, r store.Record, at MessagePosition) []store.AuditEntry {
 	entry, audited := audit.StartEntry(header, r, store.StoredTime(at.StoredAt))
 	if !audited {
@@ -82,8 +82,8 @@ func RejectionRecord(r *execution.Rejection, at MessagePosition, now time.Time) 
 	}
 }
 
-// ProgressWithTime returns the progress in a runner's report. If the report has no time, it uses
-// the time at which the stream stored the report.
+// ProgressWithTime returns the progress in a runner's report. If the report contains no time, its
+// time is when the stream stored the report.
 func ProgressWithTime(p *execution.Progress, at MessagePosition) execution.Progress {
 	result := *p
 	result.At = messageTimeOrStored(p.At, at.StoredAt)

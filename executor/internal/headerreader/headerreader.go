@@ -1,5 +1,5 @@
-// Package headerreader reads the headers of a stream's messages through a consumer that only one
-// executor uses at a time.
+// Package headerreader reads the headers of a stream's messages. It uses a consumer that only one
+// executor has at a time.
 package headerreader
 
 import (
@@ -30,7 +30,8 @@ const (
 	ownerMetadataKey = "hookstart.owner"
 )
 
-// Reader reads the headers of a stream's messages. It is not safe for concurrent use.
+// Reader reads the headers of a stream's messages with its own consumer. It is not safe for
+// concurrent use.
 type Reader struct {
 	jetstream.Consumer
 
@@ -83,17 +84,17 @@ func (r *Reader) NextMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error)
 	return meta, nil
 }
 
-// Exists reports whether the server still has this reader's consumer, and not another reader's
-// consumer with the same name.
+// Exists reports whether the server still has this reader's consumer. A consumer with the same name
+// that belongs to another reader does not count.
 func (r *Reader) Exists(ctx context.Context) bool {
 	info, err := r.Info(ctx)
 	return err == nil && r.owns(info)
 }
 
-// End deletes the consumer so that another reader can begin immediately. If that fails, the server
-// deletes the consumer after a few seconds.
+// End deletes the consumer, so that another reader can begin immediately. If that fails, the server
+// deletes it a few seconds later.
 func (r *Reader) End(ctx context.Context) {
-	// Do not delete the consumer that another reader may have created under the same name.
+	// Another reader may have created a consumer with the same name. Do not delete that one.
 	if r.Exists(ctx) {
 		_ = r.js.DeleteConsumer(ctx, r.stream, r.CachedInfo().Name)
 	}

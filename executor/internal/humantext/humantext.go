@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Ago returns how long ago t was, or how long it is until t, like "2 min ago" or "in 90 days".
+// Ago returns how long ago t was, such as "2 min ago", or how long it is until t, such as "in 90
+// days".
 func Ago(t, now time.Time) string {
 	d := now.Sub(t).Round(time.Second)
 	if d >= 5*time.Second {
@@ -17,8 +18,8 @@ func Ago(t, now time.Time) string {
 	if d > -2*time.Second { // the two times may come from different clocks
 		return "just now"
 	}
-	// Round d, because a moment has passed since t was chosen. Otherwise, a time that was just set
-	// to 90 days from now would be shown as "in 89 days".
+	// A moment has passed since t was chosen, so round d. Otherwise, a time that was just set to 90
+	// days from now would be shown as "in 89 days".
 	switch d = -d; {
 	case d >= 2*day:
 		d = d.Round(time.Hour)
@@ -30,8 +31,8 @@ func Ago(t, now time.Time) string {
 
 const day = 24 * time.Hour
 
-// Duration returns d in its largest unit, rounded down, like "3 h". Durations of two days or more
-// are in days.
+// Duration returns d in its largest unit, rounded down, such as "3 h". It uses days only for two
+// days or more.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -60,8 +61,8 @@ func RateSuffix(seconds int64) (text string, ok bool) {
 	}
 }
 
-// DecimalBytes returns a number of bytes exactly, in the largest decimal unit that divides it: KB,
-// MB, GB or TB. The unit is "" if the number is not a multiple of 1,000.
+// DecimalBytes converts a number of bytes, without rounding, to the largest decimal unit that
+// divides it: KB, MB, GB or TB. The unit is "" if the number is not a multiple of 1,000.
 func DecimalBytes(n int64) (count int64, unit string) {
 	for _, larger := range [...]string{"KB", "MB", "GB", "TB"} {
 		if n < 1000 || n%1000 != 0 {

@@ -1,6 +1,6 @@
 // Package starts reads the start messages of executions from the streams, and publishes new ones. A
 // queue's start messages are in the shared stream or in the queue's own stream. While a queue moves
-// between them, and until its old messages have expired, both streams hold some of them.
+// from one to the other, and until its old messages have expired, both have some of them.
 package starts
 
 import (
@@ -121,7 +121,7 @@ func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, er
 var ErrQueueMoving = errors.New("the queue is being moved to another stream; try again in a moment")
 
 const (
-	// awaitMoveTimeout is how long Publish waits for a queue that does not accept start messages.
+	// awaitMoveTimeout is how long Publish waits for a queue that is closed for a move.
 	awaitMoveTimeout      = 5 * time.Second
 	awaitMovePollInterval = 50 * time.Millisecond
 )

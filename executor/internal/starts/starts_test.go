@@ -197,8 +197,8 @@ func TestAStartWaitsForAMove(t *testing.T) {
 	}
 }
 
-// If a queue moves while a start message is being stored, the message's ID is stored in the other
-// stream as well, so that a repeat is recognized there.
+// A queue moves while a start message is being stored. The message's ID is stored in the other
+// stream, too, so that a repeat is recognized there.
 func TestAMoveMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -44,8 +44,8 @@ type AuditFilter struct {
 	Until      time.Time // exclusive upper bound of At
 }
 
-// AuditPosition is a position in the list of audit entries: just after the entry with this time and
-// ID. The zero value is the beginning of the list.
+// AuditPosition is a position in the list of audit entries, immediately after the entry with this
+// time and ID. The zero value is the beginning of the list.
 type AuditPosition struct {
 	At time.Time
 	ID string

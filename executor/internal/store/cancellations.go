@@ -16,8 +16,8 @@ type Cancellations interface {
 		ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry,
 	) (requested []string, err error)
 
-	// Cancel changes the status of queued records to canceled, and returns their IDs. It does not
-	// change any other record. It does not check that cancellation was requested, so call
-	// RequestCancel first.
+	// Cancel changes the status of queued records to canceled, and returns their IDs. It changes no
+	// other records. Call RequestCancel first, because Cancel does not check that cancellation was
+	// requested.
 	Cancel(ctx context.Context, ids []string, at time.Time) (canceled []string, err error)
 }

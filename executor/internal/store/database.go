@@ -10,16 +10,16 @@ import (
 // the database is ready, and announces the schema version to the other processes. operate shows the
 // size and the schema version.
 type Database interface {
-	// Ping returns nil if the database responds and accepts writes. It returns an error for a
-	// standby, which accepts no writes.
+	// Ping returns nil if the database responds and accepts writes. A standby accepts none, so Ping
+	// returns an error for it.
 	Ping(ctx context.Context) error
 
 	// Size returns the size of the database. Even in a large database, it reads only a few rows.
 	Size(ctx context.Context) (Size, error)
 
 	// Schema returns the schema version that this program uses. If another version of the program
-	// has migrated the tables to a schema that this program cannot use, Ping and every method that
-	// writes return a *NewerSchemaError.
+	// has migrated the tables to a schema that this program cannot use, Ping and all methods that
+	// write return a *NewerSchemaError.
 	Schema() int64
 
 	// DatabaseSchema returns the schema version of the database.

@@ -33,7 +33,7 @@ type DeadLetters interface {
 
 // Requeue names a record and the execution that was started to replace the record's execution.
 type Requeue struct {
-	ID, As string // the ID of the record, and that of the execution replacing it
+	ID, As string // the ID of the record, and the ID of the execution that replaces it
 }
 
 // DeadLetter is an execution or a message that needs an operator, because no runner or recorder

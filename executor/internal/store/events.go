@@ -92,7 +92,7 @@ type OngoingCondition struct {
 	Since time.Time // when the state began
 }
 
-// OngoingConditionChange is the beginning or the end of a condition.
+// OngoingConditionChange describes that a condition has begun or ended.
 type OngoingConditionChange struct {
 	OngoingCondition
 	// Cause is the event cause of the change, or nil if no event reports the change. The store

@@ -5,15 +5,14 @@ import (
 	"encoding/hex"
 )
 
-// UUID is the stored form of an execution ID: the 16 bytes of the UUID. UUIDs sort in the same
-// order as their texts.
+// UUID is an execution ID in stored form: 16 bytes, which sort in the same order as the IDs' texts.
 type UUID [16]byte
 
 // idLength is the length of a UUID as text, with hyphens.
 const idLength = 36
 
-// ParseUUID returns the stored form of an execution ID. ok is false if the text is not a UUID in
-// lower case. Every execution ID in the streams is such a UUID.
+// ParseUUID converts an execution ID to its stored form. ok is false if the text is not a UUID in
+// lower case, which every execution ID in the streams is.
 func ParseUUID(id string) (key UUID, ok bool) {
 	if len(id) != idLength || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return UUID{}, false

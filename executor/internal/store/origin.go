@@ -14,7 +14,7 @@ type Origin struct {
 	Verified bool   // whether the sender's signature or secret was verified
 }
 
-// Origin returns the origin of the record.
+// Origin returns the values of the record that belong to its origin.
 func (r Record) Origin() Origin {
 	return Origin{
 		r.AccountID, r.WorkflowID, r.NodeID, r.Queue, r.Source, r.TokenID, r.Sender, r.Verified,

@@ -41,7 +41,7 @@ func UnmatchedProgressExecutionIDs(batch Batch) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return own[id] })
 }
 
-// RecordIDs returns the records' IDs.
+// RecordIDs returns the IDs of the records, in the same order.
 func RecordIDs(records []Record) []string {
 	ids := make([]string, len(records))
 	for i, r := range records {

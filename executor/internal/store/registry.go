@@ -16,7 +16,8 @@ type RegistryCopy interface {
 	// the database then has, which may be one that another executor has stored.
 	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
 
-	// RegistryPosition returns the position of the database's copy of a registry bucket.
+	// RegistryPosition returns the position up to which the database's copy of a registry bucket is
+	// complete.
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
 	// SaveRegistryCopy adds revisions of a registry bucket, in order, and their audit entries to

@@ -14,9 +14,9 @@ type Reports interface {
 	// kept until it is.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
-	// AddRefusals adds counts of refused requests. It adds each count twice: to the counts by
-	// workflow, code and minute, and to those by code and minute. Adding a report with the same ID
-	// again has no effect. Report IDs must be unique across all kinds of reports.
+	// AddRefusals adds counts of refused requests, both to the counts by workflow, code and minute
+	// and to the counts by code and minute. Adding a report with the same ID again has no effect.
+	// Report IDs must be unique across all kinds of reports.
 	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []RefusalCount) error
 
 	// AddSenders adds what requests have shown about the senders of trigger nodes. Adding a report

@@ -24,8 +24,8 @@ type Senders interface {
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
 	// ForgetWorkflow deletes what Reports has added about a workflow and its nodes: refusals,
-	// observations of senders, and filtered requests. It keeps the counts by minute, because they
-	// are not kept by workflow.
+	// observations of senders, and filtered requests. The counts by minute stay, because they do
+	// not distinguish workflows.
 	ForgetWorkflow(ctx context.Context, workflowID string) error
 
 	// FilteredRequests returns how many requests have not matched the filter of one node so far,

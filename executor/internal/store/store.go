@@ -94,8 +94,9 @@ func IsDataError(err error) bool {
 	return ok
 }
 
-// UnavailableError means that the database could not perform the operation now, for a reason that
-// may pass, such as a lost connection, a lock that another transaction holds, or a full disk.
+// UnavailableError means that the database cannot perform the operation now, for a reason that may
+// go away by itself, such as a lost connection, a lock that another transaction holds, or a full
+// disk.
 type UnavailableError struct {
 	Err error // the driver's error
 }

@@ -67,8 +67,8 @@ func New(js jetstream.JetStream, auditLog store.AuditLog, log logrus.FieldLogger
 	return &Auditor{js: js, auditLog: auditLog, log: log, heartbeat: heartbeatInterval}
 }
 
-// Run copies the entries of one registry stream until the context is done. It survives failures of
-// NATS and of the database.
+// Run copies the entries of the registry stream with the given name until the context is done. It
+// survives failures of NATS and of the database.
 func (a *Auditor) Run(ctx context.Context, name string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		err := a.consume(ctx, name)
@@ -85,8 +85,8 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 	}
 }
 
-// consumerConfig returns the configuration of the consumer, which delivers one message at a time:
-// see the package comment.
+// consumerConfig returns the configuration of the consumer, which delivers only one message at a
+// time, for the reason in the package comment.
 func consumerConfig() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       registry.AuditConsumer,
@@ -162,15 +162,15 @@ func (a *Auditor) Replay(ctx context.Context) {
 // deleteOlderRevisions deletes the earlier revisions of a registry record if msg is the newest one.
 // If it is not, or if the deletion fails, they are deleted after the record's next change.
 //
-// deleteOlderRevisions never deletes the newest revision, not even if the newest revision has a
-// lower sequence than msg. That happens if this process was frozen after it had received msg, and
-// the bucket was lost and restored in the meantime.
+// deleteOlderRevisions never deletes the newest revision, not even if that has a lower sequence
+// than msg. That happens if this process was frozen after it had received msg, and the bucket was
+// lost and restored in the meantime.
 //
 // To delete, it purges the record's subject with "keep 1". NATS can neither make a purge
-// conditional nor combine "keep 1" with a sequence. A revision that is stored and replaced between
-// the query and the purge is therefore deleted before the Auditor has read it, and its audit entry
-// is lost. Purging everything before msg's sequence would avoid that. But if the servers received
-// such a purge late, after a restore, it could delete the record itself.
+// conditional nor combine "keep 1" with a sequence. So if a revision is stored and replaced between
+// the query and the purge, it is deleted before the Auditor has read it, and its audit entry is
+// lost. Purging everything before msg's sequence would avoid that, but if the servers received such
+// a purge late, after a restore, it could delete the record itself.
 func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
 		before == "0" {
@@ -192,8 +192,8 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 	}
 }
 
-// purgeOlderIfNewest deletes the earlier messages of a subject if its newest message has the
-// sequence seq. Otherwise, it does nothing.
+// purgeOlderIfNewest deletes the earlier messages of a subject if the subject's newest message has
+// the sequence seq. Otherwise, it does nothing.
 func purgeOlderIfNewest(
 	ctx context.Context, js jetstream.JetStream, s jetstream.Stream, subject string, seq uint64,
 ) error {
@@ -207,8 +207,7 @@ func purgeOlderIfNewest(
 }
 
 // AwaitAudited waits until the database has the audit entries of all registry changes made before
-// the call, or until the context is done. After that, operators find these changes in the audit
-// log.
+// the call, so that operators find them in the audit log, or until the context is done.
 func AwaitAudited(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
 		stream.AwaitConsumed(ctx, js, name, registry.AuditConsumer)

@@ -21,7 +21,7 @@ const (
 	other      = "other"
 )
 
-// makeStream creates a stream, and stores revisions of records in it.
+// makeStream creates a stream and publishes one revision to each of the given subjects, in order.
 func makeStream(t *testing.T, js jetstream.JetStream, revisions ...string) jetstream.Stream {
 	t.Helper()
 	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
@@ -43,7 +43,7 @@ func makeStream(t *testing.T, js jetstream.JetStream, revisions ...string) jetst
 	return s
 }
 
-// receiveLast returns the last message of a stream, as the auditor receives it.
+// receiveLast returns the last message of a stream in the form in which the auditor receives it.
 func receiveLast(t *testing.T, s jetstream.Stream) jetstream.Msg {
 	t.Helper()
 	consumer, err := s.CreateConsumer(t.Context(),
@@ -115,8 +115,8 @@ func TestARestoredRecordIsNotDeleted(t *testing.T) {
 	wantSequences(t, restored, 1, 2)
 }
 
-// After NATS has lost its storage, the auditor creates its consumer again and continues to copy
-// audit entries.
+// NATS loses its storage. The auditor creates its consumer again and continues to copy audit
+// entries.
 func TestTheAuditGoesOnAfterTheStorageWasLost(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -25,7 +25,7 @@ const (
 	// restoreDelay is how long a cluster must keep reporting an older registry before it is
 	// restored. A cluster may report one briefly while it elects a leader.
 	restoreDelay = 3 * time.Second
-	// requestTimeout is the maximum duration of one comparison, and of one step of a restore.
+	// requestTimeout is the maximum duration of one comparison, and of each step of a restore.
 	requestTimeout = 5 * time.Second
 	// pageSize is the number of records read from the registry's copy at a time.
 	pageSize = 1000
@@ -45,7 +45,7 @@ type Config struct {
 	JetStream jetstream.JetStream
 	// Store holds the copy of the registry.
 	Store store.RegistryCopy
-	// Follower follows the registry's bucket.
+	// Follower follows the changes of the registry's bucket.
 	Follower *consistency.Follower
 	// Ensure creates the registry's buckets if they do not exist.
 	Ensure func(context.Context) error
@@ -76,7 +76,7 @@ type RegistryCopy struct {
 	missing stream.MissingStreams
 }
 
-// New returns a RegistryCopy. Begin must be called before any other method.
+// New returns a RegistryCopy. Call Begin before any other method.
 func New(c Config) *RegistryCopy {
 	return &RegistryCopy{
 		Config:  c,
@@ -140,8 +140,9 @@ func (c *RegistryCopy) tryBegin(ctx context.Context) error {
 	return c.updateUnusableReason(ctx)
 }
 
-// adoptIdentity stores an identity in the database: the registry's, or a new one if the registry
-// has none.
+// adoptIdentity gives the database an identity and returns it: the registry's identity, or a new
+// one if the registry has none. It returns an error if joining the registry's installation is not
+// allowed.
 func (c *RegistryCopy) adoptIdentity(
 	ctx context.Context,
 	identity registry.Installation,
@@ -451,8 +452,8 @@ func (c *RegistryCopy) restorePage(
 	return stored, records[len(records)-1].Key, true, err
 }
 
-// AwaitCopied waits until the database's copy of a bucket has reached a revision. It implements
-// edit.DatabaseCopy.
+// AwaitCopied waits until the database's copy of a bucket contains all revisions up to the given
+// one. It implements edit.DatabaseCopy.
 func (c *RegistryCopy) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
 	for {
 		c.mu.Lock()

@@ -161,7 +161,8 @@ func (p *process) token(t *testing.T, id string) string {
 	return node.Tokens[0].Token
 }
 
-// ingress is an ingress, reduced to its copy of the registry and the lease that permits using it.
+// ingress is an ingress reduced to its copy of the registry and the lease that allows it to use the
+// copy.
 type ingress struct {
 	*registry.Snapshot
 	follower *consistency.Follower
@@ -286,8 +287,8 @@ func TestALostRegistryIsRestored(t *testing.T) {
 	}
 }
 
-// While an executor and an ingress are running, the storage of NATS is replaced with an older copy
-// of it, and then another ingress starts. The executor restores the registry, and neither ingress
+// While an executor and an ingress are running, NATS is restarted with an older copy of its
+// storage, and then another ingress starts. The executor restores the registry, and neither ingress
 // uses the older one.
 func TestAnOlderRegistryIsRestored(t *testing.T) {
 	t.Parallel()
@@ -360,8 +361,7 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	server.Restart()
 	third := mustStart(t, server.Connect(t), s)
 	in.awaitAvailable(t, all...)
-	// If one executor restores the registry slightly later than another, editors refuse calls in
-	// the meantime, so repeat each call until it succeeds.
+	// While another executor is still restoring the registry, editors refuse calls, so retry.
 	tokens := func(from *process) (found []string) {
 		inForce(t, func(ctx context.Context) error {
 			found = nil
@@ -390,7 +390,7 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	in.knows(t, append(all, "later")...)
 }
 
-// heldStore pauses each restore before its first page while held is true.
+// heldStore makes each restore wait before its first page while held is true.
 type heldStore struct {
 	store.Store
 	held        atomic.Bool
@@ -487,9 +487,9 @@ func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 	p.token(t, "wf")
 }
 
-// silentServer is the JetStream and the database of an executor. During a restore, NATS never
-// responds to the first request for the identity. The restore reads the database's position
-// immediately before that request.
+// silentServer stands in for the JetStream and the database of an executor. During a restore, NATS
+// never responds to the first request for the identity, which follows immediately after the restore
+// has read the database's position.
 type silentServer struct {
 	jetstream.JetStream
 	store.Store
@@ -569,7 +569,8 @@ func TestAnotherDatabaseIsRefused(t *testing.T) {
 	mustStart(t, server.Connect(t), s)
 }
 
-// A registry and a database from a version without identities both get the same new identity.
+// The registry and the database are from a version without identities. Both get the same new
+// identity.
 func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

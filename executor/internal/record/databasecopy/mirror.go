@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// maxBatchRevisions is the maximum number of revisions written in one transaction.
+	// maxBatchRevisions is the maximum number of revisions that one transaction writes to the copy.
 	maxBatchRevisions = 500
-	// maxBatchWait is the maximum time that a transaction waits for its next revision.
+	// maxBatchWait is how long a batch that is not full waits for another revision.
 	maxBatchWait = 100 * time.Millisecond
-	// retryDelay is the delay before a failed mirror is restarted.
+	// retryDelay is the delay before the mirror of a bucket is restarted after an error.
 	retryDelay = 500 * time.Millisecond
 )
 
@@ -52,8 +52,8 @@ func (c *RegistryCopy) mirror(ctx context.Context, bucket string) {
 	}
 }
 
-// errNotRestored means that a bucket is older than its copy in the database, or that it does not
-// have this installation's identity yet.
+// errNotRestored means that a bucket must not be copied yet, because it is older than its copy in
+// the database or does not have this installation's identity.
 var errNotRestored = errors.New("the bucket is not restored yet")
 
 // isOwnIdentity reports whether id is the identity of this installation.
@@ -161,8 +161,7 @@ func (c *RegistryCopy) copyMessages(
 // in the meantime.
 func nextOfBatch(messages jetstream.MessagesContext, received int) (jetstream.Msg, error) {
 	if received == 0 {
-		// Wait without a time limit, because a call with a short limit does not detect missed
-		// heartbeats.
+		// Wait without a time limit: a call with a short limit would not detect missed heartbeats.
 		return messages.Next()
 	}
 	return messages.Next(jetstream.NextMaxWait(maxBatchWait))

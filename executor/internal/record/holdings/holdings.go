@@ -1,11 +1,11 @@
-// Package holdings adds up how much each account has stored in a stream, and reports it to the
+// Package holdings adds up how much each account has stored in a stream. It reports the sums to the
 // ingresses, which divide the space of a nearly full stream among accounts.
 //
 // NATS reports only the total size of a stream, so the package reads the headers of all messages
-// and adds up their sizes. Only one executor does this at a time: the one that owns the consumer
-// for the headers. The others keep trying to create that consumer, and one of them succeeds when
-// its owner is gone. While the stream is less than eight tenths full, nothing is read. The sums are
-// not stored: an executor that takes over or loses the connection reads the stream from its
+// and adds up their sizes. Only one executor does so at a time: the owner of the consumer for the
+// headers. The others keep trying to create that consumer, and one of them succeeds when the owner
+// is gone. Nothing is read while the stream is less than eight tenths full. The sums are not
+// stored: an executor that takes over or has lost the connection reads the stream from its
 // beginning. In the meantime, the ingresses rely on their own counts.
 package holdings
 
@@ -54,7 +54,8 @@ type Config struct {
 	JetStream jetstream.JetStream
 	// Account returns the account of a workflow, or "" if the workflow is unknown.
 	Account func(workflowID string) string
-	// Log receives a warning when reading starts to fail, and when the stream is nearly full.
+	// Log receives a warning when the messages can no longer be read, and when the stream is nearly
+	// full.
 	Log logrus.FieldLogger
 }
 
@@ -74,7 +75,7 @@ type streamScan struct {
 	sums    map[string]int64 // total bytes of each account
 }
 
-// New returns a Tracker. Call Run to start it.
+// New returns a Tracker, which does nothing until Run is called.
 func New(c Config) *Tracker { return &Tracker{config: c} }
 
 // Run computes and publishes the sums until the context is done.

@@ -95,7 +95,8 @@ func (r *rig) run() (stop func()) {
 	return stop
 }
 
-// publish stores messages of a workflow whose total size is at least the given number of bytes.
+// publish stores messages of a workflow until their total size is at least the given number of
+// bytes.
 func (r *rig) publish(workflowID string, bytes int) {
 	r.t.Helper()
 	before, body := r.used(), []byte(strings.Repeat("x", 3000))
@@ -140,7 +141,7 @@ func (r *rig) info() *jetstream.StreamInfo {
 
 func (r *rig) used() uint64 { return r.info().State.Bytes }
 
-// next returns the next published sums.
+// next waits for the next published sums and returns them.
 func (r *rig) next() map[string]int64 {
 	r.t.Helper()
 	msg, err := r.sums.NextMsg(40 * time.Second)
@@ -161,7 +162,7 @@ func total(sums map[string]int64) (n uint64) {
 	return n
 }
 
-// await waits for sums that satisfy right.
+// await waits for published sums for which right returns true.
 func (r *rig) await(what string, right func(map[string]int64) bool) {
 	r.t.Helper()
 	var sums map[string]int64
@@ -173,7 +174,7 @@ func (r *rig) await(what string, right func(map[string]int64) bool) {
 	r.t.Fatalf("%s: %v", what, sums)
 }
 
-// The published sums match what the stream holds, including messages that arrive or expire later.
+// The published sums match the content of the stream, even when messages arrive or expire later.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	r := start(t)

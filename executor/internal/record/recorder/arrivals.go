@@ -95,7 +95,7 @@ func (a *arrivalBuffer) nextBatch() []jetstream.Msg {
 	return messages
 }
 
-// awaitRoom waits until less than one batch is waiting (maxBatchMessages messages or
+// awaitRoom waits until the waiting messages no longer fill a batch (maxBatchMessages messages or
 // maxBatchBytes), or until the context is done.
 func (a *arrivalBuffer) awaitRoom(ctx context.Context) {
 	a.mu.Lock()
@@ -126,8 +126,8 @@ func (a *arrivalBuffer) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 }
 
 // keepAlive sends heartbeats for messages that wait for a slow database, so that the server does
-// not redeliver them. It sends none while the database is failing, because another executor may
-// still reach the database.
+// not redeliver them. While the database is failing, it sends none, because another executor may be
+// able to reach the database.
 func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivalBuffer) {
 	every := r.timing.deliverAgain / 4
 	tick := time.NewTicker(every)

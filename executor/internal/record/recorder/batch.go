@@ -25,8 +25,8 @@ type entry struct {
 	// The data that the entry adds to the batch. Which of these fields are set depends on its kind.
 	record store.Record // set for a start or a rejection
 	isCopy bool         // whether this start is a copy for groups that skipped the original
-	// progress is set for a report. If the report is unreadable, progress marks the execution named
-	// in the report's subject as failed.
+	// progress is set for a report. For an unreadable report, it marks the execution named in the
+	// report's subject as failed.
 	progress execution.Progress
 	aside    store.AsideMessage // set for an unreadable message
 	audit    []store.AuditEntry // the audit entry, if an operator requested the start
@@ -110,13 +110,13 @@ func (e *entry) decode(now time.Time) {
 	e.setDecoded(event, bodyBytes, e.msg.Headers(), now)
 }
 
-// unreadableErrorPrefix is the prefix of the error stored for an execution whose runner sent a
-// report that cannot be decoded.
+// unreadableErrorPrefix is how the error begins that is stored for an execution whose runner sent
+// an unreadable report.
 const unreadableErrorPrefix = "its runner sent a report that cannot be read, so how it " +
 	"ended is not " +
 	"known: "
 
-// executionID returns the execution ID from the message's header.
+// executionID returns the execution ID in the message's header, or "" if it has none.
 func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
 
 // setDecoded sets the entry's fields from a decoded message.

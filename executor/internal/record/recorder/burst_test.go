@@ -69,8 +69,8 @@ func (r *rig) allRecorded(ids []string) {
 	}
 }
 
-// The recorder records many messages in few transactions, and the server delivers each message only
-// once. After the burst, a single message is still recorded.
+// Many messages arrive in a burst. The recorder records them in few transactions, and the server
+// delivers each of them only once. A single message after the burst is recorded, too.
 func TestBursts(t *testing.T) {
 	r := start(t)
 	const count = 3_000

@@ -23,7 +23,7 @@ func redeliveredIDs(entries []*entry) (ids []string) {
 	return ids
 }
 
-// recordedIDs returns the IDs of the executions that entries may change.
+// recordedIDs returns the IDs of the executions whose records the entries may insert or change.
 func recordedIDs(entries ...*entry) (ids []string) {
 	for _, e := range entries {
 		if id := cmp.Or(e.record.ID, e.progress.ID); id != "" {
@@ -102,7 +102,7 @@ func (r *Recorder) apply(
 	return applied, ctx.Err() != nil, err
 }
 
-// setVerdicts sets the verdicts of the entries of a committed transaction.
+// setVerdicts sets the verdicts of entries whose transaction has been committed.
 func setVerdicts(group []*entry) {
 	for _, e := range group {
 		// This is also true for progress that arrived before its start message: the store keeps it
@@ -127,9 +127,9 @@ func (r *Recorder) noteLateStarts(group []*entry) {
 }
 
 // handleRefused handles an entry that the database has refused although it was alone in its
-// transaction. The entry is retried for a while, and then put aside as a dead letter. If the
-// database refuses even the dead letter, the entry is retried indefinitely. If the entry is an
-// unreadable report, only the report is put aside, and its execution is not marked as failed.
+// transaction. The entry is retried for a while and then put aside as a dead letter. Of an
+// unreadable report, only the report is put aside, and its execution is not marked as failed. If
+// the database refuses even the dead letter, the entry is retried indefinitely.
 func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	e.verdict = verdictPoisonSuspect
 	if !r.suspects.mustPutAside(e, time.Now()) {

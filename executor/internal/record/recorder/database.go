@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// maxBackoff is the maximum pause between two attempts while the database fails.
+// maxBackoff is the longest pause between two attempts while the database fails.
 const maxBackoff = 5 * time.Second
 
 // backoff returns the pause after the given number of consecutive failures, which doubles with each
@@ -110,7 +110,7 @@ func (d *databaseHealth) isFailing(loop databaseLoop) bool {
 }
 
 // watchDuration marks the recorder as not ready if a transaction of recordingLoop takes longer than
-// limit. The caller must call done at the end of the transaction.
+// limit. The caller must call done when the transaction has ended.
 func (d *databaseHealth) watchDuration(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false

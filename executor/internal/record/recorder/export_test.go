@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Hurry shortens the delays of a recorder. It must be called before Run.
+// Hurry shortens the recorder's delays so that tests are fast. Call it before Run.
 func (r *Recorder) Hurry() {
 	r.suspects.time, r.timing.poisonRetryDelay = 100*time.Millisecond, 30*time.Millisecond
 	r.timing.ackWait, r.timing.applyTimeout = 100*time.Millisecond, 300*time.Millisecond
@@ -17,23 +17,23 @@ func (r *Recorder) Hurry() {
 }
 
 // DeliverAgain sets how long the server waits before it redelivers an unacknowledged message, and
-// allows transactions to take longer than that. It must be called before Run.
+// allows transactions to take longer than that. Call it before Run.
 func (r *Recorder) DeliverAgain(after time.Duration) {
 	r.timing.deliverAgain, r.timing.applyTimeout = after, applyTimeout
 }
 
-// SearchEvery sets how often EndLostExecutions searches. It must be called before
+// SearchEvery sets the interval between searches of EndLostExecutions. Call it before
 // EndLostExecutions.
 func (r *Recorder) SearchEvery(every time.Duration) {
 	r.timing.lostSearchInterval = func(time.Duration) time.Duration { return every }
 }
 
-// CompareEvery sets how often the database is compared with the streams. It must be called before
+// CompareEvery sets the interval at which the database is compared with the streams. Call it before
 // Run.
 func (r *Recorder) CompareEvery(interval time.Duration) { r.timing.databaseCompare = interval }
 
-// CheckSharedRecorded returns an error unless the database has everything that the shared streams
-// hold.
+// CheckSharedRecorded returns an error unless everything in the shared streams is recorded in the
+// database.
 func (r *Recorder) CheckSharedRecorded(ctx context.Context) error {
 	return r.checkAllRecorded(ctx, sharedStartReportPair)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// source is a stream that messages are recorded from.
+// source is a stream from which the recorder fetches messages.
 type source struct {
 	stream   string
 	consumer jetstream.ConsumerConfig
@@ -31,8 +31,8 @@ const maxStartBacklog = 2_000
 
 // delayReports delays fetching reports while many start messages are waiting, for example after an
 // outage of the database. Otherwise, most reports would be recorded before their start messages,
-// and the store keeps only a limited number of such reports. Some reports still get through, so
-// that a steady flow of start messages does not block reports forever. waited reports whether there
+// and the store keeps only a limited number of such reports. A few reports still get through, so
+// that a steady flow of start messages cannot block reports forever. waited reports whether there
 // was a delay.
 func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) {
 	if p := pairOfStream(from.stream); from.stream != p.reports ||
@@ -48,9 +48,9 @@ func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) 
 const consumerPollInterval = time.Second
 
 // At a low rate, the recorder records messages as they arrive. At a high rate, it fetches them in
-// bursts, with pauses between the bursts. Messages sent together cost the NATS server and the
-// executor far less than single ones, and one large transaction costs far less than several small
-// ones.
+// bursts with pauses in between, which saves CPU time: messages sent together cost the NATS server
+// and the executor far less than single ones, and one large transaction costs far less than several
+// small ones.
 const (
 	// fetchSize is the maximum number of messages per request at a low rate.
 	fetchSize = 250
@@ -120,7 +120,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 		follow(name)
 	}
 	for ctx.Err() == nil {
-		// If the streams cannot be listed, continue with those that are known.
+		// If the streams cannot be listed, continue with the known ones.
 		if names, err := r.existingStreams(ctx); err == nil {
 			names = append(names, sharedStartReportPair.names()...)
 			for _, name := range names {
@@ -150,6 +150,7 @@ func (r *Recorder) source(name string) source {
 }
 
 // consumeWithRetry calls consume, and calls it again after each failure, until the context is done.
+// who names the consumer in the log.
 func (r *Recorder) consumeWithRetry(
 	ctx context.Context, who string, consume func(context.Context) error,
 ) {
@@ -186,8 +187,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	// Compare even if the consumer is new. If the server cannot read the settings of a consumer, it
-	// forgets the consumer, but keeps its state on disk. A new consumer with the same name then
+	// Even a new consumer must be compared. If the server cannot read the settings of a consumer,
+	// it forgets the consumer but keeps its state on disk, and a new consumer with the same name
 	// starts with that old state.
 	if _, err := r.rewindToUnrecorded(ctx, pairOfStream(from.stream)); err != nil {
 		return err
@@ -219,7 +220,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 		switch why := context.Cause(watching); {
 		case why != nil:
 			return why
-		// After ErrNoHeartbeat, continue, so that the request is sent again.
+		// ErrNoHeartbeat needs no restart: the loop sends the request again.
 		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat):
 			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 		case wait:
@@ -242,8 +243,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	}
 }
 
-// fetchUpTo waits for messages, at most the given number, and adds each one to arrived as soon as
-// it arrives. It returns the number of messages.
+// fetchUpTo waits for messages and adds each one to arrived as soon as it arrives. It returns when
+// the given number has arrived or the request has expired, with the number of messages.
 func (r *Recorder) fetchUpTo(
 	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivalBuffer,
 ) (n int, err error) {

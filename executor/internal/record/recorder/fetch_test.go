@@ -31,7 +31,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// bodyOnly is a message with nothing but a body.
+// bodyOnly is a message that has only a body.
 type bodyOnly struct {
 	jetstream.Msg
 
@@ -40,8 +40,8 @@ type bodyOnly struct {
 
 func (m bodyOnly) Data() []byte { return m.body }
 
-// While a full batch is waiting, no more messages are fetched. A batch can be full because of its
-// number of messages or because of the length of their bodies.
+// No more messages are fetched while a full batch is waiting. A batch is full because of the number
+// of its messages or because of the total length of their bodies.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	short, long := bodyOnly{}, bodyOnly{body: make([]byte, maxBatchBytes/2)}

@@ -168,8 +168,8 @@ func (r *Recorder) endFound(
 	ctx context.Context, pass *lostPass, found []lostCandidate,
 ) (startStreams, error) {
 	retry.Sleep(ctx, r.timing.lostRecheckDelay)
-	// Read the streams again: a queue's own stream may have been created in the meantime, and a
-	// group of runners may have begun.
+	// Read the streams again, because a queue's own stream may have been created in the meantime,
+	// or a group of runners may have begun.
 	streams, err := r.readStartStreams(ctx, pass)
 	if err != nil {
 		return nil, err
@@ -209,10 +209,10 @@ func (r *Recorder) readStartStreams(ctx context.Context, pass *lostPass) (startS
 	return streams, nil
 }
 
-// readRunnerGroups reads each stream's groups of runners. It returns an error unless the database
-// has everything that the shared streams hold. If a queue's own stream is unreachable or not fully
-// recorded, it sets that stream's err field, and the search ignores executions whose start messages
-// may be in that stream.
+// readRunnerGroups reads each stream's groups of runners. It returns an error unless everything in
+// the shared streams is recorded in the database. If a queue's own stream is unreachable or not
+// fully recorded, it sets that stream's err field instead, and the search ignores executions whose
+// start messages may be in that stream.
 func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) error {
 	if err := r.readRunnerGroupsOf(ctx, streams, sharedStartReportPair.starts); err != nil {
 		return err
@@ -231,8 +231,8 @@ func (r *Recorder) readRunnerGroupsOf(
 	ctx context.Context, streams startStreams, name string,
 ) (err error) {
 	// Read the groups before waiting for the recorder. Runners report before they acknowledge, so
-	// once the recorder has caught up, it has recorded a report about every start message that the
-	// groups had acknowledged.
+	// when the recorder has caught up, it has recorded the reports about all start messages that
+	// the groups had acknowledged.
 	at := streams[name]
 	if at.groups, err = runnerGroupsOf(ctx, at.stream); err != nil {
 		return err
@@ -310,16 +310,16 @@ func idsOf(executions []store.LostExecution) []string {
 var errNotCaughtUp = errors.New("the recorder has not caught up")
 
 const (
-	// catchUpTimeout is how long a search waits for the recorder.
+	// catchUpTimeout is how long a search waits for the recorder to catch up.
 	catchUpTimeout = 10 * time.Second
 	// catchUpPollInterval is how often the search checks the recorder's progress.
 	catchUpPollInterval = 100 * time.Millisecond
 )
 
-// awaitCaughtUp waits, for at most catchUpTimeout, until everything that the stream held at the
-// time of the call is recorded. The database then has every final state that was reported until
-// then, and the new sequences of start messages that were published again. awaitCaughtUp does not
-// wait for later messages, so it also returns under steady load.
+// awaitCaughtUp waits, for at most catchUpTimeout, until everything that the stream contained at
+// the time of the call is recorded. The database then has all final states that had been reported,
+// and the new sequences of start messages that had been published again. Because it does not wait
+// for later messages, it also returns under steady load.
 func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
@@ -423,7 +423,7 @@ func endReasonFor(
 	}
 }
 
-// startStream is a stream in which the recorder looks up the start messages of executions.
+// startStream is a stream of start messages, together with the groups of runners that consume it.
 type startStream struct {
 	stream jetstream.Stream // nil if the stream is unreachable; err is then set
 	groups []runnerGroup

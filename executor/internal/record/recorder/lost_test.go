@@ -160,9 +160,9 @@ func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
 }
 
-// An execution is accepted long before its start message is stored. When the start message is
-// recorded, the next search goes back to it, although earlier searches have passed its acceptance
-// time.
+// An execution's start message is stored long after the execution was accepted. When it is
+// recorded, the next search goes back to the execution, although earlier searches have passed its
+// acceptance time.
 func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -84,8 +84,7 @@ func (p *lostPass) noteUnended(accepted time.Time) {
 	}
 }
 
-// noteQuery adapts the length of the next window to the duration of a query. A failed query counts
-// as slow.
+// noteQuery makes the next window shorter if a query was slow or failed, and longer if it was fast.
 func (p *lostPass) noteQuery(took time.Duration, err error) {
 	switch {
 	case err != nil || took > slowLostWindow:
@@ -121,8 +120,7 @@ func (l *lateRecords) add(accepted time.Time) {
 	}
 }
 
-// take returns the oldest time and resets it, so that the next call returns zero unless there are
-// new late records.
+// take returns the oldest time, or zero if no record has been added since the last call.
 func (l *lateRecords) take() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Causes of rewinds.
+// Causes of rewinds, which are values of a metric's label.
 const (
 	rewindCauseDatabase = "database" // the database lacks acknowledged messages
 	rewindCauseStream   = "stream"   // the stream was restored to an earlier state
-	// The stream was rolled back: it lacks messages that a group of runners has acknowledged.
+	// The stream was rolled back and lacks messages that a group of runners has acknowledged.
 	rewindCauseRunners = "runners"
 )
 
@@ -110,8 +110,8 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-// makeStreamGauges creates the gauges that are labeled by stream, with initial values for the
-// streams that every installation has.
+// makeStreamGauges creates the gauges with a label for the stream. The streams that every
+// installation has get an initial value.
 func (m *metrics) makeStreamGauges() {
 	m.lag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hookstart_executor_lag_messages",
@@ -162,7 +162,7 @@ func (m *metrics) observe(entries []*entry, applied store.ApplyResult, took time
 	m.duration.Observe(took.Seconds())
 }
 
-// observeStream updates the size and the replicas of a stream.
+// observeStream sets the gauges for the size and the replicas of a stream.
 func (m *metrics) observeStream(info *jetstream.StreamInfo) {
 	name := info.Config.Name
 	m.streamBytes.WithLabelValues(name).Set(float64(info.State.Bytes))
@@ -180,8 +180,8 @@ func (m *metrics) forgetStream(name string) {
 	}
 }
 
-// observeReplicas counts a stream's replicas by state. A nil cluster means that the replicas are
-// unknown, or that there is a single server.
+// observeReplicas sets the number of a stream's replicas in each state. cluster is nil if the
+// replicas are unknown or there is only one server.
 func (m *metrics) observeReplicas(name string, cluster *jetstream.ClusterInfo) {
 	current, behind, offline := 1, 0, 0 // the leader
 	if cluster != nil {

@@ -26,8 +26,8 @@ func (r *rig) ownStreams() {
 	}
 }
 
-// beginIn publishes a start message of queue q to the stream that at identifies, and returns the
-// execution ID.
+// beginIn publishes a start message of queue q to its own stream or to the shared one, as at
+// specifies, and returns the execution ID.
 func (r *rig) beginIn(at stream.Layout) string {
 	r.t.Helper()
 	id := uuid.NewString()
@@ -142,7 +142,7 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 	})
 }
 
-// A backlog in one stream delays the messages of another stream by only a few batches.
+// One stream has a large backlog. The messages of another stream wait for only a few batches.
 func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	t.Parallel()
 	for name, places := range map[string][2]stream.Layout{
@@ -196,8 +196,8 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	}
 }
 
-// After the database has been replaced with an older copy, the recorder records the acknowledged
-// messages of a queue's own streams again.
+// The database is replaced with an older copy. The recorder records the acknowledged messages of a
+// queue's own streams again.
 func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -24,7 +24,8 @@ const (
 	// a burst there are moments without any.
 	quietPeriod       = 50 * time.Millisecond
 	quietPollInterval = 2 * time.Millisecond
-	// maxRecordDelay is the age of a message at which the recorder stops waiting for requests.
+	// maxRecordDelay is the age at which a message is recorded even if the burst of requests
+	// continues.
 	maxRecordDelay = 2 * time.Second
 )
 
@@ -81,7 +82,7 @@ func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
 }
 
 // messagesPerYield is the number of messages after which the recorder lets other goroutines run.
-// Handling that many messages takes about 50 µs.
+// Handling them takes about 50 µs.
 const messagesPerYield = 16
 
 // yieldToOthers lets other goroutines run after every messagesPerYield messages; message is the

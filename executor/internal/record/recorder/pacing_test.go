@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The recorder waits until a burst of requests has passed, but only until the batch's first message
-// is maxRecordDelay old.
+// The recorder waits until a burst of requests is over, but no longer than until the batch's first
+// message is maxRecordDelay old.
 func TestSendersPassFirst(t *testing.T) {
 	t.Parallel()
 	many := int64(busyRequestsPerCPU * runtime.GOMAXPROCS(0))

@@ -59,7 +59,7 @@ const (
 // fetchedMsg is a fetched message, together with the identity of its stream.
 type fetchedMsg struct {
 	jetstream.Msg
-	created string // the identity of the stream: see identityOf
+	created string // the identity of the stream: see streamIdentityOf
 }
 
 // identityOf returns the identity of a stream: its creation time.
@@ -103,7 +103,7 @@ type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
 	mu sync.Mutex
-	// goals holds, by stream, the sequence up to which every message must be acknowledged before
+	// goals maps each stream to the sequence up to which every message must be acknowledged before
 	// the database is compared again.
 	goals  map[string]uint64
 	floors map[string]ackFloor // the most recent ack floor, by stream
@@ -136,7 +136,8 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 			"it, as after a failover to a standby that lagged")
 }
 
-// addGoal makes the recorder compare the database again once the stream is acknowledged up to goal.
+// addGoal makes the recorder compare the database again when the stream is acknowledged up to the
+// sequence goal.
 func (r *recovery) addGoal(stream string, goal uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,7 +274,7 @@ func (r *recovery) mayLack(at startReportPair) bool {
 	return r.behind || r.goals[at.starts] > 0 || r.goals[at.reports] > 0
 }
 
-// isRunning reports whether the database has to be compared again.
+// isRunning reports whether the database must be compared again before the recovery can end.
 func (r *recovery) isRunning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -299,7 +300,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	// mayBeReplaced is true if the database may have been replaced since the acknowledged messages
 	// were recorded. The recorder does not know that at its start, so it assumes the worst.
 	mayBeReplaced := true
-	// If the store has only one server, it cannot fail over to a database that lacks messages.
+	// A store with only one server cannot fail over to a database that lacks messages.
 	uncertain := r.store.Reconnected() != nil
 	for ctx.Err() == nil {
 		_, err := r.rewindAllToUnrecorded(ctx)
@@ -612,9 +613,9 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 	return nil
 }
 
-// reapplyReportsAndAudit makes the recorder apply the messages of the other streams again, because
-// the database was found to be behind and may lack their effects, too. Every report and every audit
-// entry is still stored only once.
+// reapplyReportsAndAudit makes executors apply the ingresses' reports and the audit entries again,
+// because a database that lacks messages may lack their effects, too. Each of them still takes
+// effect only once.
 func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, stream.RecorderConsumer, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

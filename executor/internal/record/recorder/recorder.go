@@ -42,7 +42,7 @@ const (
 	drainTimeout = 5 * time.Second
 )
 
-// Config configures a Recorder. The first five fields are required.
+// Config configures a Recorder. The first five fields must be set.
 type Config struct {
 	JetStream jetstream.JetStream
 	Store     Store
@@ -121,8 +121,7 @@ type Recorder struct {
 	searchAll   atomic.Bool
 	lateRecords lateRecords
 	behind      chan struct{} // buffered for one value, which signals the start of a recovery
-	// startBacklog holds, for each stream of start messages, the number of messages that have not
-	// been delivered yet.
+	// startBacklog holds the number of undelivered messages in each stream of start messages.
 	startBacklog startBacklog
 	streams      atomic.Int64 // number of streams being followed
 }
@@ -165,7 +164,7 @@ func defaultTiming() timing {
 	}
 }
 
-// New returns a Recorder that records the streams' messages in the store.
+// New returns a Recorder. Call Run, RunReports and EndLostExecutions to start its loops.
 func New(c Config) *Recorder {
 	m := newMetrics(c.Ops.Metrics)
 	return &Recorder{

@@ -277,7 +277,7 @@ func (r *rig) publish(msg *nats.Msg, err error) {
 	}
 }
 
-// begin publishes a start and returns its ID.
+// begin publishes a start message and returns the execution's ID.
 func (r *rig) begin(workflowID string) string {
 	r.t.Helper()
 	id := uuid.NewString()
@@ -399,7 +399,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// alter changes the database directly, without the recorder.
+// alter runs a statement on the database directly, past the recorder.
 func (r *rig) alter(query string) {
 	r.t.Helper()
 	r.await(query, func() bool {
@@ -478,7 +478,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// An unreadable report is put aside even if the database refuses to mark its execution as failed.
+// The database refuses to mark the execution of an unreadable report as failed. Even so, the report
+// is put aside.
 func TestAnUnreadableReportThatIsRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -866,8 +867,8 @@ func TestReportsCountOnce(t *testing.T) {
 	})
 }
 
-// After NATS has lost its storage, the recorder creates the consumer of the reports again and
-// applies new reports.
+// NATS loses its storage. The recorder creates the consumer of the reports again and applies new
+// reports.
 func TestReportsAreAppliedAfterTheStorageWasLost(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// heartbeatInterval is the interval of heartbeats while RunReports waits for a report.
+// heartbeatInterval is how often NATS sends heartbeats while RunReports waits for a report.
 const heartbeatInterval = 5 * time.Second
 
 // RunReports applies the reports that ingresses send, such as counts of refused requests, until the

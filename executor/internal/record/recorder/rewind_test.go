@@ -142,9 +142,9 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// A stream is rolled back to before the sequence with which a group of runners began, so the server
+// A stream is rolled back to before the sequence at which a group of runners began, so the server
 // refuses to rewind the group's consumer. Recording continues, and the group receives copies of the
-// new messages that it would skip.
+// new messages that it would otherwise skip.
 func TestAStreamThatWasTakenBackBehindAGroupsStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -389,8 +389,8 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	}
 }
 
-// The recorder finds an execution that a runner acknowledged without a report even under steady
-// load, when some messages are always waiting to be recorded.
+// Under steady load, some messages are always waiting to be recorded. The recorder still finds an
+// execution that a runner has acknowledged without a report.
 func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -475,9 +475,9 @@ func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(ordered, execution.Failed) })
 }
 
-// A report that cannot be decoded marks the execution named in its subject as failed, if the
-// subject's queue and workflow are those of the execution and the execution has not ended. It
-// changes no other execution.
+// A report that cannot be decoded marks the execution named in its subject as failed, provided that
+// the subject has the execution's queue and workflow and the execution has not ended. No other
+// execution changes.
 func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -84,8 +84,8 @@ const copiedStartMsgIDPrefix = "again-"
 
 // maxSkippedCopies limits the work for a group whose acknowledgements are ahead of the whole
 // stream. The group also skips copies at sequences that it has acknowledged, so redeliverSkipped
-// must copy these again. If the acknowledgements are ahead by more than maxSkippedCopies messages,
-// it publishes no copies for that group.
+// must copy those again. If the group is ahead by more than this number of messages, it gets no
+// copies.
 const maxSkippedCopies = 1000
 
 // redeliverSkipped makes the groups of runners receive the start messages that they would skip

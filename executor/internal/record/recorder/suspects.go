@@ -2,9 +2,9 @@ package recorder
 
 import "time"
 
-// The recorder retries a message that the database refuses alone, at least minPoisonTries times and
-// for at least minPoisonRetryTime. Then it puts the message aside. minPoisonRetryTime is longer
-// than the lock timeouts of the databases.
+// If the database refuses a message even in a transaction of its own, the recorder retries it at
+// least minPoisonTries times and for at least minPoisonRetryTime, which is longer than the lock
+// timeouts of the databases. Then it puts the message aside.
 const (
 	minPoisonTries     = 4
 	minPoisonRetryTime = 30 * time.Second
@@ -38,8 +38,8 @@ type poisonSuspect struct {
 func messageIDOf(e *entry) messageID { return messageID{e.meta.Stream, e.meta.Sequence.Stream} }
 
 // mustPutAside counts one refusal of an entry's message and reports whether the message must be put
-// aside now. If there are too many suspects, it returns true even for the first refusal, so that
-// suspects do not use up the consumer's limit of unacknowledged messages.
+// aside now. If there are too many suspects, it returns true at the first refusal, so that suspects
+// cannot use up the consumer's limit of unacknowledged messages.
 func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	key := messageIDOf(e)
 	known := s.seen[key]
@@ -67,8 +67,8 @@ func (s *poisonSuspects) remove(entries []*entry) {
 	}
 }
 
-// removeStale removes messages whose first refusal was long ago, because they have probably been
-// handled by another executor since.
+// removeStale removes messages that were first refused long ago, because another executor has
+// probably handled them since.
 func (s *poisonSuspects) removeStale(now time.Time) {
 	for key, known := range s.seen {
 		if now.Sub(known.since) > 10*minPoisonRetryTime {

@@ -11,8 +11,8 @@ import (
 )
 
 // traceBatch creates a span for a committed batch, and one span for each of its messages that
-// belongs to a sampled trace. The span of the batch cannot have all these traces as parents, so the
-// spans are linked. The SDK limits the number of links of the batch's span.
+// belongs to a sampled trace. Because the batch's span cannot have all these traces as parents, the
+// spans are linked instead. The SDK limits the number of links.
 func (r *Recorder) traceBatch(ctx context.Context, entries []*entry, began time.Time) {
 	if r.tracer == nil {
 		return

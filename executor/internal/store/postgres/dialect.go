@@ -15,8 +15,8 @@ var dialect = relational.Dialect{
 	// 4 is failed: see relational.StatusCode.
 	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	Trouble:    `e.trouble = ?`,
-	// Pass the IDs as an array and look up each one separately, which forces the planner to use the
-	// index of IDs.
+	// The IDs are passed as an array and each one is looked up separately, because the planner then
+	// has to use the index of IDs.
 	OfDelivery: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
 		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id
 		LIMIT 1) AS found WHERE found.delivery_id = ?

@@ -81,8 +81,8 @@ func TestWhoIsAtFault(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Many errors are hard to provoke. A trigger therefore raises an error whose SQLSTATE is the
-	// delivery ID of the inserted record.
+	// Many errors are hard to provoke, so a trigger raises an error whose SQLSTATE is the delivery
+	// ID of the inserted record.
 	if _, err := s.pool.Exec(t.Context(), `
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = NEW.other_delivery; END $$;

@@ -9,10 +9,9 @@ import (
 )
 
 // ForgetWorkflow and AddRefusals lock the same rows in different orders, which must not lead to a
-// deadlock. In this test, ForgetWorkflow waits for the second of three rows, which the test has
-// locked. Then AddRefusals begins. Without the protection against deadlocks, it would lock the
-// third row, which ForgetWorkflow needs next, and wait for the first row, which ForgetWorkflow has
-// locked.
+// deadlock. The test locks the second of three rows, and ForgetWorkflow, which has locked the first
+// one, waits for it. Then AddRefusals begins. Without the protection against deadlocks, it would
+// lock the third row, which ForgetWorkflow needs next, and wait for the first one.
 func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A new connection starts with an empty cache of origins, because it may lead to a standby that has
-// taken over. That standby may lack the latest origins and give their numbers to other origins.
+// A new connection may lead to a standby that has taken over, which may lack the latest origins and
+// give their numbers to other origins. The cache of origins is therefore empty after that.
 func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

@@ -123,8 +123,7 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// A progress step does not write to any index, because PostgreSQL can update the row in place
-// (HOT).
+// A progress step writes to no index, because PostgreSQL can update the row in place (HOT).
 func TestStepsTouchNoIndex(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, pgtest.Start(t))

@@ -30,8 +30,8 @@ func configureDialer(config *pgx.ConnConfig) {
 	config.DialFunc = dialer.DialContext
 }
 
-// sessionSettings apply to every session and override the defaults of the server, the database and
-// the role. Settings in the URL take precedence over them.
+// sessionSettings are the settings of every session. They override the defaults of the server, the
+// database and the role, but settings in the URL override them.
 const sessionSettings = `(VALUES
 	-- Queries are planned for the tables as they are. A plan that was cached while a table was
 	-- empty reads all of it once it is large.
@@ -49,8 +49,8 @@ const sessionSettings = `(VALUES
 	('tcp_user_timeout', '20s')
 ) AS wanted (name, value)`
 
-// prepareConnection applies the settings that the driver relies on. It turns synchronous_commit on,
-// even if the URL turns it off, because a reported commit must survive a crash.
+// prepareConnection applies the settings that the driver relies on. It turns synchronous_commit on
+// even if the URL turns it off, because a commit that was reported must survive a crash.
 func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `SELECT set_config(name, wanted.value, false)
 		FROM pg_settings JOIN `+sessionSettings+` USING (name) WHERE source <> 'client'

@@ -74,7 +74,7 @@ func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	return relational.CheckSchema(version, s.schema)
 }
 
-// transaction is a transaction that writes.
+// transaction implements relational.Tx.
 type transaction struct {
 	pgx.Tx
 
@@ -99,7 +99,8 @@ func (tx transaction) Query(
 	return eachRow(rows, err, row)
 }
 
-// Insert implements relational.Tx. A single statement inserts all rows, passed as arrays.
+// Insert implements relational.Tx. It inserts all rows with a single statement, whose parameters
+// are one array per column.
 func (tx transaction) Insert(
 	ctx context.Context, into string, rows [][]any, conflict string,
 ) error {

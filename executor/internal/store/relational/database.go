@@ -32,7 +32,7 @@ func (s *Store) DatabaseSchema(ctx context.Context) (int64, error) {
 	return found[0], nil
 }
 
-// Size implements store.Database. It sets Free to -1; a driver that knows the free disk space
+// Size implements store.Database. It sets FreeBytes to -1; a driver that knows the free disk space
 // replaces that.
 func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	size := store.Size{Driver: s.dialect.Name, Free: -1}

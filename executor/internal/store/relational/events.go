@@ -56,7 +56,7 @@ func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.Executi
 	return eventCauseTable.insert(ctx, tx, causes)
 }
 
-// collectInTx returns the rows of a table that match a query in a transaction.
+// collectInTx returns the rows of a table that meet a condition, as the transaction sees them.
 func collectInTx[T any](
 	ctx context.Context, tx Tx, source table[T], condition string, args ...any,
 ) (found []T, err error) {

@@ -123,7 +123,7 @@ func (s *Store) whereDelivery(
 }
 
 // nodesToSearch returns the trigger nodes of a workflow, or of all workflows if workflowID is "".
-// withinLimit is false if there are more than MaxDeliverySearchNodes.
+// If there are more than MaxDeliverySearchNodes, withinLimit is false.
 func (s *Store) nodesToSearch(
 	ctx context.Context, what, workflowID string,
 ) (nodes []store.TriggerNode, withinLimit bool, err error) {

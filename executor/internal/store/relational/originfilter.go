@@ -10,8 +10,8 @@ const (
 	// maxOrigins is the maximum number of origins of an account or a source that a query lists
 	// individually. If there are more, the query looks up the origin of each record instead.
 	maxOrigins = 1_000
-	// maxSortedRecords is the maximum number of records that a query reads and sorts. If there are
-	// more, the query searches the records in time order instead.
+	// maxSortedRecords is the maximum number of records that a query reads and sorts. If more
+	// match, the query searches the records in time order instead.
 	maxSortedRecords = 1_000
 )
 

@@ -71,8 +71,8 @@ func (s *Store) apply(
 	if err := handledRangeTable.insert(ctx, tx, batch.Handled); err != nil {
 		return applied, err
 	}
-	// Do this last, because executors wait for each other to release the rows of frequently used
-	// tokens.
+	// Token uses come last, because executors wait for each other to release the rows of frequently
+	// used tokens.
 	return applied, tokenUseTable.insert(ctx, tx, store.TokenUses(inserted))
 }
 

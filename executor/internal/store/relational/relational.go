@@ -130,9 +130,9 @@ type Dialect struct {
 	// code. Its columns are the workflow, the code, the sum of n, and last_at, body_bytes and
 	// user_agent of the last refusal.
 	RefusalSums string
-	// Size is a query that returns one row: the size of the database in bytes, the number of these
-	// bytes that are free for new rows, the approximate number of records, and the accepted_at of
-	// the oldest record.
+	// Size is a query for one row with the size of the database in bytes, how many of these bytes
+	// are free for new rows, the approximate number of records, and the accepted_at of the oldest
+	// record.
 	Size string
 }
 
@@ -157,9 +157,9 @@ const (
 	// conditions.
 	EventsLock Lock = 7_303_014_917_205
 	// HandledRangesLock is held exclusively by transactions that replace the ranges of handled
-	// messages. Without the lock, a transaction that waits for the rows of another one would see
-	// that these rows are deleted, but not the rows inserted in their place. Its result would lack
-	// these ranges.
+	// messages. Without it, a transaction that has waited for the rows of another one would see
+	// that these rows are deleted, but would not see the rows inserted in their place, so its
+	// result would lack these ranges.
 	HandledRangesLock Lock = 7_303_014_917_206
 )
 
@@ -225,7 +225,7 @@ func Collect[T any](
 	return found, nil
 }
 
-// write runs one transaction and returns its result after the commit.
+// write runs one transaction. It returns the result of do when the transaction has been committed.
 func write[T any](
 	ctx context.Context, s *Store, operation string, do func(Tx) (T, error),
 ) (result T, err error) {

@@ -26,7 +26,8 @@ func (t table[T]) scan(row Row) (item T, err error) {
 	return item, err
 }
 
-// insert inserts rows, converting all values to stored form.
+// insert inserts rows, or updates existing ones as the ON CONFLICT clause says. It converts all
+// values to stored form.
 func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 	if len(rows) == 0 {
 		return nil
@@ -116,8 +117,8 @@ func (o nullableTimeField) value() any {
 	return &at
 }
 
-// NullableTime is a time argument that may be zero. Its column is nullable in PostgreSQL but not in
-// SQLite, which stores a zero time as 0.
+// NullableTime is a time argument that may be zero. The zero time is stored as NULL in PostgreSQL,
+// and as 0 in SQLite, where the column is not nullable.
 type NullableTime time.Time
 
 // zeroTimeField is a field for a time column in which the zero time means never: see NullableTime.

@@ -25,12 +25,12 @@ var dialect = relational.Dialect{
 	// index order.
 	FirstTime: int64(math.MinInt64),
 	Step:      `e.accepted_at / %[1]d * %[1]d`,
-	// If a query selects max(), SQLite takes the other columns from the row that has the maximum.
+	// In a query that selects max(), SQLite takes the other columns from the row with the maximum.
 	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
 		FROM refusals WHERE %s GROUP BY workflow_id, code`,
-	// The number of records is estimated from the first and the last seq. There are few gaps
-	// between them, because records are deleted oldest first. Each subquery reads only one end of
-	// an index.
+	// The number of records is estimated from the first and the last seq. Because records are
+	// deleted oldest first, there are few gaps between them. Each subquery reads only one end of an
+	// index.
 	Size: `SELECT page_count * page_size, freelist_count * page_size,
 		coalesce((SELECT max(seq) FROM executions) - (SELECT min(seq) FROM executions) + 1, 0),
 		(SELECT min(accepted_at) FROM executions)
