@@ -11,9 +11,9 @@ const (
 	// A search reads the executions in windows of acceptance times, one query per window. The query
 	// reads all executions of the window: there is no index of unfinished executions, because every
 	// step of every execution would have to update it. The first window has the length
-	// firstLostWindow. If a query takes longer than slowLostWindow, the next window is shorter; if
-	// it takes less than a tenth of that, the next window is longer. All are between minLostWindow
-	// and maxLostWindow.
+	// firstLostWindow. If a query takes longer than slowLostQueryDuration, the next window is
+	// shorter; if it takes less than a tenth of that, the next window is longer. All are between
+	// minLostWindow and maxLostWindow.
 	maxLostWindow   = 24 * time.Hour
 	minLostWindow   = time.Second
 	firstLostWindow = 10 * time.Minute
