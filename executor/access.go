@@ -16,9 +16,9 @@ import (
 // in through an OpenID Connect provider.
 const maxOIDCSessionLifetime = 12 * time.Hour
 
-// oidc returns the OpenID Connect provider from the flags, or nil if none is configured. It returns
-// an error if the flags contradict each other or a value is invalid.
-func (c *Config) oidc() (*signin.OIDC, error) {
+// oidcProvider returns the OpenID Connect provider from the flags, or nil if none is configured. It
+// returns an error if the flags contradict each other or a value is invalid.
+func (c *Config) oidcProvider() (*signin.OIDC, error) {
 	if c.OIDCIssuer == "" {
 		if c.OIDCClientID != "" || c.OIDCClientSecretFile != "" || len(c.OIDCRole) > 0 {
 			return nil,
@@ -42,16 +42,16 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 				c.OIDCSession)
 	}
 	config := signin.OIDCConfig{
-		Issuer:   c.OIDCIssuer,
-		ClientID: c.OIDCClientID,
-		Session:  c.OIDCSession,
+		Issuer:          c.OIDCIssuer,
+		ClientID:        c.OIDCClientID,
+		SessionLifetime: c.OIDCSession,
 	}
 	for _, text := range c.OIDCRole {
 		rule, err := signin.ParseRoleRule(text)
 		if err != nil {
 			return nil, fmt.Errorf("--oidc-role: %w", err)
 		}
-		config.Roles = append(config.Roles, rule)
+		config.RoleRules = append(config.RoleRules, rule)
 	}
 	if c.OIDCClientSecretFile != "" {
 		secret, err := os.ReadFile(c.OIDCClientSecretFile)
@@ -65,9 +65,9 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 	return signin.NewOIDC(config), nil
 }
 
-// checkOrigins returns an error unless every origin in --api-origins has exactly the form that
+// checkAPIOrigins returns an error unless every origin in --api-origins has exactly the form that
 // browsers send in the Origin header: scheme, host and port, in lower case.
-func (c *Config) checkOrigins() error {
+func (c *Config) checkAPIOrigins() error {
 	for _, origin := range c.APIOrigins {
 		u, err := url.Parse(origin)
 		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" ||

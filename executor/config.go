@@ -71,20 +71,20 @@ type Config struct {
 	// the skipped messages to the runners again, and then calls OnRedelivered. nil means that no
 	// consumer has skipped messages.
 	SkippedConsumers func() ([]SkippedConsumer, error) `kong:"-"`
-	// Redelivered is called when a consumer's skipped messages have been delivered again. It
+	// OnRedelivered is called when a consumer's skipped messages have been delivered again. It
 	// removes the consumer from the result of SkippedConsumers. It is required if SkippedConsumers
 	// is set.
-	Redelivered func(SkippedConsumer) error `kong:"-"`
+	OnRedelivered func(SkippedConsumer) error `kong:"-"`
 	// OpenPostgres opens the database at a postgres:// URL and migrates it, which may take until
 	// ctx is done. While the server is unavailable, it retries until the context starting is done.
 	// nil means that the program does not support PostgreSQL: this package does not import the
 	// driver, so that hookstart-local can be linked without it. Package withpostgres sets the
 	// field. Code outside the module cannot set it, because Store is internal.
 	OpenPostgres func(ctx, starting context.Context, url string) (store.Store, error) `kong:"-"`
-	// SignInOnce is the secret in the sign-in link that the process prints at startup. The link
-	// opens the console without the admin token, but only once, and only within ten minutes of the
-	// start. "" means that there is no such link.
-	SignInOnce string `kong:"-"`
+	// OneTimeSignInNonce is the secret in the sign-in link that the process prints at startup. The
+	// link opens the console without the admin token, but only once, and only within ten minutes of
+	// the start. "" means that there is no such link.
+	OneTimeSignInNonce string `kong:"-"`
 	// DemoQueue is the queue of the demo runner in this process. The console mentions the runner on
 	// the pages of workflows that use this queue. "" means that there is no demo runner.
 	DemoQueue string `kong:"-"`
@@ -199,10 +199,10 @@ func (c *Config) validate() error {
 	if _, err := c.runnerGroups(); err != nil {
 		return err
 	}
-	if err := c.checkOrigins(); err != nil {
+	if err := c.checkAPIOrigins(); err != nil {
 		return err
 	}
-	if _, err := c.oidc(); err != nil {
+	if _, err := c.oidcProvider(); err != nil {
 		return err
 	}
 	return c.streamSettings().Validate()

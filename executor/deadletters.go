@@ -18,14 +18,14 @@ const (
 )
 
 // deadLetterGauge exports the number of dead letters as a metric.
-type deadLetterGauge struct{ number prometheus.Gauge }
+type deadLetterGauge struct{ gauge prometheus.Gauge }
 
 func newDeadLetterGauge(registerer prometheus.Registerer) *deadLetterGauge {
 	d := &deadLetterGauge{prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "hookstart_executor_dead_letters",
 		Help: "Dead letters that nobody has requeued or dismissed; 100000: or more.",
 	})}
-	registerer.MustRegister(d.number)
+	registerer.MustRegister(d.gauge)
 	return d
 }
 
@@ -34,7 +34,7 @@ func newDeadLetterGauge(registerer prometheus.Registerer) *deadLetterGauge {
 func (d *deadLetterGauge) watch(ctx context.Context, letters store.DeadLetters) {
 	retry.Every(ctx, deadLetterCountInterval, func() {
 		if n, err := letters.CountDeadLetters(ctx, maxCountedDeadLetters); err == nil {
-			d.number.Set(float64(n))
+			d.gauge.Set(float64(n))
 		}
 	})
 }

@@ -63,20 +63,20 @@ func ensureRegistry(
 		if err != nil {
 			return fmt.Errorf("--registry-copy: %w", err)
 		}
-		return ensureMirror(ctx, copies, c.Replicas, missing)
+		return ensureRegistryCopy(ctx, copies, c.Replicas, missing)
 	}
 	return nil
 }
 
-// ensureMirror creates the registry's copy in the account that copies belongs to. If missing is not
-// nil, it may put that off: see ensureRegistry.
-func ensureMirror(
+// ensureRegistryCopy creates the registry's copy in the account that copies belongs to. If missing
+// is not nil, it may put that off: see ensureRegistry.
+func ensureRegistryCopy(
 	ctx context.Context, copies jetstream.JetStream, replicas int, missing stream.MissingStreams,
 ) error {
 	if missing != nil {
 		_, err := copies.Stream(ctx, registry.Stream)
 		exists := !errors.Is(err, jetstream.ErrStreamNotFound)
-		creatable := missing.Note(registry.Stream, exists)
+		creatable := missing.RecordCheck(registry.Stream, exists)
 		if err == nil || !exists && !creatable {
 			return nil
 		}
@@ -92,11 +92,12 @@ var ensuredStreams = []string{
 // ensureStreams creates the streams, and the consumers of the configured runner groups.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
 	// Create the streams of fixed size first, and PROGRESS last: its size depends on the space that
-	// they leave. REPORTS is created here, and stream.Ensure creates EXECUTIONS before PROGRESS.
+	// they leave. REPORTS is created here, and stream.EnsureSharedStreams creates EXECUTIONS before
+	// PROGRESS.
 	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
 		return err
 	}
-	if err := stream.Ensure(ctx, js, c.streamSettings()); err != nil {
+	if err := stream.EnsureSharedStreams(ctx, js, c.streamSettings()); err != nil {
 		return err
 	}
 	if err := stream.EnsureCancellations(ctx, js, c.streamSettings()); err != nil {

@@ -78,7 +78,7 @@ func Run(ctx context.Context, c Config) error {
 func (c *Config) service() service.Config {
 	return service.Config{
 		Name:          "executor",
-		Serves:        "the operators' API",
+		Description:   "the operators' API",
 		Addr:          c.Addr,
 		OpsFlags:      c.OpsFlags,
 		TLSFlags:      c.TLSFlags,
@@ -99,17 +99,17 @@ type executor struct {
 	keys      *seal.Keys
 	directory *edit.Directory
 
-	records       store.Store
-	follower      *consistency.Follower
-	membership    *consistency.Membership
-	databaseCopy  *databasecopy.RegistryCopy
-	mirrorMonitor *edit.MirrorMonitor // nil without --registry-copy
-	editor        *edit.Editor
-	changed       *changes.Notifier
-	waits         *queues.Watcher
-	keyring       *operate.Keyring
-	streams       *queuestreams.Mover
-	recorder      *recorder.Recorder // set before the API is served
+	records        store.Store
+	follower       *consistency.Follower
+	membership     *consistency.Membership
+	databaseCopy   *databasecopy.RegistryCopy
+	mirrorMonitor  *edit.MirrorMonitor // nil without --registry-copy
+	editor         *edit.Editor
+	changeNotifier *changes.Notifier
+	queueWatcher   *queues.Watcher
+	keyring        *operate.Keyring
+	queueMover     *queuestreams.Mover
+	recorder       *recorder.Recorder // set before the API is served
 }
 
 func (e *executor) run(ctx context.Context) error {
@@ -136,10 +136,10 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.putPlans(starting); err != nil {
 		return err
 	}
-	if err := e.prepareWatches(starting); err != nil {
+	if err := e.prepareWatchers(starting); err != nil {
 		return err
 	}
-	handler, err := e.handler(ctx)
+	handler, err := e.newHandler(ctx)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (e *executor) run(ctx context.Context) error {
 			e.config.OnReady(ListenAddresses{Addr: addr, OpsAddr: opsAddr})
 		}
 	}
-	return e.Serve(ctx, e.server(handler),
+	return e.Serve(ctx, e.newServer(handler),
 		readinessChecks(e.NATS, e.JetStream, e.follower, e.databaseCopy, e.records, e.config,
 			e.Log),
 		nil, ready)
@@ -202,7 +202,7 @@ func (e *executor) followRegistry(ctx context.Context) (err error) {
 	e.Add(e.membership.Stop)
 	heartbeat, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower,
 		consistency.RoleExecutor, nil, consistency.ProcessInfo{
-			Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
+			Version: ops.Version, KeyIDs: e.keys.IDs(), SchemaVersion: e.records.Schema(),
 		}, e.Log)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 		Follower:      e.follower,
 		AdoptDatabase: e.config.AdoptDatabase,
 		Log:           e.Log,
-		Ensure: func(ctx context.Context) error {
+		EnsureBuckets: func(ctx context.Context) error {
 			return ensureRegistry(ctx, e.NATS, e.JetStream, e.config, missing)
 		},
 	})
@@ -278,46 +278,47 @@ func (e *executor) putPlans(ctx context.Context) error {
 	return nil
 }
 
-// prepareWatches creates the notifier that distributes changes of records, and the watcher of the
+// prepareWatchers creates the notifier that distributes changes of records, and the watcher of the
 // queues.
-func (e *executor) prepareWatches(ctx context.Context) (err error) {
-	if e.changed, err = changes.New(e.NATS); err != nil {
+func (e *executor) prepareWatchers(ctx context.Context) (err error) {
+	if e.changeNotifier, err = changes.New(e.NATS); err != nil {
 		return err
 	}
-	e.Add(e.changed.Stop)
+	e.Add(e.changeNotifier.Stop)
 	// The executor can run without the stream of changes. Clients that resume an event stream are
 	// then told that they may have missed changes.
-	err = changes.Ensure(ctx, e.JetStream, e.config.Replicas)
+	err = changes.EnsureStream(ctx, e.JetStream, e.config.Replicas)
 	if err == nil {
-		err = e.changed.LoadRecent(ctx, e.JetStream)
+		err = e.changeNotifier.LoadRecent(ctx, e.JetStream)
 	}
 	if err != nil {
 		e.Log.WithError(err).Warn("the changes before this start cannot be read: clients that " +
 			"resume an event stream learn that changes may be missing")
 	}
-	if e.waits, err = queues.New(queues.Config{
-		Conn:      e.NATS,
-		JetStream: e.JetStream,
-		Named:     e.directory.Queues,
-		Settings:  e.directory.QueueSettings,
-		Recorder:  stream.RecorderConsumer,
+	if e.queueWatcher, err = queues.New(queues.Config{
+		Conn:             e.NATS,
+		JetStream:        e.JetStream,
+		QueueNames:       e.directory.Queues,
+		Settings:         e.directory.QueueSettings,
+		RecorderConsumer: stream.RecorderConsumer,
 	}); err != nil {
 		return err
 	}
-	e.Add(e.waits.Stop)
-	e.Ops.Metrics.MustRegister(e.waits)
+	e.Add(e.queueWatcher.Stop)
+	e.Ops.Metrics.MustRegister(e.queueWatcher)
 	return nil
 }
 
-// handler returns the HTTP handler of the API and the console. Event streams end when ctx is done.
-func (e *executor) handler(ctx context.Context) (http.Handler, error) {
+// newHandler returns the HTTP handler of the API and the console. Event streams end when ctx is
+// done.
+func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 	c := e.config
-	identities, err := c.oidc()
+	identities, err := c.oidcProvider()
 	if err != nil {
 		return nil, err
 	}
 	e.keyring = operate.NewKeyring(e.editor, e.directory, e.records, e.Log)
-	e.streams = queuestreams.New(queuestreams.Config{
+	e.queueMover = queuestreams.New(queuestreams.Config{
 		JetStream: e.JetStream,
 		Editor:    e.editor,
 		Directory: e.directory,
@@ -327,50 +328,50 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	e.Ops.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_executor_queue_move_seconds",
 		Help: "For how long the move of a queue to another stream has lasted; 0: none moves.",
-	}, func() float64 { return e.streams.LongestMove().Seconds() }))
-	e.Go(ctx, e.streams.Run)
+	}, func() float64 { return e.queueMover.LongestMove().Seconds() }))
+	e.Go(ctx, e.queueMover.Run)
 	calls := operate.New(operate.Config{
-		Streams:    e.streams,
-		Editor:     e.editor,
-		Directory:  e.directory,
-		Membership: e.membership,
-		Store:      e.records,
-		JetStream:  e.JetStream,
-		Queues:     e.waits,
-		Changes:    e.changed,
-		Keyring:    e.keyring,
-		AwaitAudited: func(ctx context.Context) {
+		StreamMover: e.queueMover,
+		Editor:      e.editor,
+		Directory:   e.directory,
+		Membership:  e.membership,
+		Store:       e.records,
+		JetStream:   e.JetStream,
+		Queues:      e.queueWatcher,
+		Changes:     e.changeNotifier,
+		Keyring:     e.keyring,
+		AwaitAuditLog: func(ctx context.Context) {
 			auditor.AwaitAudited(ctx, e.JetStream)
 			recorder.AwaitRecorded(ctx, e.JetStream)
 		},
-		RecordedLate: func(accepted time.Time) { e.recorder.NoteRecordedLate(accepted) },
-		DefaultPlan:  c.DefaultPlan,
-		PublicURL:    c.PublicURL,
-		Reachability: reachability.New(c.PublicURL, e.membership),
-		TestSend:     testsend.New(),
-		Consumer:     stream.RecorderConsumer,
-		Retention:    c.Retention,
-		Tracer:       tracing.Tracer(e.Ops.Traces, "executor"),
+		OnRecordedLate:   func(accepted time.Time) { e.recorder.NoteRecordedLate(accepted) },
+		DefaultPlan:      c.DefaultPlan,
+		PublicURL:        c.PublicURL,
+		Reachability:     reachability.New(c.PublicURL, e.membership),
+		TestSend:         testsend.New(),
+		RecorderConsumer: stream.RecorderConsumer,
+		Retention:        c.Retention,
+		Tracer:           tracing.Tracer(e.Ops.Traces, "executor"),
 	})
 	e.Go(ctx, func(ctx context.Context) {
 		operate.CompleteCancellations(ctx, calls, c.StreamMaxAge)
 	})
 	signIn := signin.New(signin.Config{
-		AdminToken:   c.AdminToken,
-		Note:         calls.NoteSignIn,
-		Keys:         e.keyring,
-		Ended:        operate.NewRevokedSessions(e.records),
-		OneTimeNonce: c.SignInOnce,
-		OIDC:         identities,
-		Failures:     signin.NewFailures(e.Ops.Metrics),
+		AdminToken:      c.AdminToken,
+		OnSignIn:        calls.NoteSignIn,
+		Keys:            e.keyring,
+		RevokedSessions: operate.NewRevokedSessions(e.records),
+		OneTimeNonce:    c.OneTimeSignInNonce,
+		OIDC:            identities,
+		Failures:        signin.NewFailures(e.Ops.Metrics),
 	})
 	//nolint:contextcheck // each call has the context of its request
 	api := apiserver.New(apiserver.Config{
-		Operate: calls,
-		SignIn:  signIn,
-		Origins: c.APIOrigins,
-		Log:     e.Log,
-		Done:    ctx.Done(),
+		Operate:         calls,
+		SignIn:          signIn,
+		Origins:         c.APIOrigins,
+		Log:             e.Log,
+		ShutdownStarted: ctx.Done(),
 	})
 	pages := console.New(console.Config{
 		Operate:   calls,
@@ -385,13 +386,13 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 // because the recorder's transactions store the causes of events.
 func (e *executor) startEventPublishing(ctx context.Context) {
 	made := events.New(events.Config{
-		Store:     e.records,
-		Directory: e.directory,
-		JetStream: e.JetStream,
-		Queues:    e.waits,
-		Caller:    uuid.NewString(),
-		Trusted:   func() bool { return e.databaseCopy.UnusableReason() == nil },
-		Current:   e.editor.EnsureCurrent,
+		Store:                  e.records,
+		Directory:              e.directory,
+		JetStream:              e.JetStream,
+		Queues:                 e.queueWatcher,
+		ExecutorID:             uuid.NewString(),
+		DirectoryComplete:      func() bool { return e.databaseCopy.UnusableReason() == nil },
+		EnsureDirectoryCurrent: e.editor.EnsureCurrent,
 		AwaitRecorded: func(ctx context.Context, queue string) {
 			recorder.AwaitQueueRecorded(ctx, e.JetStream, queue)
 		},
@@ -409,17 +410,17 @@ func (e *executor) startRecording(ctx context.Context) {
 	e.recorder = recorder.New(recorder.Config{
 		JetStream:              e.JetStream,
 		Store:                  e.records,
-		Changes:                e.changed,
+		Changes:                e.changeNotifier,
 		Ops:                    e.Ops,
 		Log:                    e.Log,
 		Publishing:             e.config.Publishing,
 		Retention:              e.config.Retention,
-		Captured:               e.editor.CaptureSenderSecret,
+		SaveCapturedSecret:     e.editor.CaptureSenderSecret,
 		SenderPreset:           e.editor.SenderPreset,
 		WorkflowInAccountSince: e.workflowInAccountSince,
-		Behind:                 audit.Replay,
+		OnDatabaseBehind:       audit.Replay,
 		SkippedConsumers:       e.config.SkippedConsumers,
-		Redelivered:            e.config.Redelivered,
+		OnRedelivered:          e.config.OnRedelivered,
 	})
 	e.Go(ctx, e.recorder.Run)
 	e.Go(ctx, e.recorder.RunReports)
@@ -463,14 +464,14 @@ const unfinishedTransitionsInterval = 20 * time.Second
 // startMaintenance starts the background jobs that maintain queues, stream settings, keys, dead
 // letters and the registry.
 func (e *executor) startMaintenance(ctx context.Context) {
-	e.Go(ctx, e.waits.Run)
+	e.Go(ctx, e.queueWatcher.Run)
 	edited := newStreamSettingsMonitor(e.Ops.Metrics, e.Log)
 	e.Go(ctx, func(ctx context.Context) {
 		edited.watch(ctx, e.JetStream, e.config.streamSettings())
 	})
 	held := holdings.New(holdings.Config{
 		JetStream: e.JetStream,
-		Account:   e.accountOf,
+		AccountOf: e.accountOf,
 		Log:       e.Log,
 	})
 	e.Go(ctx, held.Run)
@@ -504,8 +505,8 @@ func (e *executor) checkEncryptionKeys(ctx context.Context) error {
 	if !e.keys.CanSeal() {
 		return nil
 	}
-	found, err := e.editor.CountDecryptable(ctx, func(s registry.DecryptionCounts) bool {
-		return s.Opened > 0
+	found, err := e.editor.CountDecryptableSecrets(ctx, func(s registry.DecryptionCounts) bool {
+		return s.Decryptable > 0
 	})
 	if err != nil {
 		return err
@@ -516,19 +517,19 @@ func (e *executor) checkEncryptionKeys(ctx context.Context) error {
 // warnOfMissingEncryptionKeys logs a warning if some records are encrypted with keys that are not
 // configured.
 func (e *executor) warnOfMissingEncryptionKeys(ctx context.Context) {
-	found, err := e.editor.CountDecryptable(ctx,
+	found, err := e.editor.CountDecryptableSecrets(ctx,
 		func(registry.DecryptionCounts) bool { return false })
 	switch warning := found.Warning(); {
 	case ctx.Err() != nil:
 	case err != nil:
 		e.Log.WithError(err).Warn("which keys are missing could not be found out")
 	case warning != "":
-		e.Log.WithField("records", found.Closed).Warn(warning)
+		e.Log.WithField("records", found.Undecryptable).Warn(warning)
 	}
 }
 
-// server returns the HTTP server, with its timeouts and its limit for request headers.
-func (e *executor) server(handler http.Handler) *http.Server {
+// newServer returns the HTTP server, with its timeouts and its limit for request headers.
+func (e *executor) newServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout:   time.Minute, // event streams set a deadline for each write

@@ -191,7 +191,7 @@ func TestRunTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
+	if err := stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings); err != nil {
 		t.Error(err)
 	}
 	c.StreamMaxAge = 48 * time.Hour

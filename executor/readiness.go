@@ -29,41 +29,42 @@ func readinessChecks(
 	database store.Database, c Config, log logrus.FieldLogger,
 ) []ops.Check {
 	known := &lostStreamCheck{
-		js: js, config: c, log: log, reached: map[string]streamPosition{},
-		missing: stream.MissingStreams{},
+		js: js, config: c, log: log, lastPositions: map[string]streamPosition{},
+		missingStreams: stream.MissingStreams{},
 	}
-	own := &queueStreamConsumerCheck{js: js, missed: map[string]bool{}}
+	own := &queueStreamConsumerCheck{js: js, streamsWithoutConsumer: map[string]bool{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
-		{Part: "executor streams", Ask: known.recreateDeletedStreams},
-		{Part: "executor consumer", Ask: func(ctx context.Context) error {
+		{Component: "executor streams", Probe: known.recreateDeletedStreams},
+		{Component: "executor consumer", Probe: func(ctx context.Context) error {
 			if err := checkConsumers(ctx, js); err != nil {
 				return err
 			}
 			return own.check(ctx)
 		}},
-		{Part: "executor registry", Ask: follower.CatchUp},
-		{Part: "executor registry copy", Ask: func(context.Context) error {
+		{Component: "executor registry", Probe: follower.CatchUp},
+		{Component: "executor registry copy", Probe: func(context.Context) error {
 			return copied.UnusableReason()
 		}},
-		{Part: "executor database", Ask: database.Ping},
+		{Component: "executor database", Probe: database.Ping},
 	}
 }
 
 // lostStreamCheck is a readiness check that detects lost streams by comparing them with their state
 // at the previous check. Only one goroutine may use it.
 type lostStreamCheck struct {
-	js      jetstream.JetStream
-	config  Config
-	log     logrus.FieldLogger
-	reached map[string]streamPosition // the last known position of each stream, keyed by name
-	missing stream.MissingStreams
+	js     jetstream.JetStream
+	config Config
+	log    logrus.FieldLogger
+	// the last known position of each stream, keyed by name
+	lastPositions  map[string]streamPosition
+	missingStreams stream.MissingStreams
 }
 
 // streamPosition is how far a stream had got at a check.
 type streamPosition struct {
-	last     uint64 // sequence of the newest message
-	recorded uint64 // every message up to this sequence is recorded
+	lastSequence uint64 // sequence of the newest message
+	recordedUpTo uint64 // every message up to this sequence is recorded
 }
 
 // recreateDeletedStreams recreates deleted streams, so that no process has to be restarted,
@@ -80,7 +81,7 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("the stream %s: %w", name, err)
 		}
-		switch creatable := k.missing.Note(name, err == nil); {
+		switch creatable := k.missingStreams.RecordCheck(name, err == nil); {
 		case err == nil:
 			found[name] = s
 		case creatable:
@@ -104,7 +105,7 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	}
 	for _, name := range ensuredStreams {
 		s := found[name]
-		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last {
+		if last := s.CachedInfo().State.LastSeq; last < k.lastPositions[name].lastSequence {
 			// Another executor has recreated the stream, or an older copy of it was restored.
 			k.logLostMessages(name)
 		}
@@ -118,40 +119,40 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 // storePosition remembers a stream's position for the next check: last, the sequence of its newest
 // message, and the sequence up to which its messages are recorded.
 func (k *lostStreamCheck) storePosition(ctx context.Context, name string, last uint64) error {
-	now := streamPosition{last: last}
+	now := streamPosition{lastSequence: last}
 	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumer)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
-		now.recorded = k.reached[name].recorded
-		if now.recorded > last {
-			now.recorded = 0
+		now.recordedUpTo = k.lastPositions[name].recordedUpTo
+		if now.recordedUpTo > last {
+			now.recordedUpTo = 0
 		}
 	case err != nil:
 		return fmt.Errorf("the recorder's consumer of the stream %s: %w", name, err)
 	default:
-		now.recorded = consumer.CachedInfo().AckFloor.Stream
+		now.recordedUpTo = consumer.CachedInfo().AckFloor.Stream
 	}
-	k.reached[name] = now
+	k.lastPositions[name] = now
 	return nil
 }
 
 // logLostMessages logs the range of messages of a lost stream that may not have been recorded.
 func (k *lostStreamCheck) logLostMessages(name string) {
-	was, ok := k.reached[name]
+	was, ok := k.lastPositions[name]
 	if !ok {
 		return
 	}
-	delete(k.reached, name)
+	delete(k.lastPositions, name)
 	about := k.log.WithFields(logrus.Fields{
 		"stream":   name,
-		"last":     was.last,
-		"recorded": was.recorded,
+		"last":     was.lastSequence,
+		"recorded": was.recordedUpTo,
 	})
-	if was.last > was.recorded {
+	if was.lastSequence > was.recordedUpTo {
 		about.Errorf("NATS has lost the stream, or its last messages: %d messages that were "+
 			"accepted, from %d to %d, and those that came in the "+
 			"last second, are not recorded unless another executor has recorded them",
-			was.last-was.recorded, was.recorded+1, was.last)
+			was.lastSequence-was.recordedUpTo, was.recordedUpTo+1, was.lastSequence)
 		return
 	}
 	about.Error("NATS has lost the stream, or its last messages: all messages up to the last one " +
@@ -192,8 +193,8 @@ func checkNotPaused(name string, info *jetstream.ConsumerInfo) error {
 // queueStreamConsumerCheck checks that queues' own streams have the recorder's consumer and that it
 // is not paused. Only one goroutine may use it.
 type queueStreamConsumerCheck struct {
-	js     jetstream.JetStream
-	missed map[string]bool // the streams without a consumer at the last check
+	js                     jetstream.JetStream
+	streamsWithoutConsumer map[string]bool // the streams without a consumer at the last check
 }
 
 // check returns an error if a queue's own stream lacked the recorder's consumer at two successive
@@ -214,7 +215,7 @@ func (c *queueStreamConsumerCheck) check(ctx context.Context) error {
 		switch {
 		case errors.Is(failed, jetstream.ErrConsumerNotFound):
 			missing[name] = true
-			if c.missed[name] {
+			if c.streamsWithoutConsumer[name] {
 				err = errors.Join(err, fmt.Errorf("the recorder's consumer of the stream %s is "+
 					"not there; it is made anew", name))
 			}
@@ -222,6 +223,6 @@ func (c *queueStreamConsumerCheck) check(ctx context.Context) error {
 			err = errors.Join(err, checkNotPaused(name, consumer.CachedInfo()))
 		}
 	}
-	c.missed = missing
+	c.streamsWithoutConsumer = missing
 	return err
 }

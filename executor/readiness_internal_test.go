@@ -25,7 +25,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
+	if err := stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
 	}
 	names := []string{stream.ExecutionsName, stream.ProgressName}
@@ -82,7 +82,7 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
 	if err == nil {
 		err = errors.Join(stream.EnsureReports(t.Context(), js, 1),
-			stream.Ensure(t.Context(), js, stream.DefaultSettings))
+			stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	}
 	ctx := t.Context()
 	if err := errors.Join(stream.EnsureReports(ctx, js, 1),
-		stream.Ensure(ctx, js, stream.DefaultSettings),
+		stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings),
 		stream.EnsureOwnStreams(ctx, js, stream.DefaultSettings, "q",
 			stream.QueueStreamLimits{})); err != nil {
 		t.Fatal(err)
@@ -200,11 +200,11 @@ func TestALostStreamIsNamed(t *testing.T) {
 	config := Config{Replicas: 1}
 	config.StreamMaxAge, config.DedupWindow = 168*time.Hour, 24*time.Hour
 	k := &lostStreamCheck{
-		js:      js,
-		config:  config,
-		log:     log,
-		reached: map[string]streamPosition{},
-		missing: stream.MissingStreams{},
+		js:             js,
+		config:         config,
+		log:            log,
+		lastPositions:  map[string]streamPosition{},
+		missingStreams: stream.MissingStreams{},
 	}
 	if err := ensureStreams(t.Context(), js, k.config); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestALostStreamIsNamed(t *testing.T) {
 		stream.ExecutionsName); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("it is created while the server may still delete it: %v", err)
 	}
-	k.missing[stream.ExecutionsName] = time.Now().Add(-time.Minute)
+	k.missingStreams[stream.ExecutionsName] = time.Now().Add(-time.Minute)
 	if err := k.recreateDeletedStreams(t.Context()); err == nil {
 		t.Error("a lost stream is not told of")
 	}
@@ -251,7 +251,7 @@ func TestALostCopyOfTheRegistryIsCreatedAgain(t *testing.T) {
 	}
 	ensure := func(missing stream.MissingStreams, want bool) {
 		t.Helper()
-		if err := ensureMirror(t.Context(), js, 1, missing); err != nil {
+		if err := ensureRegistryCopy(t.Context(), js, 1, missing); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := js.Stream(t.Context(), registry.Stream); (err == nil) != want {

@@ -18,11 +18,12 @@ import (
 const settingsCheckInterval = 20 * time.Second
 
 // streamSettingsMonitor detects streams whose settings were changed while the executor is running.
-// It is needed because stream.Ensure compares the settings only when the executor starts.
+// It is needed because stream.EnsureSharedStreams compares the settings only when the executor
+// starts.
 type streamSettingsMonitor struct {
-	log    logrus.FieldLogger
-	differ *prometheus.GaugeVec
-	logged map[string]string // the differences last logged, keyed by stream
+	log               logrus.FieldLogger
+	differencesGauge  *prometheus.GaugeVec
+	loggedDifferences map[string]string // the differences last logged, keyed by stream
 }
 
 // comparedStreams lists the streams whose settings are compared with the configuration. The buckets
@@ -35,16 +36,16 @@ func newStreamSettingsMonitor(registry *prometheus.Registry,
 	log logrus.FieldLogger,
 ) *streamSettingsMonitor {
 	s := &streamSettingsMonitor{
-		log: log, logged: map[string]string{},
-		differ: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		log: log, loggedDifferences: map[string]string{},
+		differencesGauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hookstart_executor_stream_settings_differ",
 			Help: "Settings of a stream that are not as configured.",
 		}, []string{"stream"}),
 	}
 	for _, name := range comparedStreams {
-		s.differ.WithLabelValues(name)
+		s.differencesGauge.WithLabelValues(name)
 	}
-	registry.MustRegister(s.differ)
+	registry.MustRegister(s.differencesGauge)
 	return s
 }
 
@@ -62,7 +63,7 @@ func (s *streamSettingsMonitor) compare(
 	ctx context.Context, js jetstream.JetStream, want stream.Settings,
 ) {
 	for _, name := range comparedStreams {
-		differences, err := stream.Differences(ctx, js, name, want)
+		differences, err := stream.SettingsDifferences(ctx, js, name, want)
 		if errors.Is(err, jetstream.ErrStreamNotFound) || ctx.Err() != nil {
 			continue // readiness reports it
 		}
@@ -71,12 +72,12 @@ func (s *streamSettingsMonitor) compare(
 				name).Debug("a stream's settings could not be compared")
 			continue
 		}
-		s.differ.WithLabelValues(name).Set(float64(len(differences)))
+		s.differencesGauge.WithLabelValues(name).Set(float64(len(differences)))
 		text := strings.Join(differences, ", ")
-		if text == s.logged[name] {
+		if text == s.loggedDifferences[name] {
 			continue
 		}
-		s.logged[name] = text
+		s.loggedDifferences[name] = text
 		log := s.log.WithField("stream", name)
 		if text == "" {
 			log.Info("the stream's settings are as configured again")

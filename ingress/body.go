@@ -11,11 +11,11 @@ import (
 )
 
 // A body is read in steps. The buffer starts with at most initialBodyBuffer bytes and grows by the
-// factor bodyBufferGrowth as bytes arrive. A long declared Content-Length alone therefore occupies
-// little memory.
+// factor bodyBufferGrowthFactor as bytes arrive. A long declared Content-Length alone therefore
+// occupies little memory.
 const (
-	initialBodyBuffer = maxPooledBuffer
-	bodyBufferGrowth  = 4
+	initialBodyBuffer      = maxPooledBuffer
+	bodyBufferGrowthFactor = 4
 )
 
 // bodyRateGracePeriod is how long a body may take before its average rate must reach MinBodyRate.
@@ -52,9 +52,9 @@ func (h *handler) bodyReader(w http.ResponseWriter, r *http.Request) io.Reader {
 // flight and bytes in memory, the account's share of both, and the time allowed for a body.
 func (h *handler) readBody(
 	d *delivery,
-) (body []byte, reading bodyReservation, refusal *admission.Refusal) {
+) (body []byte, reservation bodyReservation, refusal *admission.Refusal) {
 	accountID := d.trigger.Workflow.AccountID
-	reading = bodyReservation{h: h, accountID: accountID, reserved: -1}
+	reservation = bodyReservation{h: h, accountID: accountID, reserved: -1}
 	declared := d.r.ContentLength // at most maxBody, as checked by parse
 	maxLength := declared
 	if declared < 0 {
@@ -62,11 +62,11 @@ func (h *handler) readBody(
 	}
 	room := min(maxLength, initialBodyBuffer)
 	if !h.limiter.reserveSlot(accountID, room) {
-		return nil, reading, overloadedRefusal()
+		return nil, reservation, overloadedRefusal()
 	}
-	reading.reserved = room
+	reservation.reserved = room
 	if declared == 0 {
-		return nil, reading, nil
+		return nil, reservation, nil
 	}
 
 	d.unread = false
@@ -75,44 +75,44 @@ func (h *handler) readBody(
 	due := h.bodyDeadline(declared, 0)
 	// The deadline applies to the body only: net/http removes it once the whole body has been read.
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
-		return nil, reading, &admission.Refusal{Code: webhook.CodeBodyUnreadable}
+		return nil, reservation, &admission.Refusal{Code: webhook.CodeBodyUnreadable}
 	}
 	source := h.bodyReader(d.w, d.r)
 	body = d.bodyOfSize(room)
-	for int64(reading.read) != declared {
-		if reading.read == len(body) {
-			grown := min(maxLength, int64(reading.read)*bodyBufferGrowth)
-			if grown == int64(reading.read) {
+	for int64(reservation.read) != declared {
+		if reservation.read == len(body) {
+			grown := min(maxLength, int64(reservation.read)*bodyBufferGrowthFactor)
+			if grown == int64(reservation.read) {
 				// The length is undeclared and the limit is reached. Read one more byte to find out
 				// whether the body ends here.
 				var next [1]byte
 				if _, err := io.ReadFull(source, next[:]); !errors.Is(err, io.EOF) {
-					return nil, reading, bodyReadRefusal(err)
+					return nil, reservation, bodyReadRefusal(err)
 				}
 				break
 			}
-			if !h.limiter.reserveMore(accountID, grown-reading.reserved) {
+			if !h.limiter.reserveMore(accountID, grown-reservation.reserved) {
 				d.unread = true // the response must not wait for the rest
-				return nil, reading, overloadedRefusal()
+				return nil, reservation, overloadedRefusal()
 			}
-			reading.reserved = grown
-			body = d.grow(grown, reading.read)
+			reservation.reserved = grown
+			body = d.growBody(grown, reservation.read)
 		}
-		n, err := source.Read(body[reading.read:])
-		reading.read += n
-		if err != nil && int64(reading.read) != declared {
+		n, err := source.Read(body[reservation.read:])
+		reservation.read += n
+		if err != nil && int64(reservation.read) != declared {
 			if errors.Is(err, io.EOF) && declared < 0 {
 				break
 			}
-			return nil, reading, bodyReadRefusal(err)
+			return nil, reservation, bodyReadRefusal(err)
 		}
-		later := h.bodyDeadline(declared, reading.read)
-		if int64(reading.read) != declared && (later >= due+time.Second || later < due) {
+		later := h.bodyDeadline(declared, reservation.read)
+		if int64(reservation.read) != declared && (later >= due+time.Second || later < due) {
 			due = later
 			_ = control.SetReadDeadline(began.Add(due)) // cannot fail: succeeded above
 		}
 	}
-	return body[:reading.read], reading, nil
+	return body[:reservation.read], reservation, nil
 }
 
 // bodyDeadline returns how long after the headers the body must be complete. declared is the
@@ -130,7 +130,7 @@ func (h *handler) bodyDeadline(declared int64, read int) time.Duration {
 		return h.bodyTimeout
 	}
 	return min(h.bodyTimeout,
-		h.rateGrace+time.Duration(read)*time.Second/time.Duration(h.minBodyRate))
+		h.bodyRateGracePeriod+time.Duration(read)*time.Second/time.Duration(h.minBodyRate))
 }
 
 func overloadedRefusal() *admission.Refusal {

@@ -26,7 +26,7 @@ func (b *buffers) reset() {
 	if cap(b.body) > maxPooledBuffer {
 		b.body = nil
 	}
-	b.message.Trim(maxPooledBuffer)
+	b.message.ReleaseLargeBuffer(maxPooledBuffer)
 	if len(b.headers) > maxPooledHeaders {
 		b.headers = execution.Values{}
 	}
@@ -53,8 +53,8 @@ func (b *buffers) bodyOfSize(n int64) []byte {
 	return b.body[:n]
 }
 
-// grow enlarges the body's buffer to n bytes, preserving the first kept bytes.
-func (b *buffers) grow(n int64, kept int) []byte {
+// growBody enlarges the body's buffer to n bytes, preserving the first kept bytes.
+func (b *buffers) growBody(n int64, kept int) []byte {
 	if int64(cap(b.body)) < n {
 		grown := make([]byte, n)
 		copy(grown, b.body[:kept])

@@ -38,7 +38,7 @@ func TestASecretIsConfirmedOnlyIfItIsKept(t *testing.T) {
 		snapshot.FinishLoad()
 		h.admission = admission.New(snapshot, admission.NewLimits())
 		h.sealer = func(_, _, secret string) ([]byte, error) { return []byte(secret), nil }
-		h.seen = &seenSenders{full: full}
+		h.senders = &seenSenders{full: full}
 		r := httptest.NewRequest(http.MethodPost, "/webhooks/wf?token="+token,
 			strings.NewReader(`{"verification_token":"secret"}`))
 		r.Header.Set("Content-Type", "application/json")

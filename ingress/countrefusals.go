@@ -22,7 +22,7 @@ func (h *handler) countRefusal(d *delivery) {
 	if id, ok := strings.CutPrefix(d.r.URL.Path, webhookPath); ok && execution.ValidName(id) {
 		workflowID = h.admission.InternedID(id)
 	}
-	h.refused.Count(workflowID, string(e.code), stream.RefusedRequest{
+	h.refusals.Count(workflowID, string(e.code), stream.RefusedRequest{
 		At:        e.start,
 		BodyBytes: d.r.ContentLength,
 		UserAgent: stream.SanitizeUserAgent(redact.UserAgent(d.r)),

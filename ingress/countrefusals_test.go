@@ -94,7 +94,7 @@ func TestRefusalsAreReported(t *testing.T) {
 			Count: 3,
 			Last: stream.RefusedRequest{
 				BodyBytes: 3,
-				UserAgent: "a?b????" + strings.Repeat("x", stream.MaxUserAgent-7),
+				UserAgent: "a?b????" + strings.Repeat("x", stream.MaxUserAgentBytes-7),
 			},
 		},
 		{"active", "token_missing"}: {Count: 1},

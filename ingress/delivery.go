@@ -36,17 +36,17 @@ type delivery struct {
 	request sender.Request       // input for the node's sender, filter and order key
 
 	buffers
-	unread  bool // the request has a body that was not read
-	reading bodyReservation
-	isRead  bool // readBodyOnce was called
+	unread      bool // the request has a body that was not read
+	reservation bodyReservation
+	isRead      bool // readBodyOnce was called
 	// bodyRefusal is the refusal of a body that could not be read. nil means that the body was
 	// read.
-	bodyRefusal *admission.Refusal
-	counted     bool              // checkLimits accepted the request, so its body must be counted
-	payload     execution.Payload // set once the body has been read
-	notJSON     bool              // Content-Type declares JSON, but the body is not valid JSON
-	verified    bool
-	verdict     sender.Verdict // the result of verifying the request
+	bodyRefusal   *admission.Refusal
+	limitsChecked bool              // checkLimits accepted the request, so its body must be counted
+	payload       execution.Payload // set once the body has been read
+	notJSON       bool              // Content-Type declares JSON, but the body is not valid JSON
+	verified      bool
+	verdict       sender.Verdict // the result of verifying the request
 
 	id         admission.DeliveryID // the delivery ID in effect
 	identified bool                 // id is set; its value may be empty
@@ -75,14 +75,14 @@ func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 		panic("the pool holds deliveries only")
 	}
 	d.w, d.r, d.unread = w, r, r.ContentLength != 0
-	d.reading = bodyReservation{reserved: -1}
+	d.reservation = bodyReservation{reserved: -1}
 	return d
 }
 
 // release returns the delivery to the pool and frees its share of the limits. The delivery must not
 // be used afterwards.
 func (d *delivery) release() {
-	d.reading.release()
+	d.reservation.release()
 	kept := d.buffers
 	kept.reset()
 	*d = delivery{buffers: kept}

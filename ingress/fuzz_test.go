@@ -144,7 +144,7 @@ type storedMessages struct {
 	last *nats.Msg
 }
 
-func (s *storedMessages) ConfirmRepeat(*nats.Msg) (publish.Ack, error) {
+func (s *storedMessages) LookupDuplicate(*nats.Msg) (publish.Ack, error) {
 	return publish.Ack{}, publish.ErrStorageFull
 }
 
@@ -223,7 +223,7 @@ func tryWaiting(
 		ID: "wf", AccountID: "a", Queue: "q", Active: true,
 		RateLimit: registry.RateLimit{Requests: 1_000_000, Window: time.Second},
 		Triggers: []registry.Trigger{
-			{NodeID: "node", Tokens: []registry.HashedToken{{Hash: hash}}, Answer: a},
+			{NodeID: "node", Tokens: []registry.HashedToken{{Hash: hash}}, SyncResponse: a},
 		},
 	}})
 	snapshot.FinishLoad()
@@ -240,8 +240,8 @@ func tryWaiting(
 		lease:                l,
 		publisher:            messages,
 		space:                storage.New(snapshot.AccountCount),
-		refused:              refused,
-		seen:                 &seenSenders{},
+		refusals:             refused,
+		senders:              &seenSenders{},
 		probes:               probe.NewAnswerer(probe.NewKey()),
 		metrics:              newRequestMetrics(prometheus.NewRegistry()),
 		log:                  log,

@@ -26,16 +26,16 @@ type handler struct {
 	dependencies
 
 	publicURL string // without a trailing slash; "" means unknown
-	// firstIDHeaders holds the headers that are searched first for the delivery ID, in canonical
+	// priorityIDHeaders holds the headers that are searched first for the delivery ID, in canonical
 	// form and in order of precedence.
-	firstIDHeaders  []string
-	otherIDHeaders  []string // headers that are searched after the sender's sources
-	maxBody         int64
-	bodyTimeout     time.Duration
-	minBodyRate     int64 // bytes per second; 0 means no minimum
-	rateGrace       time.Duration
-	responseTimeout time.Duration
-	limiter         *fairShareLimiter
+	priorityIDHeaders   []string
+	configuredIDHeaders []string // headers that are searched after the sender's sources
+	maxBody             int64
+	bodyTimeout         time.Duration
+	minBodyRate         int64 // bytes per second; 0 means no minimum
+	bodyRateGracePeriod time.Duration
+	responseTimeout     time.Duration
+	limiter             *fairShareLimiter
 }
 
 // dependencies holds the parts of the process that a handler uses.
@@ -45,8 +45,8 @@ type dependencies struct {
 	publisher  deliveryPublisher
 	space      *storage.StreamSpace
 	duplicates *report.DuplicateCounter
-	refused    refusalCounter
-	seen       senderCounter
+	refusals   refusalCounter
+	senders    senderCounter
 	filtered   filteredCounter
 	waits      *await.Waits
 	// queuesWithOwnStreams returns the names of the queues that have their own streams.
@@ -88,16 +88,16 @@ type senderCounter interface {
 // newHandler returns a handler with the settings in c, which uses the dependencies in d.
 func newHandler(c Config, d dependencies) *handler {
 	return &handler{
-		dependencies:    d,
-		publicURL:       strings.TrimSuffix(c.PublicURL, "/"),
-		firstIDHeaders:  canonicalNames(webhook.PriorityDeliveryIDHeaders()),
-		otherIDHeaders:  canonicalNames(c.DeliveryIDHeaders),
-		maxBody:         c.MaxBodyBytes,
-		bodyTimeout:     c.BodyTimeout,
-		minBodyRate:     c.MinBodyRate,
-		rateGrace:       bodyRateGracePeriod,
-		responseTimeout: responseTimeout,
-		limiter:         newFairShareLimiter(c.MaxInFlight, c.MaxBufferedBytes),
+		dependencies:        d,
+		publicURL:           strings.TrimSuffix(c.PublicURL, "/"),
+		priorityIDHeaders:   canonicalNames(webhook.PriorityDeliveryIDHeaders()),
+		configuredIDHeaders: canonicalNames(c.DeliveryIDHeaders),
+		maxBody:             c.MaxBodyBytes,
+		bodyTimeout:         c.BodyTimeout,
+		minBodyRate:         c.MinBodyRate,
+		bodyRateGracePeriod: bodyRateGracePeriod,
+		responseTimeout:     responseTimeout,
+		limiter:             newFairShareLimiter(c.MaxInFlight, c.MaxBufferedBytes),
 	}
 }
 
@@ -155,7 +155,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	h.beginEvent(d, webhookRoute)
 	defer h.finishEvent(d)
 	h.respond(d, h.decide(d, workflowID))
-	d.reading.release() // not later, because finishEvent may have to drain a long body
+	d.reservation.release() // not later, because finishEvent may have to drain a long body
 }
 
 // serveOtherMethod responds to a request with a method other than POST: to a handshake if the
@@ -166,7 +166,7 @@ func (h *handler) serveOtherMethod(w http.ResponseWriter, r *http.Request, workf
 	h.beginEvent(d, "")
 	defer h.finishEvent(d)
 	h.respond(d, h.decideOtherMethod(d, workflowID))
-	d.reading.release()
+	d.reservation.release()
 }
 
 func (h *handler) decideOtherMethod(d *delivery, workflowID string) outcome {

@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config) error {
 func (c *Config) service() service.Config {
 	return service.Config{
 		Name:          "ingress",
-		Serves:        "the webhook endpoint",
+		Description:   "the webhook endpoint",
 		Addr:          c.Addr,
 		OpsFlags:      c.OpsFlags,
 		TLSFlags:      c.TLSFlags,
@@ -181,11 +181,11 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	e.handler = newHandler(e.config, dependencies{
 		admission:            admission.New(e.snapshot, limits),
 		lease:                e.lease,
-		publisher:            keepRoom(publisher, e.config.CheckRoom),
+		publisher:            withRoomCheck(publisher, e.config.CheckRoom),
 		space:                space,
 		duplicates:           duplicates,
-		refused:              refused,
-		seen:                 seen,
+		refusals:             refused,
+		senders:              seen,
 		filtered:             filtered,
 		waits:                await.New(e.NATS, int(e.config.MaxWaiting)),
 		queuesWithOwnStreams: e.snapshot.QueuesWithOwnStreams,
@@ -212,9 +212,9 @@ func (e *endpoint) startHeartbeat(ctx context.Context) error {
 			DeliveryIDHeaders: e.config.allDeliveryIDHeaders(),
 			ProbeKey:          e.probeKey,
 		}, consistency.ProcessInfo{
-			Version: ops.Version,
-			KeyIDs:  e.keys.IDs(),
-			Can:     consistency.Capabilities(),
+			Version:      ops.Version,
+			KeyIDs:       e.keys.IDs(),
+			Capabilities: consistency.Capabilities(),
 		}, e.Log)
 	if err != nil {
 		return err

@@ -251,7 +251,7 @@ func TestNothingIsSentAgainToAStreamThatWasMovedFrom(t *testing.T) {
 			return registry.Change{Workflow: w}
 		}, refused},
 		"the workflow closes": {func(w *registry.Workflow) registry.Change {
-			w.Closed = true
+			w.IntakeClosed = true
 			return registry.Change{Workflow: w}
 		}, refused},
 		"the workflow is deleted": {func(*registry.Workflow) registry.Change {

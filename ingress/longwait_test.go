@@ -27,7 +27,7 @@ import (
 // startedIDs is a stream that confirms every message but keeps only the execution ID.
 type startedIDs chan string
 
-func (s startedIDs) ConfirmRepeat(*nats.Msg) (publish.Ack, error) {
+func (s startedIDs) LookupDuplicate(*nats.Msg) (publish.Ack, error) {
 	return publish.Ack{}, publish.ErrStorageFull
 }
 
@@ -59,7 +59,7 @@ func serveWaiting(t *testing.T, protocol string) *waitingServer {
 	nc := natstest.Start(t).Connect(t)
 	js, err := jetstream.New(nc)
 	if err == nil {
-		err = stream.Ensure(t.Context(), js, stream.DefaultSettings)
+		err = stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings)
 	}
 	if err != nil {
 		t.Fatal(err)

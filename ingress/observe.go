@@ -35,14 +35,14 @@ type requestEvent struct {
 	handshake   bool // the request is a sender's handshake, which starts nothing
 	filtered    bool // the request does not match the node's filter
 	custom      bool // the execution's output set the status
-	// waiting is the reason why the response stopped waiting for its execution. "" means that it
-	// did not wait.
-	waiting   await.Reason
-	waited    time.Duration // how long the response waited
-	bodyBytes int
-	probe     bool // the request was an executor's check of the public URL
-	publish   time.Duration
-	err       error
+	// waitEndReason is the reason why the response stopped waiting for its execution. "" means that
+	// it did not wait.
+	waitEndReason   await.Reason
+	waited          time.Duration // how long the response waited
+	bodyBytes       int
+	probe           bool // the request was an executor's check of the public URL
+	publishDuration time.Duration
+	err             error
 }
 
 // noteTrigger records the workflow and the node of a request with a valid token, and starts the
@@ -54,7 +54,7 @@ func (h *handler) noteTrigger(d *delivery) {
 
 // beginEvent starts a request's event. route is the pattern of the path, or "".
 func (h *handler) beginEvent(d *delivery, route string) {
-	h.metrics.active.Inc()
+	h.metrics.inFlight.Inc()
 	d.event = requestEvent{start: time.Now(), route: route}
 }
 
@@ -90,7 +90,7 @@ func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 	}
 	// The fields are added in alphabetical order, the order in which they are logged, because
 	// sorting them would cost time.
-	put("answer", string(e.waiting))
+	put("answer", string(e.waitEndReason))
 	if e.bodyBytes > 0 {
 		members = append(members, ops.Number("body_bytes", e.bodyBytes))
 	}
@@ -113,11 +113,11 @@ func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 	if e.probe {
 		members = append(members, ops.True("probe"))
 	}
-	if e.publish > 0 {
-		members = append(members, ops.Number("publish_ms", milliseconds(e.publish)))
+	if e.publishDuration > 0 {
+		members = append(members, ops.Number("publish_ms", milliseconds(e.publishDuration)))
 	}
 	members = append(members, ops.Number("status", e.status))
-	if e.waiting != "" {
+	if e.waitEndReason != "" {
 		members = append(members, ops.Number("wait_ms", milliseconds(e.waited)))
 	}
 	put("workflow_id", e.workflowID)
@@ -161,19 +161,19 @@ const customStatusLabel = 0
 // requestMetrics holds the metrics of the requests. Label values are only codes, statuses, reasons
 // and presets of senders, so their number is bounded.
 type requestMetrics struct {
-	requests   map[responseLabels]prometheus.Counter
-	verified   map[string]prometheus.Counter // counters of verified requests, by preset
-	handshakes map[string]prometheus.Counter // counters of handshakes, by preset
-	unverified map[signatureRefusalLabels]prometheus.Counter
-	duplicates prometheus.Counter
-	filtered   prometheus.Counter
-	overShare  prometheus.Counter
-	answers    map[await.Reason]prometheus.Counter
-	wait       prometheus.Histogram
-	bodyBytes  prometheus.Counter
-	duration   prometheus.Histogram
-	publish    prometheus.Histogram
-	active     prometheus.Gauge
+	requests         map[responseLabels]prometheus.Counter
+	verified         map[string]prometheus.Counter // counters of verified requests, by preset
+	handshakes       map[string]prometheus.Counter // counters of handshakes, by preset
+	unverified       map[signatureRefusalLabels]prometheus.Counter
+	duplicates       prometheus.Counter
+	filtered         prometheus.Counter
+	overStorageShare prometheus.Counter
+	waitsByReason    map[await.Reason]prometheus.Counter
+	wait             prometheus.Histogram
+	bodyBytes        prometheus.Counter
+	duration         prometheus.Histogram
+	publish          prometheus.Histogram
+	inFlight         prometheus.Gauge
 }
 
 // registerStateMetrics registers gauges for the state of the ingress: the registry's revision and
@@ -229,7 +229,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 			"why they waited no longer.",
 	}, []string{"reason"})
 	m := &requestMetrics{
-		answers: map[await.Reason]prometheus.Counter{},
+		waitsByReason: map[await.Reason]prometheus.Counter{},
 		wait: histogram("hookstart_ingress_answer_wait_seconds",
 			"How long an answer waited for the end of its execution."),
 		requests:   map[responseLabels]prometheus.Counter{},
@@ -245,7 +245,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 			Help: "Requests that did not meet the filter of their trigger node, and started " +
 				"nothing.",
 		}),
-		overShare: prometheus.NewCounter(prometheus.CounterOpts{
+		overStorageShare: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_storage_share_refused_total",
 			Help: "Requests that were refused because the stream is nine tenths full, and their " +
 				"account holds its share of it or more.",
@@ -258,12 +258,12 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 				"execution."),
 		publish: histogram("hookstart_ingress_publish_duration_seconds",
 			"From sending a message to the stream's confirmation."),
-		active: prometheus.NewGauge(prometheus.GaugeOpts{
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_requests_in_flight", Help: "Requests being answered.",
 		}),
 	}
 	for _, reason := range await.Reasons() {
-		m.answers[reason] = waits.WithLabelValues(string(reason))
+		m.waitsByReason[reason] = waits.WithLabelValues(string(reason))
 	}
 	responses := []responseLabels{
 		{http.StatusOK, ""}, {http.StatusAccepted, ""}, {http.StatusNoContent, ""}, {
@@ -279,7 +279,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	m.requests[responseLabels{status: customStatusLabel}] = requests.WithLabelValues("output", "")
 	m.addSenderCounters(verified, handshakes, unverified)
 	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered,
-		m.overShare, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.active)
+		m.overStorageShare, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.inFlight)
 	return m
 }
 
@@ -306,7 +306,7 @@ func (m *requestMetrics) addSenderCounters(
 }
 
 func (m *requestMetrics) observe(e *requestEvent, took time.Duration) {
-	m.active.Dec()
+	m.inFlight.Dec()
 	switch {
 	case e.probe:
 	case e.custom:
@@ -315,13 +315,13 @@ func (m *requestMetrics) observe(e *requestEvent, took time.Duration) {
 		m.requests[responseLabels{e.status, e.code}].Inc()
 	}
 	m.duration.Observe((took - e.waited).Seconds())
-	if e.waiting != "" {
-		m.answers[e.waiting].Inc()
+	if e.waitEndReason != "" {
+		m.waitsByReason[e.waitEndReason].Inc()
 		m.wait.Observe(e.waited.Seconds())
 	}
 	m.bodyBytes.Add(float64(e.bodyBytes))
-	if e.publish > 0 {
-		m.publish.Observe(e.publish.Seconds())
+	if e.publishDuration > 0 {
+		m.publish.Observe(e.publishDuration.Seconds())
 	}
 	if e.duplicate {
 		m.duplicates.Inc()
@@ -330,6 +330,6 @@ func (m *requestMetrics) observe(e *requestEvent, took time.Duration) {
 		m.filtered.Inc()
 	}
 	if errors.Is(e.err, errOverStorageShare) {
-		m.overShare.Inc()
+		m.overStorageShare.Inc()
 	}
 }

@@ -33,7 +33,7 @@ var errInvalidOutput = errors.New("the output's http is not valid")
 func responseFromOutput(output []byte, form sender.OutputForm) (r outputResponse, err error) {
 	r, err = responseWithDefaultStatus(output, form)
 	if err == nil && !r.custom && len(r.body) == 0 {
-		r.status = form.EmptyStatus()
+		r.status = form.EmptyBodyStatus()
 	}
 	return r, err
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// retryAfterClosed is the Retry-After of a request that is refused because its queue or workflow is
-// closed for a moment while it moves to another stream.
-const retryAfterClosed = time.Second
+// retryAfterStreamMove is the Retry-After of a request that is refused because its queue or
+// workflow is closed for a moment while it moves to another stream.
+const retryAfterStreamMove = time.Second
 
 // startExecution starts an execution. If the node's responses are configured to wait, it waits for
 // the execution to finish.
@@ -27,7 +27,7 @@ func (h *handler) startExecution(d *delivery) outcome {
 	if out := h.chooseStream(d); out != nil {
 		return *out
 	}
-	if a := d.trigger.Node.Answer; a != nil {
+	if a := d.trigger.Node.SyncResponse; a != nil {
 		return h.startAndWait(d, a, id)
 	}
 	return h.storeStart(d, id)
@@ -55,13 +55,13 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 		case isOpen:
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 		case !d.permit.Superseded:
-			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
+			return refusalOutcome(webhook.CodeUnavailable, retryAfterStreamMove)
 		}
 		w := h.admission.Workflow(d.trigger.Workflow.ID)
 		// Refuse the request if the workflow was deleted, if its new record is not in the snapshot
 		// yet, or if it now belongs to another account, for which the request was not meant.
 		if w == nil || w == d.trigger.Workflow || w.AccountID != d.trigger.Workflow.AccountID {
-			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
+			return refusalOutcome(webhook.CodeUnavailable, retryAfterStreamMove)
 		}
 		d.trigger.Workflow = w
 	}
@@ -142,7 +142,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		OrderKey:        orderKey,
 	}
 	start.Payload.ContentType = d.redactor.RedactText(start.Payload.ContentType)
-	msg, err := d.message.MessageAt(d.layout, start)
+	msg, err := d.message.MessageForLayout(d.layout, start)
 	ack, refusal := h.publish(d, id, msg, err)
 	if refusal != nil {
 		return outcome{refusal: refusal}
@@ -215,8 +215,8 @@ func (h *handler) publish(
 		return publish.Ack{}, &admission.Refusal{Code: webhook.CodeInternal}
 	}
 	began := time.Now()
-	ack, err := h.publishFairly(d.trigger.Workflow.AccountID, msg, &d.choice)
-	e.publish = time.Since(began)
+	ack, err := h.publishWithinShare(d.trigger.Workflow.AccountID, msg, &d.choice)
+	e.publishDuration = time.Since(began)
 	d.spans.endPublish(ack.Duplicate, err)
 	if err == nil {
 		return ack, nil
@@ -258,17 +258,17 @@ var errOverStorageShare = fmt.Errorf(
 	publish.ErrStorageFull,
 )
 
-// publishFairly publishes a message if the account may use the space. If it may not, a repeated
-// delivery is still recognized. The space of the shared stream is divided among accounts. The space
-// of a queue's own stream is not, because an operator has assigned it to the queue.
-func (h *handler) publishFairly(
+// publishWithinShare publishes a message if the account may use the space. If it may not, a
+// repeated delivery is still recognized. The space of the shared stream is divided among accounts.
+// The space of a queue's own stream is not, because an operator has assigned it to the queue.
+func (h *handler) publishWithinShare(
 	accountID string, msg *nats.Msg, choice publish.StreamChoice,
 ) (publish.Ack, error) {
 	var size int64
 	if h.space.IsLimited() && !inOwnStream(msg) {
 		size = stream.StoredSize(msg.Subject, msg.Header, len(msg.Data))
 		if !h.space.Reserve(accountID, size) {
-			ack, err := h.publisher.ConfirmRepeat(msg)
+			ack, err := h.publisher.LookupDuplicate(msg)
 			if errors.Is(err, publish.ErrStorageFull) {
 				err = errOverStorageShare
 			}
@@ -285,7 +285,7 @@ func (h *handler) publishFairly(
 // deliveryPublisher stores the messages of deliveries. It is implemented by *publish.StreamRouter.
 type deliveryPublisher interface {
 	Publish(msg *nats.Msg, choice publish.StreamChoice) (publish.Ack, error)
-	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)
+	LookupDuplicate(msg *nats.Msg) (publish.Ack, error)
 }
 
 // countInFlight returns a deliveryPublisher that publishes through p and keeps n equal to the
@@ -300,41 +300,42 @@ func countInFlight(p deliveryPublisher, n *atomic.Int64) deliveryPublisher {
 type countingPublisher struct {
 	deliveryPublisher
 
-	n *atomic.Int64
+	inFlight *atomic.Int64
 }
 
 func (c countingPublisher) Publish(
 	msg *nats.Msg, choice publish.StreamChoice,
 ) (publish.Ack, error) {
-	c.n.Add(1)
-	defer c.n.Add(-1)
+	c.inFlight.Add(1)
+	defer c.inFlight.Add(-1)
 	return c.deliveryPublisher.Publish(msg, choice)
 }
 
-// keepRoom returns a deliveryPublisher that calls check before it publishes a message through p. If
-// check returns an error, the message is not stored, and the error wraps publish.ErrStorageFull. A
-// repeated delivery is still confirmed. If check is nil, the result is p itself.
-func keepRoom(p deliveryPublisher, check func() error) deliveryPublisher {
+// withRoomCheck returns a deliveryPublisher that calls check before it publishes a message through
+// p. If check returns an error, the message is not stored, and the error wraps
+// publish.ErrStorageFull. A repeated delivery is still confirmed. If check is nil, the result is p
+// itself.
+func withRoomCheck(p deliveryPublisher, check func() error) deliveryPublisher {
 	if check == nil {
 		return p
 	}
-	return roomKeeper{p, check}
+	return roomCheckingPublisher{p, check}
 }
 
-type roomKeeper struct {
+type roomCheckingPublisher struct {
 	deliveryPublisher
 
 	check func() error
 }
 
-func (k roomKeeper) Publish(
+func (k roomCheckingPublisher) Publish(
 	msg *nats.Msg, choice publish.StreamChoice,
 ) (publish.Ack, error) {
 	full := k.check()
 	if full == nil {
 		return k.deliveryPublisher.Publish(msg, choice)
 	}
-	ack, err := k.ConfirmRepeat(msg)
+	ack, err := k.LookupDuplicate(msg)
 	if errors.Is(err, publish.ErrStorageFull) {
 		err = fmt.Errorf("%w: %w", err, full)
 	}

@@ -51,9 +51,9 @@ func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 	}
 	d.isRead = true
 	var body []byte
-	body, d.reading, d.bodyRefusal = h.readBody(d)
-	if d.counted {
-		h.admission.CountBody(d.trigger, d.reading.read, time.Now())
+	body, d.reservation, d.bodyRefusal = h.readBody(d)
+	if d.limitsChecked {
+		h.admission.CountBody(d.trigger, d.reservation.read, time.Now())
 	}
 	if d.bodyRefusal != nil {
 		return d.bodyRefusal
@@ -71,7 +71,7 @@ func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 // mayHaveIDInBody reports whether the delivery ID may have to be read from the body.
 func (h *handler) mayHaveIDInBody(d *delivery) bool {
 	s := d.sender()
-	return s != nil && s.DeliveryIDInBody() && d.firstHeader(h.firstIDHeaders) == ""
+	return s != nil && s.DeliveryIDInBody() && d.firstHeader(h.priorityIDHeaders) == ""
 }
 
 // findDeliveryID determines the delivery ID, once. In order of precedence, it comes from the data
@@ -88,12 +88,12 @@ func (h *handler) findDeliveryID(d *delivery) {
 			return
 		}
 	}
-	d.id.ID = d.firstHeader(h.firstIDHeaders)
+	d.id.ID = d.firstHeader(h.priorityIDHeaders)
 	if s != nil && d.id.ID == "" {
 		d.id = admission.DeliveryID(s.UnsignedDeliveryID(&d.request, d.verdict))
 	}
 	if d.id.ID == "" {
-		d.id.ID = d.firstHeader(h.otherIDHeaders)
+		d.id.ID = d.firstHeader(h.configuredIDHeaders)
 	}
 }
 

@@ -22,9 +22,9 @@ import (
 // elsewhere. Requests get a 503 after 2 s; the additional half second allows for a late renewal.
 const registryStaleAfter = 2500 * time.Millisecond
 
-// minMessageBytes is the approximate number of bytes that a message without a body occupies in the
-// stream.
-const minMessageBytes = 512
+// emptyMessageBytes is the approximate number of bytes that a message without a body occupies in
+// the stream.
+const emptyMessageBytes = 512
 
 // readinessChecks returns the readiness checks. If one of them fails, the ingress cannot accept
 // webhooks.
@@ -33,7 +33,7 @@ func readinessChecks(
 ) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
-		{Part: "ingress registry", Ask: func(context.Context) error {
+		{Component: "ingress registry", Probe: func(context.Context) error {
 			age := lease.Age(time.Now())
 			if err := lease.Failure(); age > registryStaleAfter &&
 				errors.Is(err, consistency.ErrNoRegistryIdentity) {
@@ -46,7 +46,7 @@ func readinessChecks(
 			}
 			return nil
 		}},
-		{Part: "ingress stream", Ask: func(ctx context.Context) error {
+		{Component: "ingress stream", Probe: func(ctx context.Context) error {
 			return at.checkAnyAcceptsMessages(ctx, js)
 		}},
 	}
@@ -85,7 +85,7 @@ func (p startMessageStreams) checkAnyAcceptsMessages(ctx context.Context,
 		shared = nil
 	case <-time.After(sharedStreamHeadStart):
 	}
-	queues := p.registry.OwnStreams()
+	queues := p.registry.QueuesStoringInOwnStreams()
 	own := make(chan error, len(queues))
 	for _, queue := range queues {
 		go func() {
@@ -123,7 +123,7 @@ func checkAcceptsMessages(
 		return fmt.Errorf("the stream %s: %w", name, err)
 	}
 	info := s.CachedInfo()
-	if most := info.Config.MaxBytes; most > 0 && info.State.Bytes+minMessageBytes > uint64(most) {
+	if most := info.Config.MaxBytes; most > 0 && info.State.Bytes+emptyMessageBytes > uint64(most) {
 		return fmt.Errorf("the stream %s is full: it holds %d of %d bytes", name,
 			info.State.Bytes, most)
 	}

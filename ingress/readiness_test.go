@@ -35,7 +35,7 @@ func TestOneStreamThatRespondsIsEnough(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	js, err := jetstream.New(nc)
 	if err == nil {
-		err = stream.Ensure(t.Context(), js, stream.DefaultSettings)
+		err = stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings)
 	}
 	snapshot := registry.NewSnapshot(nil)
 	for _, queue := range []string{"one", "two"} {

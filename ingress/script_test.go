@@ -198,7 +198,7 @@ func (s *situations) scriptAnswer(ts *testscript.TestScript, neg bool, args []st
 	if len(args) > 1 {
 		seconds, err := strconv.ParseInt(args[1], 10, 64)
 		ts.Check(err)
-		settings.Answer = &registry.SyncResponse{WaitSeconds: seconds, Raw: len(args) == 3}
+		settings.SyncResponse = &registry.SyncResponse{WaitSeconds: seconds, Raw: len(args) == 3}
 	}
 	s.putSettings(ts, neg, args[0], settings)
 }

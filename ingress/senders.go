@@ -14,7 +14,7 @@ import (
 // refuseUnverified refuses a request that could not be verified. It reports the reason to
 // operators, but does not reveal it to the client.
 func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
-	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
+	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
 		report.SenderRequestOutcome{
 			RefusedAt: now,
 			Code:      string(v.Code),
@@ -33,7 +33,7 @@ func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time)
 // execution.
 func (h *handler) countVerified(d *delivery, now time.Time) {
 	preset := d.senderPreset()
-	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, preset,
+	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, preset,
 		report.SenderRequestOutcome{VerifiedAt: now})
 	h.metrics.verified[preset].Inc()
 }
@@ -41,7 +41,7 @@ func (h *handler) countVerified(d *delivery, now time.Time) {
 // countSenderDelivery counts a stored delivery of the node's sender, and whether it had a delivery
 // ID, for the next report to the executors.
 func (h *handler) countSenderDelivery(d *delivery) {
-	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
+	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
 		report.SenderRequestOutcome{Delivery: true, WithoutID: d.id.ID == ""})
 }
 

@@ -17,7 +17,8 @@ import (
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})
-	h.maxBody, h.bodyTimeout, h.minBodyRate, h.rateGrace, h.responseTimeout = 102_400, time.Minute,
+	h.maxBody, h.bodyTimeout, h.minBodyRate, h.bodyRateGracePeriod, h.responseTimeout = 102_400,
+		time.Minute,
 		1024, time.Minute, time.Minute
 	shorten(h)
 	server := h.server(h.log)
@@ -63,7 +64,7 @@ func TestABodyMustKeepUpARate(t *testing.T) {
 	} {
 		addr, token, _ := serveSlow(t, func(h *handler) {
 			h.bodyTimeout = time.Hour
-			h.rateGrace, h.minBodyRate = 10*time.Millisecond, 1<<30
+			h.bodyRateGracePeriod, h.minBodyRate = 10*time.Millisecond, 1<<30
 		})
 		conn := dial(t, addr)
 		_, _ = io.WriteString(conn,
@@ -117,7 +118,10 @@ func TestARefusalEndsASilentConnection(t *testing.T) {
 
 func TestHowLongABodyMayTake(t *testing.T) {
 	t.Parallel()
-	h := &handler{bodyTimeout: 30 * time.Second, minBodyRate: 1024, rateGrace: 5 * time.Second}
+	h := &handler{
+		bodyTimeout: 30 * time.Second, minBodyRate: 1024,
+		bodyRateGracePeriod: 5 * time.Second,
+	}
 	for _, c := range []struct {
 		declared int64
 		read     int

@@ -79,7 +79,7 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 	}
 	d.trigger = found
 	h.noteTrigger(d)
-	if err := found.Node.Unusable; err != nil {
+	if err := found.Node.UnusableReason; err != nil {
 		// The secrets of the node cannot be decrypted, so no request can be verified.
 		d.event.err = err
 		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
@@ -115,7 +115,7 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		return nil
 	}
 	now := time.Now()
-	d.request.PerMinute = d.trigger.RequestsPerMinute()
+	d.request.RateLimitPerMinute = d.trigger.RequestsPerMinute()
 	made := s.Handshake(&d.request, now)
 	if made == nil {
 		return nil
@@ -132,7 +132,7 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		}
 		seen.Captured = sealed
 	}
-	counted := h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
+	counted := h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
 	if !counted && made.Secret != "" { // the sender would not send the secret again after a 200
 		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
@@ -174,14 +174,14 @@ func (h *handler) verifySender(d *delivery) *outcome {
 func (h *handler) checkLimits(d *delivery) *outcome {
 	length := d.r.ContentLength
 	if d.isRead {
-		length = int64(d.reading.read)
+		length = int64(d.reservation.read)
 	}
 	if refusal := h.admission.CheckLimits(d.trigger, length, time.Now()); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
-	d.counted = true
+	d.limitsChecked = true
 	if d.isRead {
-		h.admission.CountBody(d.trigger, d.reading.read, time.Now())
+		h.admission.CountBody(d.trigger, d.reservation.read, time.Now())
 	}
 	return nil
 }

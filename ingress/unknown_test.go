@@ -25,7 +25,7 @@ func TestALostConfirmationIsSaidToBeUnknown(t *testing.T) {
 	node := natstest.Start(t)
 	js, err := jetstream.New(node.Connect(t))
 	if err == nil {
-		err = stream.Ensure(t.Context(), js, stream.DefaultSettings)
+		err = stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings)
 	}
 	if err != nil {
 		t.Fatal(err)

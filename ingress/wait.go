@@ -29,7 +29,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 	w := d.trigger.Workflow
 	wait, err := h.waits.Begin(await.Execution{
 		ID: id, AccountID: w.AccountID, WorkflowID: w.ID, Queue: w.Queue,
-		Layout: d.layout, HasOwn: d.permit.HasOwn,
+		Layout: d.layout, HasOwn: d.permit.HasOwnStream,
 	})
 	if err != nil { // the connection is closed for good: nothing can be stored either
 		d.permit.Release()
@@ -53,24 +53,26 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 		if out.duplicate {
 			wait.MarkRepeated(h.queuesWithOwnStreams())
 		}
-		h.wait(d, a, wait, got)
+		h.awaitExecution(d, a, wait, got)
 	}
-	d.event.waiting = got.Reason
+	d.event.waitEndReason = got.Reason
 	return out
 }
 
-// wait waits for an execution to finish. Meanwhile the request does not count as in flight and does
-// not hold the buffers of its body.
-func (h *handler) wait(d *delivery, a *registry.SyncResponse, wait *await.Wait, got *waitResult) {
-	d.reading.release()
+// awaitExecution waits for an execution to finish. Meanwhile the request does not count as in
+// flight and does not hold the buffers of its body.
+func (h *handler) awaitExecution(d *delivery, a *registry.SyncResponse, awaitExecution *await.Wait,
+	got *waitResult,
+) {
+	d.reservation.release()
 	d.payload, d.request.Body = execution.Payload{}, nil
-	(&delivery{buffers: d.detach(), reading: bodyReservation{reserved: -1}}).release()
+	(&delivery{buffers: d.detach(), reservation: bodyReservation{reserved: -1}}).release()
 	began := time.Now()
 	limit := d.event.start.Add(time.Duration(a.WaitSeconds) * time.Second)
 	// The server's deadline counts from the headers, and HTTP/2 resets a stream when it passes. If
 	// deadlines are not supported, there is none to extend.
 	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.responseTimeout))
-	got.Result = wait.Await(d.r.Context(), limit, func(bytes int) bool {
+	got.Result = awaitExecution.Await(d.r.Context(), limit, func(bytes int) bool {
 		return h.reserveOutput(d, bytes)
 	})
 	d.event.waited = time.Since(began)
@@ -83,7 +85,7 @@ func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	if !h.limiter.reserveSlot(account, int64(bytes)) {
 		return false
 	}
-	d.reading = bodyReservation{h: h, accountID: account, reserved: int64(bytes)}
+	d.reservation = bodyReservation{h: h, accountID: account, reserved: int64(bytes)}
 	return true
 }
 

@@ -125,7 +125,7 @@ func TestManyRequestsWait(t *testing.T) {
 			edit.WorkflowSpec{
 				ID: id, AccountID: account, RateLimit: limit,
 				Triggers: []edit.TriggerSpec{
-					{NodeID: "node", TriggerSettings: edit.TriggerSettings{Answer: answer}},
+					{NodeID: "node", TriggerSettings: edit.TriggerSettings{SyncResponse: answer}},
 				},
 			})
 		if err == nil {
@@ -258,7 +258,7 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 			{
 				NodeID: "node",
 				TriggerSettings: edit.TriggerSettings{
-					Answer: &registry.SyncResponse{WaitSeconds: 25},
+					SyncResponse: &registry.SyncResponse{WaitSeconds: 25},
 				},
 			},
 		}})

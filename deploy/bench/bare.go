@@ -48,7 +48,7 @@ func servePublisher(ctx context.Context, role string, nc *nats.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+	if err := stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings); err != nil {
 		return err
 	}
 	return serve(ctx, role, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {

@@ -136,10 +136,10 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}()
 	//nolint:gosec // not a secret
-	s := &session{Config: c, workspace: at, random: rand.New(rand.NewPCG(c.Seed, 0))}
+	s := &speedRun{Config: c, workspace: at, random: rand.New(rand.NewPCG(c.Seed, 0))}
 	_, _ = fmt.Fprintf(c.Out, "seed %d: %d connections, bodies of %d bytes, a delivery ID each\n",
 		c.Seed, c.Connections, c.BodyBytes)
-	if err := s.install(ctx); err != nil {
+	if err := s.installVariants(ctx); err != nil {
 		return err
 	}
 	// In the closed loop, every connection sends the next request as soon as it has its response.
@@ -152,7 +152,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s.line.Done()
+	s.progress.Done()
 	names := s.selectedVariants()
 	writeClosedLoop(c.Out, names, closed)
 	if c.Chart != "" {
@@ -171,17 +171,17 @@ func Run(ctx context.Context, c Config) (err error) {
 	return nil
 }
 
-// session holds the state of one call of Run.
-type session struct {
+// speedRun holds the state of one call of Run.
+type speedRun struct {
 	Config
 	*workspace
-	random *rand.Rand
-	sent   uint64 // number of delivery IDs that were used
+	random        *rand.Rand
+	deliveryCount uint64 // number of delivery IDs that were used
 }
 
 // selectedVariants returns the names of the variants without duplicates: bare first, then the
 // others in the order of the flag.
-func (s *session) selectedVariants() []string {
+func (s *speedRun) selectedVariants() []string {
 	names := []string{variantBare}
 	for _, name := range s.Variants {
 		if !slices.Contains(names, name) {
@@ -191,15 +191,15 @@ func (s *session) selectedVariants() []string {
 	return names
 }
 
-func (s *session) install(ctx context.Context) error {
+func (s *speedRun) installVariants(ctx context.Context) error {
 	for _, name := range s.selectedVariants() {
 		b := &launcher{
-			bin:       s.Bin,
-			other:     s.Other,
-			folder:    s.folder,
-			name:      name,
-			profiles:  s.Profile,
-			workflows: s.Workflows,
+			bin:           s.Bin,
+			otherBin:      s.Other,
+			folder:        s.folder,
+			name:          name,
+			profileFolder: s.Profile,
+			workflows:     s.Workflows,
 		}
 		if _, err := s.start(ctx, findVariant(name).install, b); err != nil {
 			return err
@@ -209,7 +209,7 @@ func (s *session) install(ctx context.Context) error {
 		return err
 	}
 	for _, system := range s.systems {
-		s.line.Show("warming up %s", system.name)
+		s.progress.Show("warming up %s", system.name)
 		if _, err := s.measureVariant(ctx, system, min(warmUpTime, s.Burst), 0); err != nil {
 			return err
 		}
@@ -225,11 +225,11 @@ const lostStartSearchWait = 12 * time.Second
 // are executors. Their search must be over before the first turn, because the stream is purged
 // after each turn. A later search would consider the purged starts lost, and the executor would end
 // their executions.
-func (s *session) awaitLostStartSearch(ctx context.Context) error {
-	if !slices.ContainsFunc(s.systems, func(sys *system) bool { return sys.records }) {
+func (s *speedRun) awaitLostStartSearch(ctx context.Context) error {
+	if !slices.ContainsFunc(s.systems, func(sys *system) bool { return sys.hasExecutor }) {
 		return nil
 	}
-	s.line.Show("waiting until the executors have looked for lost starts")
+	s.progress.Show("waiting until the executors have looked for lost starts")
 	retry.Sleep(ctx, lostStartSearchWait)
 	if ctx.Err() != nil {
 		return errInterrupted
@@ -239,45 +239,49 @@ func (s *session) awaitLostStartSearch(ctx context.Context) error {
 
 // openLoopResult is the measurement of all variants at a constant rate.
 type openLoopResult struct {
-	what  string // describes the rate
-	since string // describes when the latency of a request begins to count
-	rates map[string]float64
-	turns map[string][]roundResult
+	rateDescription    string // describes the rate
+	latencyDescription string // describes when the latency of a request begins to count
+	rateByVariant      map[string]float64
+	resultsByVariant   map[string][]roundResult
 }
 
 // runOpenLoops makes the measurements at constant rates. closed holds the results of the closed
 // loop, keyed by variant. If s.OpenShare is not 0, one of the measurements uses that share of a
 // variant's throughput in the closed loop as its rate.
-func (s *session) runOpenLoops(
+func (s *speedRun) runOpenLoops(
 	ctx context.Context, closed map[string][]roundResult,
 ) (loops []openLoopResult, err error) {
 	if s.OpenRounds == 0 {
 		return nil, nil
 	}
 	for _, rate := range s.OpenRate {
-		loop := openLoopResult{what: fmt.Sprintf("%.0f", rate), rates: map[string]float64{}}
+		loop := openLoopResult{
+			rateDescription: fmt.Sprintf("%.0f", rate),
+			rateByVariant:   map[string]float64{},
+		}
 		for name := range closed {
-			loop.rates[name] = rate
+			loop.rateByVariant[name] = rate
 		}
 		loops = append(loops, loop)
 	}
 	if s.OpenShare > 0 {
-		loop := openLoopResult{rates: map[string]float64{}}
-		loop.what = fmt.Sprintf("%.0f %% of a variant's", s.OpenShare*100)
+		loop := openLoopResult{rateByVariant: map[string]float64{}}
+		loop.rateDescription = fmt.Sprintf("%.0f %% of a variant's", s.OpenShare*100)
 		for name, turns := range closed {
 			can := quartilesOf(valuesOf(turns, roundResult.requestsPerSecond)).median
-			loop.rates[name] = math.Round(s.OpenShare * can)
+			loop.rateByVariant[name] = math.Round(s.OpenShare * can)
 		}
 		loops = append(loops, loop)
 	}
 	for n := range loops {
-		loops[n].since = "from the moment at which each should have begun"
+		loops[n].latencyDescription = "from the moment at which each should have begun"
 		if s.Vegeta {
-			loops[n].since = "sent by vegeta, from the moment at which it begins to send each"
+			loops[n].latencyDescription = "sent by vegeta, from the moment at which it " +
+				"begins to send each"
 		}
-		what := fmt.Sprintf("open loop, %s requests per second, round", loops[n].what)
-		if loops[n].turns, err = s.runRounds(ctx, what, s.OpenRounds, s.OpenBurst,
-			func(name string) float64 { return loops[n].rates[name] }); err != nil {
+		what := fmt.Sprintf("open loop, %s requests per second, round", loops[n].rateDescription)
+		if loops[n].resultsByVariant, err = s.runRounds(ctx, what, s.OpenRounds, s.OpenBurst,
+			func(name string) float64 { return loops[n].rateByVariant[name] }); err != nil {
 			return nil, err
 		}
 	}
@@ -286,7 +290,7 @@ func (s *session) runOpenLoops(
 
 // runRounds runs the turns of all variants and returns them keyed by variant. rate returns the
 // requests per second for a variant; 0 means the closed loop.
-func (s *session) runRounds(
+func (s *speedRun) runRounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate func(string) float64,
 ) (map[string][]roundResult, error) {
 	turns := map[string][]roundResult{}
@@ -294,7 +298,7 @@ func (s *session) runRounds(
 	for round := range count {
 		for _, n := range s.random.Perm(len(s.systems)) {
 			system := s.systems[n]
-			s.line.Show("%s %d/%d: %s%s", what, round+1, count, system.name, last)
+			s.progress.Show("%s %d/%d: %s%s", what, round+1, count, system.name, last)
 			t, err := s.measureVariant(ctx, system, burst, rate(system.name))
 			if err != nil {
 				return nil, err
@@ -329,10 +333,11 @@ func (t roundResult) cpuPerThousandRequests() float64 {
 	return t.cpu.all.Seconds() / float64(t.count) * 1000
 }
 
-func (s *session) measureVariant(
+func (s *speedRun) measureVariant(
 	ctx context.Context, target *system, burst time.Duration, rate float64,
 ) (roundResult, error) {
-	g, err := newGenerator(target.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed, &s.sent)
+	g, err := newGenerator(target.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed,
+		&s.deliveryCount)
 	if err != nil {
 		return roundResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}

@@ -129,7 +129,7 @@ func TestVegeta(t *testing.T) {
 func TestBody(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{minBodyBytes, 1024, 1025, maxBodyBytes} {
-		if text := body(size); len(text) != size || !json.Valid([]byte(text)) {
+		if text := jsonBody(size); len(text) != size || !json.Valid([]byte(text)) {
 			t.Errorf("%d: %d bytes: %s", size, len(text), text)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 const cpuPeriod = 10 * time.Millisecond
 
 // cpuLimit is a control group that limits the CPU of its processes.
-type cpuLimit struct{ folder string }
+type cpuLimit struct{ cgroupFolder string }
 
 // limitCPU creates a control group with a limit of the given number of cores, and moves the process
 // pid into it. It needs root privileges and the cpu controller of control groups, version 1 or 2.
@@ -48,4 +48,4 @@ func limitCPU(pid int, cores float64) (cpuLimit, error) {
 }
 
 // remove deletes the control group. Its processes must have ended.
-func (b cpuLimit) remove() error { return os.Remove(b.folder) }
+func (b cpuLimit) remove() error { return os.Remove(b.cgroupFolder) }

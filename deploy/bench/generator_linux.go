@@ -16,48 +16,48 @@ import (
 // net/http, or with a goroutine for each connection, the client would use more of the machine's few
 // cores than the programs that are measured.
 type generator struct {
-	epoll, timer int
-	connections  []*httpConn
-	events       []unix.EpollEvent
-	workflows    uint64
-	seed         uint64
-	sent         *uint64
+	epoll, timer  int
+	connections   []*httpConn
+	events        []unix.EpollEvent
+	workflows     uint64
+	seed          uint64
+	deliveryCount *uint64
 
-	// limits makes the generator accept and count 429 responses. Otherwise a 429 is an error.
-	limits bool
-	// refusals makes the generator accept and count 503 responses. Otherwise a 503 is an error.
-	refusals bool
-	// answered is called for each response with the number of its request. It may be nil.
-	answered func(number uint64, at time.Time)
-	// finished is called for each response with its connection. It may be nil.
-	finished func(c *httpConn, at time.Time)
+	// allow429 makes the generator accept and count 429 responses. Otherwise a 429 is an error.
+	allow429 bool
+	// allow503 makes the generator accept and count 503 responses. Otherwise a 503 is an error.
+	allow503 bool
+	// onAnswer is called for each response with the number of its request. It may be nil.
+	onAnswer func(number uint64, at time.Time)
+	// onConnAnswer is called for each response with its connection. It may be nil.
+	onConnAnswer func(c *httpConn, at time.Time)
 }
 
 // httpConn is one keep-alive connection with at most one request in flight.
 type httpConn struct {
-	fd      int
-	request request
-	number  uint64 // the number of the request
-	answer  []byte
-	have    int
-	began   time.Time // when the request was due; in a closed loop, when it was sent
-	sent    time.Time // when the request was sent
+	fd       int
+	request  request
+	number   uint64 // the number of the request
+	answer   []byte
+	received int
+	dueAt    time.Time // when the request was due; in a closed loop, when it was sent
+	sentAt   time.Time // when the request was sent
 }
 
 // newGenerator returns a generator with open connections. It counts the delivery IDs that it uses
 // in the counter that its last argument points to. Generators with the same seed must share the
 // counter, so that no ID is used twice.
 func newGenerator(
-	to target, connections, bodyBytes, workflows int, seed uint64, sent *uint64,
+	to target, connections, bodyBytes, workflows int, seed uint64, deliveryCount *uint64,
 ) (g *generator, err error) {
 	//nolint:gosec // not negative
 	g = &generator{
-		epoll:     -1,
-		timer:     -1,
-		events:    make([]unix.EpollEvent, connections+1),
-		workflows: uint64(workflows),
-		seed:      seed,
-		sent:      sent,
+		epoll:         -1,
+		timer:         -1,
+		events:        make([]unix.EpollEvent, connections+1),
+		workflows:     uint64(workflows),
+		seed:          seed,
+		deliveryCount: deliveryCount,
 	}
 	defer func() {
 		if err != nil {
@@ -130,12 +130,12 @@ func (g *generator) run(burst time.Duration, rate float64) (burstResult, error) 
 		generator: g,
 		burst:     burst,
 		idle:      slices.Clone(g.connections),
-		began:     time.Now(),
+		startedAt: time.Now(),
 	}
 	l.latencies = make([]time.Duration, 0, 1<<17)
 	if rate > 0 {
-		l.total, l.gap = int(rate*burst.Seconds()), time.Duration(float64(time.Second)/rate)
-		if err := g.setTimer(l.gap); err != nil {
+		l.total, l.interval = int(rate*burst.Seconds()), time.Duration(float64(time.Second)/rate)
+		if err := g.setTimer(l.interval); err != nil {
 			return l.burstResult, err
 		}
 		defer func() { _ = g.setTimer(0) }()
@@ -148,7 +148,7 @@ func (g *generator) run(burst time.Duration, rate float64) (burstResult, error) 
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return l.burstResult, err
 		}
-		if time.Since(l.began) > burst+lastResponseTimeout {
+		if time.Since(l.startedAt) > burst+lastResponseTimeout {
 			return l.burstResult,
 				fmt.Errorf("%d requests have no answer after %s", l.issued-l.count,
 					lastResponseTimeout)
@@ -157,7 +157,7 @@ func (g *generator) run(burst time.Duration, rate float64) (burstResult, error) 
 			if event.Fd < 0 {
 				err = errors.Join(g.readTimer(), l.sendDue())
 			} else {
-				err = l.read(g.connections[event.Fd])
+				err = l.readResponse(g.connections[event.Fd])
 			}
 			if err != nil {
 				return l.burstResult, err
@@ -173,27 +173,27 @@ type generatorRun struct {
 	*generator
 	burstResult
 
-	burst  time.Duration
-	began  time.Time
-	gap    time.Duration // interval between the requests of an open loop; 0 means a closed loop
-	total  int           // number of requests of an open loop
-	issued int
-	idle   []*httpConn
+	burst     time.Duration
+	startedAt time.Time
+	interval  time.Duration // interval between the requests of an open loop; 0 means a closed loop
+	total     int           // number of requests of an open loop
+	issued    int
+	idle      []*httpConn
 }
 
 // sendNext sends the next request on c, or marks c as idle if no request is due.
 func (l *generatorRun) sendNext(c *httpConn, now time.Time) error {
-	switch since := now.Sub(l.began); {
-	case l.gap == 0 && since < l.burst:
-		c.began = now
-	case l.gap > 0 && l.issued < l.total && time.Duration(l.issued)*l.gap <= since:
-		c.began = l.began.Add(time.Duration(l.issued) * l.gap)
+	switch since := now.Sub(l.startedAt); {
+	case l.interval == 0 && since < l.burst:
+		c.dueAt = now
+	case l.interval > 0 && l.issued < l.total && time.Duration(l.issued)*l.interval <= since:
+		c.dueAt = l.startedAt.Add(time.Duration(l.issued) * l.interval)
 	default:
 		l.idle = append(l.idle, c)
 		return nil
 	}
 	l.issued++
-	c.sent = now
+	c.sentAt = now
 	return l.send(c)
 }
 
@@ -210,9 +210,9 @@ func (l *generatorRun) sendDue() error {
 	return nil
 }
 
-// read reads from a connection. Once the response is complete, it counts the response and sends the
-// next request.
-func (l *generatorRun) read(c *httpConn) error {
+// readResponse reads from a connection. Once the response is complete, it counts the response and
+// sends the next request.
+func (l *generatorRun) readResponse(c *httpConn) error {
 	length, status, err := c.read()
 	if err != nil || length == 0 {
 		return err
@@ -220,31 +220,31 @@ func (l *generatorRun) read(c *httpConn) error {
 	now := time.Now()
 	switch status {
 	case http.StatusTooManyRequests:
-		if !l.limits {
+		if !l.allow429 {
 			return errors.New("a request was refused for its workflow's rate limit")
 		}
 		l.limited++
 	case http.StatusServiceUnavailable:
-		if !l.refusals {
+		if !l.allow503 {
 			return fmt.Errorf("answer %q", c.answer[:length])
 		}
 		l.refused++
 	}
-	if l.answered != nil {
-		l.answered(c.number, now)
+	if l.onAnswer != nil {
+		l.onAnswer(c.number, now)
 	}
-	if l.finished != nil {
-		l.finished(c, now)
+	if l.onConnAnswer != nil {
+		l.onConnAnswer(c, now)
 	}
 	l.count++
-	l.took = now.Sub(l.began)
-	l.latencies = append(l.latencies, now.Sub(c.began))
+	l.took = now.Sub(l.startedAt)
+	l.latencies = append(l.latencies, now.Sub(c.dueAt))
 	return l.sendNext(c, now)
 }
 
 func (g *generator) send(c *httpConn) error {
-	*g.sent++
-	c.number = *g.sent
+	*g.deliveryCount++
+	c.number = *g.deliveryCount
 	c.request.setDelivery(g.seed, c.number, g.workflows)
 	n, err := unix.Write(c.fd, c.request.text)
 	if err == nil && n < len(c.request.text) {
@@ -256,22 +256,22 @@ func (g *generator) send(c *httpConn) error {
 // read reads the available bytes. It returns the length and the status code of the response, or 0
 // if the response is incomplete.
 func (c *httpConn) read() (length, status int, err error) {
-	n, err := unix.Read(c.fd, c.answer[c.have:])
+	n, err := unix.Read(c.fd, c.answer[c.received:])
 	if err != nil {
 		return 0, 0, err
 	}
 	if n == 0 {
 		return 0, 0, errors.New("the server closed the connection")
 	}
-	c.have += n
-	length, status, err = parseResponse(c.answer[:c.have])
+	c.received += n
+	length, status, err = parseResponse(c.answer[:c.received])
 	if err != nil || length == 0 {
 		return 0, 0, err
 	}
-	if length != c.have {
-		return 0, 0, fmt.Errorf("more than one answer: %q", c.answer[:c.have])
+	if length != c.received {
+		return 0, 0, fmt.Errorf("more than one answer: %q", c.answer[:c.received])
 	}
-	c.have = 0
+	c.received = 0
 	return length, status, nil
 }
 

@@ -132,7 +132,7 @@ func (c *Isolation) Run(ctx context.Context) (err error) {
 		var turns [numConditions]isolationResult
 		for _, i := range random.Perm(int(conditionRunnerLag)) {
 			which := condition(i)
-			at.line.Show("round %d/%d, %s", round+1, c.Rounds, which)
+			at.progress.Show("round %d/%d, %s", round+1, c.Rounds, which)
 			if which == conditionRecordingLag && round >= c.LagRounds {
 				continue
 			}
@@ -142,8 +142,8 @@ func (c *Isolation) Run(ctx context.Context) (err error) {
 		}
 		rounds = append(rounds, turns)
 	}
-	at.line.Done()
-	c.write(rounds)
+	at.progress.Done()
+	c.writeResults(rounds)
 	return nil
 }
 
@@ -153,7 +153,7 @@ type isolationRun struct {
 	*cluster
 	// The numbers of delivery IDs that were used in requests to the calm queue, in requests to the
 	// troubled queue, and in start messages that the benchmark published itself.
-	calmIDs, troubledIDs, lagIDs uint64
+	calmIDCount, troubledIDCount, lagIDCount uint64
 }
 
 // install starts three NATS servers, an executor and an ingress, and moves two queues to streams of
@@ -191,7 +191,7 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 	}
 	group := stream.RunnerGroup{Queue: troubledQueue, Group: runnerGroup}
 	if _, err := n.js.CreateOrUpdateConsumer(ctx, stream.OwnStreamName(troubledQueue),
-		group.ConsumerConfigAt(stream.Layout{Own: true}, stream.RunnerAckWait)); err != nil {
+		group.ConsumerConfigForLayout(stream.Layout{Own: true}, stream.RunnerAckWait)); err != nil {
 		return err
 	}
 	if n.addr, err = n.startIngress(ctx, b, addrs[calmServer]); err != nil {
@@ -235,7 +235,7 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		err = leader.EnsurePlacement(try, n.js, func(s *jetstream.StreamInfo) string {
+		err = leader.EnsureLeaders(try, n.js, func(s *jetstream.StreamInfo) string {
 			number := requiredLeader(s.Config.Name)
 			if s.Config.Replicas == 1 && number == calmServer {
 				return "" // a stream with one replica has no other server to move to
@@ -265,7 +265,7 @@ func (n *isolationRun) measureCondition(
 		}
 		err = errors.Join(err, n.setOwnStream(ctx, troubledQueue, 0))
 	case conditionFrozen:
-		frozen := n.nats[troubledServer]
+		frozen := n.natsServers[troubledServer]
 		thaw := func() error { return frozen.Signal(syscall.SIGCONT) }
 		turns[which], err = n.measure(ctx, n.Frozen,
 			func() error { return frozen.Signal(syscall.SIGSTOP) }, thaw)
@@ -308,12 +308,12 @@ func (n *isolationRun) measure(
 	}
 	to := n.target
 	to.first = calmWorkflow
-	calm, err := newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.calmIDs)
+	calm, err := newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.calmIDCount)
 	if err != nil {
 		return t, err
 	}
 	defer calm.close()
-	calm.refusals = true
+	calm.allow503 = true
 	lead := min(unmeasuredLeadInTime, n.Burst)
 	if _, err = calm.run(lead, n.Rate); err != nil {
 		return t, err
@@ -321,12 +321,12 @@ func (n *isolationRun) measure(
 	var troubled *generator
 	if rate > 0 {
 		to.first = troubledWorkflow
-		troubled, err = newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.troubledIDs)
+		troubled, err = newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.troubledIDCount)
 		if err != nil {
 			return t, err
 		}
 		defer troubled.close()
-		troubled.refusals = true
+		troubled.allow503 = true
 		// Send a request on each connection now. The ingress closes a connection on which no
 		// headers arrive within a timeout, so at a low rate some connections would be closed before
 		// their first request.
@@ -365,7 +365,7 @@ func (n *isolationRun) countUnrecordedStarts(
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		waiting, err = n.unacknowledged(try, consumers)
+		waiting, err = n.countUnacknowledged(try, consumers)
 		return err == nil
 	})
 	return waiting, err
@@ -449,8 +449,8 @@ func (n *isolationRun) publishTroubledStarts(ctx context.Context, count int) err
 	for count > 0 {
 		batch := make([]jetstream.PubAckFuture, 0, min(count, publishBatch))
 		for range cap(batch) {
-			n.lagIDs++
-			delivery := deliveryID(n.Seed+1, n.lagIDs) // the generators use n.Seed
+			n.lagIDCount++
+			delivery := deliveryID(n.Seed+1, n.lagIDCount) // the generators use n.Seed
 			msg, err := stream.Layout{Own: true}.StartMessage(execution.Start{
 				ID:         execution.IDForDelivery(workflowID(troubledWorkflow), nodeID, delivery),
 				WorkflowID: workflowID(troubledWorkflow),
@@ -504,7 +504,7 @@ func awaitStored(ctx context.Context, future jetstream.PubAckFuture) error {
 	}
 }
 
-func (c *Isolation) write(rounds [][numConditions]isolationResult) {
+func (c *Isolation) writeResults(rounds [][numConditions]isolationResult) {
 	title := fmt.Sprintf("A queue with its own stream (%d of %d servers) gets %g requests per "+
 		"second; another such queue is in trouble. Median of the rounds of %s (quartiles), ms. "+
 		"Seed %d.", c.Replicas, numServers, c.Rate, c.Burst, c.Seed)

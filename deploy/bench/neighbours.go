@@ -63,13 +63,13 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 		return err
 	}
 	flooded := target{addr: s.addr, path: firstWebhookPath + "?token=" + token, first: c.Workflows}
-	n := &neighboursRun{Neighbours: c, system: s, flooded: flooded}
+	n := &neighboursRun{Neighbours: c, system: s, floodedTarget: flooded}
 	var alone []roundResult
 	var beside []floodedRoundResult
 	for round := range c.Rounds {
 		for half := range 2 {
 			flood := (round+half)%2 == 1 // the flooded turn is the first in every other round
-			at.line.Show("round %d/%d", round+1, c.Rounds)
+			at.progress.Show("round %d/%d", round+1, c.Rounds)
 			t, err := n.measureCalmWorkflows(ctx, flood)
 			if err != nil {
 				return err
@@ -81,8 +81,8 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	at.line.Done()
-	c.write(alone, beside)
+	at.progress.Done()
+	c.writeResults(alone, beside)
 	return nil
 }
 
@@ -90,8 +90,8 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 type neighboursRun struct {
 	*Neighbours
 	*system
-	flooded           target
-	calmIDs, floodIDs uint64 // how many delivery IDs each of the two loads has used so far
+	floodedTarget             target
+	calmIDCount, floodIDCount uint64 // how many delivery IDs each of the two loads has used so far
 }
 
 func (n *neighboursRun) measureCalmWorkflows(ctx context.Context, flood bool) (t floodedRoundResult,
@@ -100,7 +100,7 @@ func (n *neighboursRun) measureCalmWorkflows(ctx context.Context, flood bool) (t
 	if ctx.Err() != nil {
 		return t, errInterrupted
 	}
-	calm, err := newGenerator(n.target, n.Connections, n.BodyBytes, n.Workflows, 0, &n.calmIDs)
+	calm, err := newGenerator(n.target, n.Connections, n.BodyBytes, n.Workflows, 0, &n.calmIDCount)
 	if err != nil {
 		return t, err
 	}
@@ -108,12 +108,13 @@ func (n *neighboursRun) measureCalmWorkflows(ctx context.Context, flood bool) (t
 	lead := min(unmeasuredLeadInTime, n.Burst)
 	var other *generator
 	if flood {
-		other, err = newGenerator(n.flooded, n.Connections, n.BodyBytes, 1, 0, &n.floodIDs)
+		other, err = newGenerator(n.floodedTarget, n.Connections, n.BodyBytes, 1, 0,
+			&n.floodIDCount)
 		if err != nil {
 			return t, err
 		}
 		defer other.close()
-		other.limits = true
+		other.allow429 = true
 	}
 	flooding := other.start(lead+n.Burst, n.Flood*float64(n.Limit))
 	rate := n.Rate * float64(n.Workflows)
@@ -129,7 +130,7 @@ func (n *neighboursRun) measureCalmWorkflows(ctx context.Context, flood bool) (t
 	return t, errors.Join(n.awaitRecorded(ctx), n.clearStreamsAndLogs(ctx))
 }
 
-func (c *Neighbours) write(alone []roundResult, beside []floodedRoundResult) {
+func (c *Neighbours) writeResults(alone []roundResult, beside []floodedRoundResult) {
 	besides := make([]roundResult, len(beside))
 	accepted, limited, allowed := make([]float64, len(beside)), make([]float64, len(beside)),
 		make([]float64, len(beside))

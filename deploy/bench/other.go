@@ -24,15 +24,15 @@ func limitCPU(int, float64) (cpuLimit, error) { return cpuLimit{}, errNeedsLinux
 func (cpuLimit) remove() error                { return nil }
 
 type generator struct {
-	limits   bool
-	refusals bool
-	answered func(number uint64, at time.Time)
-	finished func(c *httpConn, at time.Time)
+	allow429     bool
+	allow503     bool
+	onAnswer     func(number uint64, at time.Time)
+	onConnAnswer func(c *httpConn, at time.Time)
 }
 
 type httpConn struct {
-	fd          int
-	began, sent time.Time
+	fd            int
+	dueAt, sentAt time.Time
 }
 
 func newGenerator(target, int, int, int, uint64, *uint64) (*generator, error) {

@@ -23,19 +23,19 @@ const (
 // process is a running program. Its output is appended to a log file.
 type process struct {
 	*child.Process
-	name string
-	log  string
+	name    string
+	logFile string
 	// opsAddr is the address that serves /debug/pprof; "" means that there is none.
 	opsAddr string
 }
 
 func startProcess(cmd *exec.Cmd, name, log string, environment ...string) (*process, error) {
-	cmd.Env = append(child.EnvironmentWithoutFlags(), environment...)
+	cmd.Env = append(child.EnvironmentWithoutFlagVariables(), environment...)
 	running, err := child.StartWithLogFile(cmd, log)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	return &process{Process: running, name: name, log: log}, nil
+	return &process{Process: running, name: name, logFile: log}, nil
 }
 
 // stop ends the process with SIGTERM, or kills it if it takes too long to exit.
@@ -70,7 +70,7 @@ func (p *process) awaitLine(ctx context.Context, matches func(string) bool) erro
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		text, err := os.ReadFile(p.log)
+		text, err := os.ReadFile(p.logFile)
 		if err != nil {
 			return err
 		}
@@ -91,11 +91,11 @@ func (p *process) awaitLine(ctx context.Context, matches func(string) bool) erro
 
 // launcher starts the processes of one variant.
 type launcher struct {
-	bin      string // folder of the programs; "" means that this binary acts as all of them
-	other    string // like bin, for another build of the programs to compare with
-	folder   string
-	name     string
-	profiles string // folder for CPU profiles; "" means that none are written
+	bin           string // folder of the programs; "" means that this binary acts as all of them
+	otherBin      string // like bin, for another build of the programs to compare with
+	folder        string
+	name          string
+	profileFolder string // folder for CPU profiles; "" means that none are written
 
 	// traced makes the benchmark's own programs serve execution traces, as hookstart's services do.
 	traced bool
@@ -120,8 +120,9 @@ func (b *launcher) start(role string, args ...string) (*process, error) {
 	}
 	name := b.name + "-" + role
 	var environment []string
-	if b.profiles != "" { // the bench's own programs ignore it
-		environment = append(environment, profileEnv+"="+filepath.Join(b.profiles, name+".prof"))
+	if b.profileFolder != "" { // the bench's own programs ignore it
+		environment = append(environment, profileEnv+"="+filepath.Join(b.profileFolder,
+			name+".prof"))
 	}
 	if b.traced {
 		environment = append(environment, tracedEnv+"=yes")
@@ -129,7 +130,7 @@ func (b *launcher) start(role string, args ...string) (*process, error) {
 	return startProcess(cmd, name, filepath.Join(b.folder, name+".log"), environment...)
 }
 
-// dir returns the path of the data folder of one process.
-func (b *launcher) dir(name string) string {
+// dataDir returns the path of the data folder of one process.
+func (b *launcher) dataDir(name string) string {
 	return filepath.Join(b.folder, b.name+"-"+name+"-data")
 }

@@ -78,9 +78,9 @@ func (c *Recording) Run(ctx context.Context) error {
 
 // sampledRequest is a request whose recording delay is measured.
 type sampledRequest struct {
-	number   uint64
-	answered time.Time
-	recorded time.Time // the latest time at which it can have been committed
+	number     uint64
+	answeredAt time.Time
+	recordedAt time.Time // the latest time at which it can have been committed
 }
 
 func (c *Recording) measure(ctx context.Context, database string) (err error) {
@@ -98,7 +98,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, server.Remove()) }()
-		defer at.endAll() // before the server is removed
+		defer at.closeSystems() // before the server is removed
 		b.databaseURL = server.URL()
 	}
 	s, err := at.start(ctx, installRecording, b)
@@ -111,7 +111,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		return err
 	}
 	defer g.close()
-	at.line.Show("warming up %s", database)
+	at.progress.Show("warming up %s", database)
 	if _, err := g.run(min(warmUpTime, c.Duration), c.Rate); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		return err
 	}
 
-	at.line.Show("%s: sending for %s", database, c.Duration)
+	at.progress.Show("%s: sending for %s", database, c.Duration)
 	samples := c.collectSamples(g)
 	began := time.Now()
 	waiting := s.countUnrecordedByPeriod(ctx, c.Duration/numReportPeriods)
@@ -136,11 +136,11 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		return err
 	}
 	after := time.Since(answered)
-	at.line.Show("%s: reading %d records", database, len(*samples))
+	at.progress.Show("%s: reading %d records", database, len(*samples))
 	if err := s.findRecordedTimes(ctx, *samples); err != nil {
 		return err
 	}
-	at.line.Done()
+	at.progress.Done()
 	_, _ = fmt.Fprintf(c.Out,
 		"\n%s: %d requests in %s, answered in %.2f ms (p50), %.2f ms (p99); all recorded %d ms "+
 			"after the last answer\n",
@@ -155,9 +155,9 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 // c.Sample.
 func (c *Recording) collectSamples(g *generator) *[]sampledRequest {
 	var samples []sampledRequest
-	g.answered = func(number uint64, at time.Time) {
+	g.onAnswer = func(number uint64, at time.Time) {
 		if number%uint64(c.Sample) == 0 { //nolint:gosec // not negative
-			samples = append(samples, sampledRequest{number: number, answered: at})
+			samples = append(samples, sampledRequest{number: number, answeredAt: at})
 		}
 	}
 	return &samples
@@ -213,14 +213,14 @@ func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest
 		if n == len(batches) {
 			return fmt.Errorf("the executor's log has no batch of %s", record.RecordedAt)
 		}
-		sample.recorded = batches[n]
+		sample.recordedAt = batches[n]
 	}
 	return nil
 }
 
 // commitTimes returns the times at which batches were committed, from the executor's log.
 func (s *system) commitTimes() ([]time.Time, error) {
-	text, err := os.ReadFile(s.executor.log)
+	text, err := os.ReadFile(s.executor.logFile)
 	if err != nil {
 		return nil, err
 	}
@@ -244,8 +244,8 @@ func writeRecordingDelays(
 	var all []time.Duration
 	byPeriod := make([][]time.Duration, numReportPeriods)
 	for _, s := range samples {
-		took := s.recorded.Sub(s.answered)
-		period := min(max(int(s.answered.Sub(began)*numReportPeriods/duration), 0),
+		took := s.recordedAt.Sub(s.answeredAt)
+		period := min(max(int(s.answeredAt.Sub(began)*numReportPeriods/duration), 0),
 			numReportPeriods-1)
 		byPeriod[period] = append(byPeriod[period], took)
 		all = append(all, took)

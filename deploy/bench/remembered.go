@@ -37,9 +37,10 @@ func (c *DeliveryIDCost) validate() error {
 
 // storageCost holds the memory and the times measured for a server that stores the messages.
 type storageCost struct {
-	resident, inUse     int // memory in MB: resident, and in use after a garbage collection
-	restarted           int // memory in MB in use after the last restart
-	afterEnd, afterKill []float64
+	// memory in MB: resident, and in use after a garbage collection
+	resident, inUse                              int
+	inUseAfterRestart                            int // memory in MB in use after the last restart
+	startSecondsAfterStop, startSecondsAfterKill []float64
 }
 
 // Run makes the measurement and writes its table to c.Out.
@@ -66,13 +67,14 @@ func (c *DeliveryIDCost) Run(ctx context.Context) error {
 					name = fmt.Sprint(c.Messages)
 				}
 				_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\n", name, k.resident, k.inUse,
-					k.restarted,
-					quartilesOf(k.afterEnd).format("%.2f"), quartilesOf(k.afterKill).format("%.2f"))
+					k.inUseAfterRestart,
+					quartilesOf(k.startSecondsAfterStop).format("%.2f"),
+					quartilesOf(k.startSecondsAfterKill).format("%.2f"))
 			}
 		})
 	_, _ = fmt.Fprintf(c.Out, "\nA delivery ID takes %d bytes, %d after a restart.\n",
 		(rows[true].inUse-rows[false].inUse)<<20/c.Messages,
-		(rows[true].restarted-rows[false].restarted)<<20/c.Messages)
+		(rows[true].inUseAfterRestart-rows[false].inUseAfterRestart)<<20/c.Messages)
 	return nil
 }
 
@@ -92,11 +94,11 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 	if err != nil {
 		return k, err
 	}
-	if err := stream.Ensure(ctx, s.js, stream.DefaultSettings); err != nil {
+	if err := stream.EnsureSharedStreams(ctx, s.js, stream.DefaultSettings); err != nil {
 		return k, err
 	}
-	at.line.Show("publishing %d messages", c.Messages)
-	if err := c.publish(ctx, s, withID); err != nil {
+	at.progress.Show("publishing %d messages", c.Messages)
+	if err := c.publishMessages(ctx, s, withID); err != nil {
 		return k, err
 	}
 	if k.resident, err = residentMB(s.nats.PID()); err != nil {
@@ -106,15 +108,15 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 		return k, err
 	}
 	for n := range 2 * c.Restarts {
-		end, took := (*process).stop, &k.afterEnd
+		end, took := (*process).stop, &k.startSecondsAfterStop
 		if n%2 == 1 {
-			end, took = (*process).Kill, &k.afterKill
+			end, took = (*process).Kill, &k.startSecondsAfterKill
 		}
-		at.line.Show("restart %d of %d", n+1, 2*c.Restarts)
+		at.progress.Show("restart %d of %d", n+1, 2*c.Restarts)
 		end(s.nats)
 		s.close()
 		at.systems = nil
-		if err := os.Truncate(s.nats.log, 0); err != nil {
+		if err := os.Truncate(s.nats.logFile, 0); err != nil {
 			// The log must be empty. Otherwise the ready line of the previous server would be
 			// mistaken for the new server's.
 			return k, err
@@ -128,12 +130,12 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 		}
 		*took = append(*took, time.Since(began).Seconds())
 	}
-	k.restarted, err = s.nats.residentAfterGC(ctx)
+	k.inUseAfterRestart, err = s.nats.residentAfterGC(ctx)
 	return k, err
 }
 
-// message returns the nth message in the form that an ingress publishes.
-func (c *DeliveryIDCost) message(n int, withID bool) execution.Start {
+// startMessage returns the nth message in the form that an ingress publishes.
+func (c *DeliveryIDCost) startMessage(n int, withID bool) execution.Start {
 	start := execution.Start{
 		ID:         uuid.NewString(),
 		WorkflowID: workflowID(0),
@@ -147,7 +149,7 @@ func (c *DeliveryIDCost) message(n int, withID bool) execution.Start {
 		Payload: execution.Payload{
 			ContentType: "application/json",
 			Kind:        execution.BodyJSON,
-			Body:        []byte(body(c.BodyBytes)),
+			Body:        []byte(jsonBody(c.BodyBytes)),
 		},
 	}
 	if withID {
@@ -157,12 +159,12 @@ func (c *DeliveryIDCost) message(n int, withID bool) execution.Start {
 	return start
 }
 
-func (c *DeliveryIDCost) publish(ctx context.Context, s *system, withID bool) error {
+func (c *DeliveryIDCost) publishMessages(ctx context.Context, s *system, withID bool) error {
 	for n := range c.Messages {
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
-		msg, err := stream.StartMessage(c.message(n, withID))
+		msg, err := stream.StartMessage(c.startMessage(n, withID))
 		if err != nil {
 			return err
 		}
@@ -190,7 +192,7 @@ func (c *DeliveryIDCost) verifyStream(ctx context.Context, s *system, withID boo
 	if !withID {
 		return nil
 	}
-	msg, err := stream.StartMessage(c.message(0, withID))
+	msg, err := stream.StartMessage(c.startMessage(0, withID))
 	if err != nil {
 		return err
 	}

@@ -112,13 +112,13 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]roundResu
 	writeExtraCPU(out, turns)
 	_, _ = fmt.Fprintln(out)
 	for _, name := range names {
-		_, _ = fmt.Fprintf(out, "%s: %s\n", name, findVariant(name).what)
+		_, _ = fmt.Fprintf(out, "%s: %s\n", name, findVariant(name).description)
 	}
 }
 
 func writeOpenLoop(out io.Writer, names []string, loop openLoopResult) {
-	turns := loop.turns
-	title := loop.what + " requests per second, in ms, " + loop.since +
+	turns := loop.resultsByVariant
+	title := loop.rateDescription + " requests per second, in ms, " + loop.latencyDescription +
 		". Median of the rounds (quartiles)."
 	writeTable(out, title,
 		"\treq/s\tp50\tp99\tp99.9\tp99 x bare\tp99.9 x bare\tall recorded after",
@@ -131,7 +131,8 @@ func writeOpenLoop(out io.Writer, names []string, loop openLoopResult) {
 				})); lag.median > 1 {
 					recorded = lag.format("%.0f")
 				}
-				_, _ = fmt.Fprintf(w, "%s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\n", name, loop.rates[name],
+				_, _ = fmt.Fprintf(w, "%s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\n", name,
+					loop.rateByVariant[name],
 					quartilesOf(valuesOf(t, latencyQuantile(0.5))).format("%.2f"),
 					quartilesOf(valuesOf(t, latencyQuantile(0.99))).format("%.2f"),
 					quartilesOf(valuesOf(t, latencyQuantile(0.999))).format("%.2f"),

@@ -12,9 +12,9 @@ import (
 // minBodyBytes is the minimum size of a body in bytes, with room for its fixed parts.
 const minBodyBytes = 256
 
-// body returns a JSON document of exactly size bytes that resembles a webhook's body: nested
+// jsonBody returns a JSON document of exactly size bytes that resembles a webhook's body: nested
 // objects, short texts, numbers and times.
-func body(size int) string {
+func jsonBody(size int) string {
 	const head = `{"event":"order.paid","createdAt":"2026-01-02T03:04:05Z","live":true,` +
 		`"order":{"id":"or_1042","total":129.9,"currency":"EUR","items":[`
 	const item = `{"sku":"A-1001","name":"Caf\u00e9 au lait","quantity":2,"price":4.5},`
@@ -32,9 +32,9 @@ type request struct {
 	id       []byte // the part of text with the delivery ID
 	workflow []byte // the part of text with the workflow's number
 	first    uint64 // number of the first workflow
-	// signed signs the request. nil means that the request is not signed and has its delivery ID in
+	// signer signs the request. nil means that the request is not signed and has its delivery ID in
 	// a header.
-	signed *stripeSigner
+	signer *stripeSigner
 }
 
 // workflowDigits is the number of hexadecimal digits at the end of every workflow's ID.
@@ -56,7 +56,7 @@ func newRequest(to target, bodyBytes int) request {
 	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + authorization +
 		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
-	text := []byte(head + strings.Repeat("0", deliveryIDLength) + "\r\n\r\n" + body(bodyBytes))
+	text := []byte(head + strings.Repeat("0", deliveryIDLength) + "\r\n\r\n" + jsonBody(bodyBytes))
 	workflow := len("POST "+firstWebhookPath) - workflowDigits
 	return request{
 		text: text, id: text[len(head) : len(head)+deliveryIDLength],
@@ -71,8 +71,8 @@ func newRequest(to target, bodyBytes int) request {
 func (r request) setDelivery(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime, so every workflow gets its turn
 	fillDeliveryID(r.id, seed, n)
-	if r.signed != nil { // all signed requests go to one workflow
-		r.signed.sign()
+	if r.signer != nil { // all signed requests go to one workflow
+		r.signer.sign()
 		return
 	}
 	fillHex(r.workflow, r.first+n*stride%workflows)

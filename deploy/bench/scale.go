@@ -46,32 +46,33 @@ const numServers = 3
 // cluster is an installation whose NATS servers have limited CPU.
 type cluster struct {
 	*system
-	nats      []*process
-	ingresses []string // the address of the ingress next to each NATS server
-	bounds    []cpuLimit
-	ports     []*freeport.Port
-	sent      []uint64 // number of delivery IDs that each generator has used
-	memory    []int    // MB that each NATS server uses before the first turn
+	natsServers    []*process
+	ingresses      []string // the address of the ingress next to each NATS server
+	cpuLimits      []cpuLimit
+	ports          []*freeport.Port
+	deliveryCounts []uint64 // number of delivery IDs that each generator has used
+	memory         []int    // MB that each NATS server uses before the first turn
 }
 
 // scaleVariant is one way to distribute the deliveries of three queues.
 type scaleVariant struct {
 	name string
 	*cluster
-	// near makes the generators send the deliveries of each queue to the ingress next to the server
-	// with the queue's stream. If it is false, every ingress gets deliveries of all queues.
-	near bool
-	// grown multiplies the number of senders (connections): each queue has as many as all queues
-	// have together in the other layouts.
-	grown bool
-	runs  []scaleRoundResult
+	// sendToNearIngress makes the generators send the deliveries of each queue to the ingress next
+	// to the server with the queue's stream. If it is false, every ingress gets deliveries of all
+	// queues.
+	sendToNearIngress bool
+	// moreConnections multiplies the number of senders (connections): each queue has as many as all
+	// queues have together in the other layouts.
+	moreConnections bool
+	results         []scaleRoundResult
 }
 
 // scaleRoundResult holds the throughput and CPU usage measured in one turn of a layout.
 type scaleRoundResult struct {
-	perSecond float64
-	cpu       []float64 // average number of cores used by each NATS server
-	thousand  float64   // CPU time of all NATS servers per 1,000 deliveries, in ms
+	deliveriesPerSecond float64
+	cpu                 []float64 // average number of cores used by each NATS server
+	cpuPerThousand      float64   // CPU time of all NATS servers per 1,000 deliveries, in ms
 }
 
 // Run makes the measurement and writes its table to c.Out.
@@ -103,7 +104,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	synced, err := start("synced", clusterOptions{servers: 1, cpu: c.CPU, sync: true})
+	synced, err := start("synced", clusterOptions{servers: 1, cpu: c.CPU, syncAlways: true})
 	if err != nil {
 		return err
 	}
@@ -122,38 +123,38 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 		{name: "one stream, three replicas on three servers", cluster: replicated},
 		{name: "three streams on three servers", cluster: spread},
 		{
-			name:    "the same, each queue's senders at the ingress beside it",
-			cluster: spread,
-			near:    true,
+			name:              "the same, each queue's senders at the ingress beside it",
+			cluster:           spread,
+			sendToNearIngress: true,
 		},
 		{
-			name:    "the same, and each queue has as many senders as the one stream",
-			cluster: spread,
-			near:    true,
-			grown:   true,
+			name:              "the same, and each queue has as many senders as the one stream",
+			cluster:           spread,
+			sendToNearIngress: true,
+			moreConnections:   true,
 		},
 	}
 	for round := range c.Rounds {
 		for i := range layouts {
 			l := layouts[(round+i)%len(layouts)] // the layouts take turns at being first
-			at.line.Show("round %d/%d", round+1, c.Rounds)
+			at.progress.Show("round %d/%d", round+1, c.Rounds)
 			t, err := c.measureVariant(ctx, l)
 			if err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
-			l.runs = append(l.runs, t)
+			l.results = append(l.results, t)
 		}
 	}
-	at.line.Done()
-	c.write(layouts)
+	at.progress.Done()
+	c.writeResults(layouts)
 	return writeAddedMemory(ctx, c.Out, one, spread)
 }
 
 // clusterOptions describes the NATS servers of an installation and the streams on them.
 type clusterOptions struct {
-	servers int
-	cpu     float64 // cores that each server may use; 0 means no limit
-	sync    bool    // sync every message to the disk
+	servers    int
+	cpu        float64 // cores that each server may use; 0 means no limit
+	syncAlways bool    // sync every message to the disk
 	// replicas is the number of replicas of the queues' own streams. With 1, there are three
 	// queues, each with an own stream on a different server. With more, there is only one queue,
 	// whose own stream gets all deliveries. 0 means one queue, which uses the shared stream.
@@ -186,7 +187,7 @@ func (cl *cluster) install(ctx context.Context, b *launcher, o clusterOptions) e
 	if err := cl.startExecutor(ctx, b, addrs[0]); err != nil {
 		return err
 	}
-	if err := cl.makeQueues(ctx, o.replicas); err != nil {
+	if err := cl.createQueues(ctx, o.replicas); err != nil {
 		return err
 	}
 	for n, addr := range addrs {
@@ -200,8 +201,8 @@ func (cl *cluster) install(ctx context.Context, b *launcher, o clusterOptions) e
 	}
 	cl.addr = cl.ingresses[0]
 	cl.stopExecutor()
-	cl.sent = make([]uint64, numServers)
-	for _, p := range cl.nats {
+	cl.deliveryCounts = make([]uint64, numServers)
+	for _, p := range cl.natsServers {
 		used, err := p.residentAfterGC(ctx)
 		if err != nil {
 			return err
@@ -214,7 +215,7 @@ func (cl *cluster) install(ctx context.Context, b *launcher, o clusterOptions) e
 		if err != nil {
 			return err
 		}
-		cl.bounds = append(cl.bounds, bound)
+		cl.cpuLimits = append(cl.cpuLimits, bound)
 	}
 	return nil
 }
@@ -239,9 +240,9 @@ func (cl *cluster) startServers(
 		options := embednats.Options{
 			Name:       serverName(n),
 			Tags:       []string{serverTag(n)},
-			StoreDir:   filepath.Join(b.dir("nats"), strconv.Itoa(n)),
+			StoreDir:   filepath.Join(b.dataDir("nats"), strconv.Itoa(n)),
 			Port:       clients[n].Number,
-			SyncAlways: o.sync,
+			SyncAlways: o.syncAlways,
 		}
 		if o.servers > 1 {
 			options.Cluster = &embednats.Cluster{
@@ -258,7 +259,7 @@ func (cl *cluster) startServers(
 		}
 		addrs = append(addrs, addr)
 	}
-	cl.nats = started
+	cl.natsServers = started
 	return addrs, nil
 }
 
@@ -271,7 +272,7 @@ func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
 		defer cancel()
 		_, err = cl.js.CreateOrUpdateStream(try, jetstream.StreamConfig{
 			Name:     "READY",
-			Replicas: len(cl.nats),
+			Replicas: len(cl.natsServers),
 		})
 		return err == nil
 	})
@@ -281,9 +282,9 @@ func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
 	return cl.js.DeleteStream(ctx, "READY")
 }
 
-// makeQueues creates the workflows in their queues. Unless replicas is 0, it gives each queue an
+// createQueues creates the workflows in their queues. Unless replicas is 0, it gives each queue an
 // own stream with that many replicas.
-func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
+func (cl *cluster) createQueues(ctx context.Context, replicas int64) error {
 	queues := numServers
 	if replicas != 1 { // only unreplicated streams are spread over several queues
 		queues = 1
@@ -311,7 +312,7 @@ func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
 // releaseResources deletes the control groups and releases the ports. The processes must have
 // ended.
 func (cl *cluster) releaseResources() (err error) {
-	for _, bound := range cl.bounds {
+	for _, bound := range cl.cpuLimits {
 		err = errors.Join(err, bound.remove())
 	}
 	for _, port := range cl.ports {
@@ -327,26 +328,26 @@ func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRou
 ) {
 	generators := make([]*generator, numServers)
 	connections := c.Connections / numServers
-	if l.grown {
+	if l.moreConnections {
 		connections = c.Connections
 	}
 	for n := range generators {
 		to, workflows := l.target, numServers
 		to.addr = l.ingresses[n%len(l.ingresses)]
-		if l.near {
+		if l.sendToNearIngress {
 			to.first, workflows = n+1, 1
 		} else {
 			to.first = 1
 		}
 		g, err := newGenerator(to, connections, c.BodyBytes, workflows, uint64(n),
-			&l.sent[n])
+			&l.deliveryCounts[n])
 		if err != nil {
 			return t, err
 		}
 		defer g.close()
 		generators[n] = g
 	}
-	if _, err := runAll(ctx, generators, min(unmeasuredLeadInTime, c.Burst)); err != nil {
+	if _, err := runGenerators(ctx, generators, min(unmeasuredLeadInTime, c.Burst)); err != nil {
 		return t, err
 	}
 	before, err := l.cpuOfServers()
@@ -354,7 +355,7 @@ func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRou
 		return t, err
 	}
 	began := time.Now()
-	results, err := runAll(ctx, generators, c.Burst)
+	results, err := runGenerators(ctx, generators, c.Burst)
 	if err != nil {
 		return t, err
 	}
@@ -366,18 +367,18 @@ func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRou
 	count, used := 0, time.Duration(0)
 	for _, r := range results {
 		count += r.count
-		t.perSecond += float64(r.count) / r.took.Seconds()
+		t.deliveriesPerSecond += float64(r.count) / r.took.Seconds()
 	}
 	for n := range after {
 		used += after[n] - before[n]
 		t.cpu = append(t.cpu, (after[n]-before[n]).Seconds()/took.Seconds())
 	}
-	t.thousand = used.Seconds() * 1e6 / float64(count)
+	t.cpuPerThousand = used.Seconds() * 1e6 / float64(count)
 	return t, nil
 }
 
-// runAll runs the generators concurrently.
-func runAll(
+// runGenerators runs the generators concurrently.
+func runGenerators(
 	ctx context.Context,
 	generators []*generator,
 	burst time.Duration,
@@ -402,7 +403,7 @@ func runAll(
 
 // cpuOfServers returns the CPU time that each NATS server has used so far.
 func (cl *cluster) cpuOfServers() (used []time.Duration, err error) {
-	for _, p := range cl.nats {
+	for _, p := range cl.natsServers {
 		cpu, err := cpuTime(p.PID())
 		if err != nil {
 			return nil, err
@@ -412,7 +413,7 @@ func (cl *cluster) cpuOfServers() (used []time.Duration, err error) {
 	return used, nil
 }
 
-func (c *Scale) write(layouts []*scaleVariant) {
+func (c *Scale) writeResults(layouts []*scaleVariant) {
 	values := func(runs []scaleRoundResult, number func(scaleRoundResult) float64) []float64 {
 		var all []float64
 		for _, t := range runs {
@@ -420,7 +421,7 @@ func (c *Scale) write(layouts []*scaleVariant) {
 		}
 		return all
 	}
-	rate := func(t scaleRoundResult) float64 { return t.perSecond }
+	rate := func(t scaleRoundResult) float64 { return t.deliveriesPerSecond }
 	bound := "with no bound for the NATS servers"
 	if c.CPU > 0 {
 		bound = fmt.Sprintf("while each NATS server may use %g of a core", c.CPU)
@@ -432,20 +433,20 @@ func (c *Scale) write(layouts []*scaleVariant) {
 			"\tby the idlest",
 		func(w io.Writer) {
 			for _, l := range layouts {
-				ratios := values(l.runs, rate)
-				for i, t := range layouts[0].runs {
-					ratios[i] /= t.perSecond
+				ratios := values(l.results, rate)
+				for i, t := range layouts[0].results {
+					ratios[i] /= t.deliveriesPerSecond
 				}
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%.2f\n", l.name,
-					quartilesOf(values(l.runs, rate)).format("%.0f"),
+					quartilesOf(values(l.results, rate)).format("%.0f"),
 					quartilesOf(ratios).format("%.2f"),
-					quartilesOf(values(l.runs, func(t scaleRoundResult) float64 {
-						return t.thousand
+					quartilesOf(values(l.results, func(t scaleRoundResult) float64 {
+						return t.cpuPerThousand
 					})).format("%.0f"),
-					quartilesOf(values(l.runs, func(t scaleRoundResult) float64 {
+					quartilesOf(values(l.results, func(t scaleRoundResult) float64 {
 						return slices.Max(t.cpu)
 					})).median,
-					quartilesOf(values(l.runs, func(t scaleRoundResult) float64 {
+					quartilesOf(values(l.results, func(t scaleRoundResult) float64 {
 						return slices.Min(t.cpu)
 					})).median)
 			}
@@ -458,11 +459,11 @@ func writeAddedMemory(ctx context.Context, out io.Writer, clusters ...*cluster) 
 	_, _ = fmt.Fprintln(out, "\nMemory that the turns have added:")
 	for _, cl := range clusters {
 		deliveries := uint64(0)
-		for _, sent := range cl.sent {
+		for _, sent := range cl.deliveryCounts {
 			deliveries += sent
 		}
 		_, _ = fmt.Fprintf(out, "%s: %d deliveries,", cl.name, deliveries)
-		for n, p := range cl.nats {
+		for n, p := range cl.natsServers {
 			used, err := p.residentAfterGC(ctx)
 			if err != nil {
 				return err

@@ -39,7 +39,7 @@ func (s *stripeSigner) sign() {
 
 func newStripeRequest(to target, bodyBytes int) request {
 	const id, timeLength = `{"id":"`, 10
-	text := id + strings.Repeat("0", deliveryIDLength) + `",` + body(bodyBytes - len(id) - deliveryIDLength - 1)[1:]
+	text := id + strings.Repeat("0", deliveryIDLength) + `",` + jsonBody(bodyBytes - len(id) - deliveryIDLength - 1)[1:]
 	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr +
 		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(len(text)) + "\r\nStripe-Signature: t="
@@ -50,7 +50,7 @@ func newStripeRequest(to target, bodyBytes int) request {
 	start := signature + 2*sha256.Size + len("\r\n\r\n")
 	return request{
 		text: whole, id: whole[start+len(id) : start+len(id)+deliveryIDLength],
-		signed: &stripeSigner{
+		signer: &stripeSigner{
 			mac:  hmac.New(sha256.New, []byte(stripeSecret)),
 			body: whole[start:],
 			time: whole[len(head) : len(head)+timeLength],
@@ -63,7 +63,7 @@ func newStripeRequest(to target, bodyBytes int) request {
 // key, the first workflow gets a sender, whose signatures the ingress verifies (see setSender).
 func installStripe(ctx context.Context, b *launcher) (*system, error) {
 	own := *b
-	own.secretsKey = b.dir("secrets") + "-key"
+	own.secretsKey = b.dataDir("secrets") + "-key"
 	if err := os.WriteFile(own.secretsKey, []byte(seal.NewKeyLine()+"\n"), 0o600); err != nil {
 		return nil, err
 	}

@@ -40,20 +40,20 @@ type system struct {
 	// readyAfter is how long the ingress took to become ready, if it is a separate process.
 	readyAfter time.Duration
 
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	records bool // whether an executor is running
-	runs    bool // whether a runner is running
+	nc          *nats.Conn
+	js          jetstream.JetStream
+	hasExecutor bool // whether an executor is running
+	hasRunner   bool // whether a runner is running
 
-	// remove deletes the files that remain after the processes have ended. nil means that there are
-	// none.
-	remove func() error
+	// removeFiles deletes the files that remain after the processes have ended. nil means that
+	// there are none.
+	removeFiles func() error
 }
 
 // variant is one of the setups that the benchmark compares.
 type variant struct {
-	what    string
-	install installer
+	description string
+	install     installer
 }
 
 // variantBare is the name of the variant with which all others are compared.
@@ -82,17 +82,17 @@ var variants = map[string]variant{
 	},
 	"hookstart-bearer": {
 		"hookstart, and the token is in the header Authorization",
-		installer(installIngress).with(nodeSettings{bearer: true}),
+		installer(installIngress).withNode(nodeSettings{bearer: true}),
 	},
 	"hookstart-filter": {
 		"hookstart, and every node has a filter that reads the body and lets every request through",
-		installer(installIngress).with(nodeSettings{trigger: api.PutTrigger{
+		installer(installIngress).withNode(nodeSettings{trigger: api.PutTrigger{
 			Filter: []byte(`{"ptr:/event":"order.paid"}`),
 		}}),
 	},
 	"hookstart-order": {
 		"hookstart, and every node takes an order key from the body",
-		installer(installIngress).with(nodeSettings{trigger: api.PutTrigger{
+		installer(installIngress).withNode(nodeSettings{trigger: api.PutTrigger{
 			OrderKey: "ptr:/order/id",
 		}}),
 	},
@@ -109,7 +109,7 @@ var variants = map[string]variant{
 	},
 	"hookstart-answer": {
 		"hookstart-running, and every request is answered when its execution has ended",
-		installer(installWithRunner).with(nodeSettings{trigger: api.PutTrigger{
+		installer(installWithRunner).withNode(nodeSettings{trigger: api.PutTrigger{
 			Answer: &api.Answer{WaitSeconds: 25},
 		}}),
 	},
@@ -122,8 +122,9 @@ var variants = map[string]variant{
 // after an error.
 type installer func(context.Context, *launcher) (*system, error)
 
-// with returns an installer that does the same as i, but gives the trigger nodes other settings.
-func (i installer) with(node nodeSettings) installer {
+// withNode returns an installer that does the same as i, but gives the trigger nodes other
+// settings.
+func (i installer) withNode(node nodeSettings) installer {
 	return func(ctx context.Context, b *launcher) (*system, error) {
 		own := *b
 		own.node = node
@@ -147,7 +148,7 @@ func findVariant(name string) variant {
 		ctx context.Context, b *launcher,
 	) (*system, error) {
 		other := *b
-		other.bin = b.other
+		other.bin = b.otherBin
 		return v.install(ctx, &other)
 	}}
 }
@@ -163,7 +164,7 @@ func installBare(ctx context.Context, b *launcher) (*system, error) {
 
 func installEmbedded(ctx context.Context, b *launcher) (*system, error) {
 	s := &system{name: b.name}
-	return s, s.startBenchProgram(ctx, b, roleEmbedded, b.dir("nats"))
+	return s, s.startBenchProgram(ctx, b, roleEmbedded, b.dataDir("nats"))
 }
 
 func installHTTP(ctx context.Context, b *launcher) (*system, error) {
@@ -192,7 +193,7 @@ func (s *system) addProcess(p *process, err error) (*process, error) {
 }
 
 func (s *system) startNATS(ctx context.Context, b *launcher) (addr string, err error) {
-	options := embednats.Options{StoreDir: b.dir("nats")}
+	options := embednats.Options{StoreDir: b.dataDir("nats")}
 	if s.nats, addr, err = s.startServer(ctx, b, options); err != nil {
 		return "", err
 	}
@@ -224,7 +225,7 @@ func (s *system) connect(url string) (err error) {
 
 func installRecording(ctx context.Context, b *launcher) (*system, error) {
 	s, err := installServices(ctx, b)
-	s.records = true
+	s.hasExecutor = true
 	return s, err
 }
 
@@ -237,7 +238,7 @@ func installPostgres(ctx context.Context, b *launcher) (*system, error) {
 	own := *b
 	own.databaseURL = server.URL()
 	s, err := installRecording(ctx, &own)
-	s.remove = server.Remove
+	s.removeFiles = server.Remove
 	return s, err
 }
 
@@ -250,7 +251,7 @@ func installWithRunner(ctx context.Context, b *launcher) (*system, error) {
 	if err != nil {
 		return s, err
 	}
-	s.runs = true
+	s.hasRunner = true
 	_, err = p.awaitReady(ctx, roleRunner)
 	return s, err
 }
@@ -322,7 +323,7 @@ func (s *system) startExecutor(
 ) (err error) {
 	databaseURL := b.databaseURL
 	if databaseURL == "" {
-		databaseURL = "sqlite:" + b.dir("executor") + ".db"
+		databaseURL = "sqlite:" + b.dataDir("executor") + ".db"
 	}
 	flags = append(flags, b.sealingFlags()...)
 	if s.executor, err = s.addProcess(b.start(roleExecutor,
@@ -337,8 +338,8 @@ func (s *system) startExecutor(
 }
 
 func installLocal(ctx context.Context, b *launcher) (*system, error) {
-	s := &system{name: b.name, records: true}
-	p, err := s.addProcess(b.start(roleLocal, "--data-dir="+b.dir("local"),
+	s := &system{name: b.name, hasExecutor: true}
+	p, err := s.addProcess(b.start(roleLocal, "--data-dir="+b.dataDir("local"),
 		"--ingress-addr=127.0.0.1:0",
 		"--executor-addr=127.0.0.1:0",
 		"--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--admin-token="+adminToken,
@@ -435,20 +436,20 @@ type consumerName struct{ stream, name string }
 // recorded.
 func (s *system) countUnprocessed(ctx context.Context) (int, error) {
 	var consumers []consumerName
-	if s.records {
+	if s.hasExecutor {
 		consumers = append(consumers, consumerName{stream.ExecutionsName, stream.RecorderConsumer})
 	}
-	if s.runs { // before the reports, because each execution that ends adds a report
+	if s.hasRunner { // before the reports, because each execution that ends adds a report
 		group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}
 		consumers = append(consumers,
 			consumerName{stream.ExecutionsName, group.Consumer()},
 			consumerName{stream.ProgressName, stream.RecorderConsumer})
 	}
-	return s.unacknowledged(ctx, consumers)
+	return s.countUnacknowledged(ctx, consumers)
 }
 
-// unacknowledged returns the number of messages that the consumers have not acknowledged.
-func (s *system) unacknowledged(
+// countUnacknowledged returns the number of messages that the consumers have not acknowledged.
+func (s *system) countUnacknowledged(
 	ctx context.Context, consumers []consumerName,
 ) (waiting int, err error) {
 	for _, c := range consumers {
@@ -465,7 +466,7 @@ func (s *system) unacknowledged(
 // same conditions. The NATS server still remembers the delivery IDs, so a turn must not reuse them.
 func (s *system) clearStreamsAndLogs(ctx context.Context) error {
 	for _, p := range s.processes {
-		if err := os.Truncate(p.log, 0); err != nil {
+		if err := os.Truncate(p.logFile, 0); err != nil {
 			return err
 		}
 	}
@@ -473,7 +474,7 @@ func (s *system) clearStreamsAndLogs(ctx context.Context) error {
 		return nil
 	}
 	names := []string{stream.ExecutionsName}
-	if s.runs {
+	if s.hasRunner {
 		names = append(names, stream.ProgressName)
 	}
 	for _, name := range names {
@@ -495,7 +496,7 @@ func (s *system) close() {
 	for _, p := range slices.Backward(s.processes) {
 		p.stop() // do not kill the process: it may still have to write a profile
 	}
-	if s.remove != nil {
-		_ = s.remove()
+	if s.removeFiles != nil {
+		_ = s.removeFiles()
 	}
 }

@@ -83,17 +83,17 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 		return err
 	}
 	defer g.close()
-	at.line.Show("%s: warming up", name)
+	at.progress.Show("%s: warming up", name)
 	if _, err := g.run(2*warmUpTime, c.Rate); err != nil {
 		return err
 	}
-	at.line.Show("%s: sending for %s", name, c.Duration)
+	at.progress.Show("%s: sending for %s", name, c.Duration)
 	var requests []observedRequest
-	wall, mono := bothClocks()
-	g.finished = func(done *httpConn, at time.Time) {
+	wall, mono := readBothClocks()
+	g.onConnAnswer = func(done *httpConn, at time.Time) {
 		requests = append(requests, observedRequest{
-			done.fd, mono + done.began.Sub(wall).Nanoseconds(),
-			mono + done.sent.Sub(wall).Nanoseconds(), mono + at.Sub(wall).Nanoseconds(),
+			done.fd, mono + done.dueAt.Sub(wall).Nanoseconds(),
+			mono + done.sentAt.Sub(wall).Nanoseconds(), mono + at.Sub(wall).Nanoseconds(),
 		})
 	}
 	delayed, err := s.schedulingDelays()
@@ -112,7 +112,7 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	at.line.Show("%s: reading the traces", name)
+	at.progress.Show("%s: reading the traces", name)
 	var timelines []*timeline
 	for i, p := range s.processes {
 		t, err := readTimeline(bytes.NewReader(traces[i]))
@@ -120,17 +120,17 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 			return fmt.Errorf("the trace of %s: %w", p.name, err)
 		}
 		t.name = strings.TrimPrefix(p.name, name+"-")
-		t.delayed = delayedAfter[i] - delayed[i]
+		t.schedulingDelay = delayedAfter[i] - delayed[i]
 		timelines = append(timelines, t)
 	}
-	at.line.Done()
+	at.progress.Done()
 	return writeTail(c.Out, name, c.Rate, c.Slowest, requests, timelines)
 }
 
-// bothClocks returns the current time twice: as Go's time, and on the clock of the traces. The two
-// differ by at most 10 µs. If the system takes the CPU away between the two readings, it reads the
-// clocks again.
-func bothClocks() (wall time.Time, monotonic int64) {
+// readBothClocks returns the current time twice: as Go's time, and on the clock of the traces. The
+// two differ by at most 10 µs. If the system takes the CPU away between the two readings, it reads
+// the clocks again.
+func readBothClocks() (wall time.Time, monotonic int64) {
 	for {
 		before := monotonicNanos()
 		wall, monotonic = time.Now(), monotonicNanos()
@@ -348,7 +348,7 @@ func writeTail(
 			"\tworld stopped, times, longest ms\tthreads wait for a CPU, of one",
 		func(w io.Writer) {
 			for _, t := range all {
-				t.write(w)
+				t.writeRow(w)
 			}
 		})
 	return nil

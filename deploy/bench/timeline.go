@@ -63,13 +63,13 @@ func overlap(spans []span, from, to int64) (sum int64) {
 // timeline is the execution trace of one process. Its times are in nanoseconds of the system's
 // monotonic clock.
 type timeline struct {
-	name       string
-	from, to   int64
-	goroutines map[trace.GoID]*goroutine
-	stopped    []span // when the world was stopped
-	marking    []span // when the garbage collector was marking objects
-	procs      int    // GOMAXPROCS
-	delayed    time.Duration
+	name            string
+	from, to        int64
+	goroutines      map[trace.GoID]*goroutine
+	stopped         []span // when the world was stopped
+	marking         []span // when the garbage collector was marking objects
+	procs           int    // GOMAXPROCS
+	schedulingDelay time.Duration
 }
 
 // readTimeline reads an execution trace of one process and converts its times to the monotonic
@@ -165,10 +165,10 @@ func (t *timeline) addStateTransition(e trace.Event, at int64) {
 		t.goroutines[id] = g
 	}
 	if g.name == "" || isWrapper(g.name) {
-		if name := outermostFunc(change.Stack); name != "" {
+		if name := goroutineName(change.Stack); name != "" {
 			g.name = name
 		} else if e.Goroutine() == id {
-			g.name = outermostFunc(e.Stack())
+			g.name = goroutineName(e.Stack())
 		}
 	}
 	if n := len(g.spans); n > 0 && g.spans[n-1].to == 0 {
@@ -191,10 +191,10 @@ func (t *timeline) addStateTransition(e trace.Event, at int64) {
 	g.spans = append(g.spans, s)
 }
 
-// outermostFunc returns the name for the goroutine with the given stack. This is the innermost
+// goroutineName returns the name for the goroutine with the given stack. This is the innermost
 // function that is a key of messagePathFuncs. If there is none, it is the outermost function that
 // is not a wrapper.
-func outermostFunc(stack trace.Stack) (name string) {
+func goroutineName(stack trace.Stack) (name string) {
 	for frame := range stack.Frames() {
 		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]
 		if messagePathFuncs[short] != "" {
@@ -383,8 +383,8 @@ func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	to[idleActivity] += max(0, free) / time.Duration(t.procs)
 }
 
-// write writes a process's row of the table.
-func (t *timeline) write(w io.Writer) {
+// writeRow writes a process's row of the table.
+func (t *timeline) writeRow(w io.Writer) {
 	var waited []time.Duration
 	for _, g := range t.goroutines {
 		for _, s := range g.spans {
@@ -402,5 +402,5 @@ func (t *timeline) write(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "%s\t%.3f, %.2f\t%d\t%.0f %%\t%d, %.2f\t%.0f %%\n", t.name,
 		durationQuantileMS(waited, 0.5), durationQuantileMS(waited, 0.99), len(t.marking),
 		percentOf(time.Duration(overlap(t.marking, t.from, t.to)), whole), len(t.stopped),
-		milliseconds(time.Duration(longest)), percentOf(t.delayed, whole))
+		milliseconds(time.Duration(longest)), percentOf(t.schedulingDelay, whole))
 }

@@ -20,7 +20,7 @@ import (
 // several times as much CPU as the generator. The latency of a request counts from when vegeta
 // starts to send it, not from when it is due. Vegeta opens more than s.Connections connections if
 // it needs them.
-func (s *session) runVegeta(
+func (s *speedRun) runVegeta(
 	to target, burst time.Duration, rate float64,
 ) (result burstResult, err error) {
 	attacker := vegeta.NewAttacker(vegeta.Workers(uint64(s.Connections)), //nolint:gosec // positive
@@ -43,13 +43,13 @@ func (s *session) runVegeta(
 }
 
 // vegetaTargeter returns a function that makes requests like those of a generator.
-func (s *session) vegetaTargeter(to target) vegeta.Targeter {
+func (s *speedRun) vegetaTargeter(to target) vegeta.Targeter {
 	var mu sync.Mutex
 	next := newRequest(to, s.BodyBytes)
 	return func(t *vegeta.Target) error {
 		mu.Lock()
-		s.sent++
-		next.setDelivery(s.Seed, s.sent, uint64(s.Workflows)) //nolint:gosec // positive
+		s.deliveryCount++
+		next.setDelivery(s.Seed, s.deliveryCount, uint64(s.Workflows)) //nolint:gosec // positive
 		text := string(next.text)
 		mu.Unlock()
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))

@@ -11,21 +11,21 @@ import (
 
 // workspace holds the processes of a measurement and the folder for their data.
 type workspace struct {
-	folder  string
-	line    *terminal.ProgressLine
-	systems []*system
+	folder   string
+	progress *terminal.ProgressLine
+	systems  []*system
 }
 
 // newWorkspace returns a workspace with a new temporary folder, and without processes.
 func newWorkspace(out io.Writer) (*workspace, error) {
 	folder, err := os.MkdirTemp("", "hookstart-bench-")
-	return &workspace{folder: folder, line: terminal.NewProgressLine(out)}, err
+	return &workspace{folder: folder, progress: terminal.NewProgressLine(out)}, err
 }
 
 // start starts a system and adds it to the workspace. Even if start returns an error, close ends
 // the processes that it has started.
 func (p *workspace) start(ctx context.Context, install installer, b *launcher) (*system, error) {
-	p.line.Show("starting %s", b.name)
+	p.progress.Show("starting %s", b.name)
 	installed, err := install(ctx, b)
 	if installed != nil {
 		p.systems = append(p.systems, installed)
@@ -38,13 +38,13 @@ func (p *workspace) start(ctx context.Context, install installer, b *launcher) (
 
 // close ends the processes and deletes their data.
 func (p *workspace) close() error {
-	p.line.Done()
-	p.endAll()
+	p.progress.Done()
+	p.closeSystems()
 	return os.RemoveAll(p.folder)
 }
 
-// endAll ends the processes.
-func (p *workspace) endAll() {
+// closeSystems ends the processes.
+func (p *workspace) closeSystems() {
 	for _, system := range p.systems {
 		system.close()
 	}

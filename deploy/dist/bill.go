@@ -112,7 +112,7 @@ func (r *Release) writeSBOM(name string, content []byte, binaries []string) erro
 	if err != nil {
 		return err
 	}
-	return r.write(name+".spdx.json", append(inJSON, '\n'))
+	return r.writeFile(name+".spdx.json", append(inJSON, '\n'))
 }
 
 // programPackages returns the SPDX package of a program and the packages of the modules that are

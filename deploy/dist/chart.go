@@ -36,7 +36,7 @@ func (r *Release) packChart(shipped *tree) error {
 		return err
 	}
 	name := fmt.Sprintf("hookstart-chart_%s.tgz", r.VersionNumber())
-	if err := r.write(name, content); err != nil {
+	if err := r.writeFile(name, content); err != nil {
 		return err
 	}
 	return r.writeSBOM(name, content, nil)

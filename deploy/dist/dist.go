@@ -107,13 +107,13 @@ func (r *Release) git(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := run(ctx, r.Root, nil, "git",
+	out, err := runProgram(ctx, r.Root, nil, "git",
 		append([]string{"-c", "safe.directory=" + root}, args...)...)
 	return string(out), err
 }
 
-// run runs a program and returns its stdout. Its error contains the program's stderr.
-func run(
+// runProgram runs a program and returns its stdout. Its error contains the program's stderr.
+func runProgram(
 	ctx context.Context, folder string, env []string, name string, args ...string,
 ) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the names are constants
@@ -166,7 +166,7 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 	args = append(args, nkeysToolPackage)
 	env := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOAMD64=v1",
 		"GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
-	if _, err := run(ctx, r.Root, env, "go", args...); err != nil {
+	if _, err := runProgram(ctx, r.Root, env, "go", args...); err != nil {
 		return err
 	}
 	r.Binaries[p] = folder
@@ -229,7 +229,7 @@ func (r *Release) generateManualsAndCompletions(ctx context.Context) (*tree, err
 	}
 	made := &tree{}
 	for name := range programs() {
-		page, err := run(ctx, "", []string{}, filepath.Join(folder, name), "--man")
+		page, err := runProgram(ctx, "", []string{}, filepath.Join(folder, name), "--man")
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +240,8 @@ func (r *Release) generateManualsAndCompletions(ctx context.Context) (*tree, err
 		"zsh":  "_hookstart",
 		"fish": "hookstart.fish",
 	} {
-		script, err := run(ctx, "", []string{}, filepath.Join(folder, "hookstart"), "completion",
+		script, err := runProgram(ctx, "", []string{}, filepath.Join(folder, "hookstart"),
+			"completion",
 			shell)
 		if err != nil {
 			return nil, err
@@ -281,11 +282,11 @@ func (r *Release) writeChecksums() error {
 	if lines.Len() == 0 {
 		return errors.New("nothing was made")
 	}
-	return r.write("SHA256SUMS", []byte(lines.String()))
+	return r.writeFile("SHA256SUMS", []byte(lines.String()))
 }
 
-// write logs the name of a file of the release and writes the file to Out.
-func (r *Release) write(name string, content []byte) error {
+// writeFile logs the name of a file of the release and writes the file to Out.
+func (r *Release) writeFile(name string, content []byte) error {
 	r.logf("%s", name)
 	return os.WriteFile(filepath.Join(r.Out, name), content, 0o644) //nolint:gosec // for everybody
 }
@@ -311,7 +312,7 @@ func (r *Release) Sign(ctx context.Context, key string) error {
 		// An existing signature must be removed: ssh-keygen would ask before overwriting it.
 		return err
 	}
-	_, err := run(ctx, "", os.Environ(), "ssh-keygen", "-Y", "sign", "-f", key, "-n",
+	_, err := runProgram(ctx, "", os.Environ(), "ssh-keygen", "-Y", "sign", "-f", key, "-n",
 		"hookstart-release", sums)
 	return err
 }

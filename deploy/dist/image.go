@@ -24,9 +24,9 @@ type Image struct {
 	Ports []string
 	// Env holds the environment variables that adapt the program to a container: NAME=value.
 	Env []string
-	// Data reports whether the program stores data in /data, a volume that belongs to the user
-	// ImageUID.
-	Data bool
+	// StoresData reports whether the program stores data in /data, a volume that belongs to the
+	// user ImageUID.
+	StoresData bool
 }
 
 // Images returns the images of a release, keyed by program name. deploy/Dockerfile builds the same
@@ -37,7 +37,7 @@ func Images() map[string]Image {
 		"executor":  {Ports: []string{"8081/tcp", "9091/tcp"}},
 		"hookstart": {},
 		"hookstart-local": {
-			Ports: []string{"8080/tcp", "8081/tcp", "9090/tcp"}, Data: true,
+			Ports: []string{"8080/tcp", "8081/tcp", "9090/tcp"}, StoresData: true,
 			Env: []string{
 				"HOOKSTART_DATA_DIR=/data", "HOOKSTART_INGRESS_ADDR=:8080",
 				"HOOKSTART_EXECUTOR_ADDR=:8081", "HOOKSTART_OPS_ADDR=:9090",
@@ -121,7 +121,7 @@ func (r *Release) buildImages(p Platform) error {
 		// The name ends in .oci.tar. With .tar.gz, the image of the command line could be mistaken
 		// for the archive of all programs, such as hookstart_0.1.0_linux_amd64.tar.gz.
 		archive := fmt.Sprintf("%s_%s_%s.oci.tar", name, r.VersionNumber(), p)
-		if err := r.write(archive, content); err != nil {
+		if err := r.writeFile(archive, content); err != nil {
 			return err
 		}
 		if err := r.writeSBOM(archive, content, []string{binary}); err != nil {
@@ -139,7 +139,7 @@ func (r *Release) buildImage(p Platform, name, binary string, about Image) ([]by
 	files := []file{
 		{"etc/ssl/certs/ca-certificates.crt", 0o644, caCertificates()}, {name, 0o755, program},
 	}
-	if about.Data {
+	if about.StoresData {
 		files = append(files, file{"data/", 0o700, nil})
 	}
 	var layer bytes.Buffer
@@ -211,7 +211,7 @@ func (r *Release) imageConfig(p Platform, name string, about Image, layer string
 	for _, port := range about.Ports {
 		c.Config.ExposedPorts[port] = struct{}{}
 	}
-	if about.Data {
+	if about.StoresData {
 		c.Config.Volumes = map[string]struct{}{"/data": {}}
 	}
 	c.Config.Labels = map[string]string{

@@ -34,7 +34,7 @@ func TestDockerfileMakesTheSameImages(t *testing.T) {
 			env = strings.Fields(m[1])
 		}
 		if !slices.Equal(ports, image.Ports) || !slices.Equal(env, image.Env) ||
-			strings.Contains(stage[1], "VOLUME /data") != image.Data ||
+			strings.Contains(stage[1], "VOLUME /data") != image.StoresData ||
 			!strings.Contains(stage[1], `ENTRYPOINT ["/`+name+`"]`) {
 			t.Errorf("%s: %+v, but the Dockerfile has\n%s", name, image, stage[1])
 		}

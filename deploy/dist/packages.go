@@ -21,15 +21,15 @@ type Package struct {
 	Programs []string
 	// Units are the systemd units that the package installs, from deploy/systemd.
 	Units []string
-	// Settings are the names of configuration files that the package installs in /etc/hookstart,
+	// ConfigFiles are the names of configuration files that the package installs in /etc/hookstart,
 	// from the files NAME.example in deploy/systemd. They may hold secrets.
-	Settings []string
-	// NATS reports whether the package includes the NATS configuration, in /etc/hookstart/nats, and
-	// the scripts that generate keys.
-	NATS bool
-	// State holds the names of the folders in /var/lib that belong to the units. They are deleted
-	// when the package is purged.
-	State []string
+	ConfigFiles []string
+	// IncludesNATSConfig reports whether the package includes the NATS configuration, in
+	// /etc/hookstart/nats, and the scripts that generate keys.
+	IncludesNATSConfig bool
+	// StateFolders holds the names of the folders in /var/lib that belong to the units. They are
+	// deleted when the package is purged.
+	StateFolders []string
 	// Recommends and Suggests are the names of the packages that this package recommends or
 	// suggests.
 	Recommends, Suggests []string
@@ -55,21 +55,21 @@ func Packages() map[string]Package {
 			Units: []string{
 				"hookstart-ingress.service", "hookstart-executor.service", "hookstart-nats.service",
 			},
-			Settings:   []string{"ingress.env", "executor.env", "nats.env"},
-			NATS:       true,
-			State:      []string{"hookstart-executor", "hookstart-nats"},
-			Recommends: []string{"hookstart", "openssl"},
+			ConfigFiles:        []string{"ingress.env", "executor.env", "nats.env"},
+			IncludesNATSConfig: true,
+			StateFolders:       []string{"hookstart-executor", "hookstart-nats"},
+			Recommends:         []string{"hookstart", "openssl"},
 		},
 		"hookstart-local": {
 			Summary: "webhook trigger service in one process",
 			Description: "A POST to a URL with a workflow's ID and a secret token starts exactly " +
 				"one\nexecution of that workflow. This is all of hookstart in one process, for " +
 				"one\nmachine, on an embedded NATS server and SQLite.",
-			Programs:   []string{"hookstart-local"},
-			Units:      []string{"hookstart-local.service"},
-			Settings:   []string{"local.env"},
-			State:      []string{"hookstart"},
-			Recommends: []string{"hookstart"},
+			Programs:     []string{"hookstart-local"},
+			Units:        []string{"hookstart-local.service"},
+			ConfigFiles:  []string{"local.env"},
+			StateFolders: []string{"hookstart"},
+			Recommends:   []string{"hookstart"},
 		},
 	}
 }
@@ -96,7 +96,7 @@ type nfpmFileInfo struct {
 // stagedPackage collects the contents of a package in a folder for nfpm.
 type stagedPackage struct {
 	folder   string
-	at       time.Time
+	modTime  time.Time
 	contents []nfpmContent
 	err      error
 }
@@ -110,12 +110,14 @@ func (s *stagedPackage) stageFile(name string, data []byte) string {
 	return path
 }
 
-// add adds a file. kind is the type in nfpm's configuration: "" for an ordinary file, or
+// addFile adds a file. kind is the type in nfpm's configuration: "" for an ordinary file, or
 // "config|noreplace" for a file that upgrades keep. packager is deb or rpm, or "" for both.
-func (s *stagedPackage) add(destination string, mode int64, kind, packager string, data []byte) {
+func (s *stagedPackage) addFile(destination string, mode int64, kind, packager string,
+	data []byte,
+) {
 	s.contents = append(s.contents, nfpmContent{
 		s.stageFile(destination, data), destination, kind, packager, nfpmFileInfo{
-			"root", "root", mode, s.at,
+			"root", "root", mode, s.modTime,
 		},
 	})
 }
@@ -138,7 +140,7 @@ func (r *Release) buildPackage(
 		return err
 	}
 	defer os.RemoveAll(folder)
-	s := &stagedPackage{folder: folder, at: r.Time}
+	s := &stagedPackage{folder: folder, modTime: r.Time}
 	binaries, err := r.stageFiles(s, p, name, about, shipped, generated)
 	if err != nil {
 		return err
@@ -190,7 +192,8 @@ func (r *Release) buildPackage(
 		file := fmt.Sprintf("%s_%s_%s.%s", name, r.VersionNumber(), p, packager)
 		target := filepath.Join(folder, file)
 		env := append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.Time.Unix()))
-		if _, err := run(ctx, folder, env, nfpm, "package", "--config", configFile, "--packager",
+		if _, err := runProgram(ctx, folder, env, nfpm, "package", "--config", configFile,
+			"--packager",
 			packager, "--target", target); err != nil {
 			return err
 		}
@@ -198,7 +201,7 @@ func (r *Release) buildPackage(
 		if err != nil {
 			return err
 		}
-		if err := r.write(file, content); err != nil {
+		if err := r.writeFile(file, content); err != nil {
 			return err
 		}
 		if err := r.writeSBOM(file, content, binaries); err != nil {
@@ -221,7 +224,7 @@ func stageScripts(
 		filled := strings.NewReplacer("@PACKAGE@", name,
 			"@UNITS@", strings.Join(about.Units, " "),
 			"@PATTERNS@", strings.Join(unitPatterns(about.Units), " "),
-			"@STATE@", strings.Join(about.State, " ")).Replace(string(text))
+			"@STATE@", strings.Join(about.StateFolders, " ")).Replace(string(text))
 		scripts[when] = s.stageFile(when, []byte(filled))
 		// stageFile numbers the files by the number of entries. Add an empty entry, so that the
 		// next file gets another number.
@@ -251,7 +254,7 @@ func (r *Release) stageFiles(
 			return nil, err
 		}
 		binaries = append(binaries, binary)
-		s.add("/usr/bin/"+program, 0o755, "", "", data)
+		s.addFile("/usr/bin/"+program, 0o755, "", "", data)
 		page, err := generated.fileContent(manualPath(program))
 		if err != nil {
 			return nil, err
@@ -259,7 +262,7 @@ func (r *Release) stageFiles(
 		if page, err = gzipBest(page); err != nil {
 			return nil, err
 		}
-		s.add("/usr/share/"+manualPath(program)+".gz", 0o644, "", "", page)
+		s.addFile("/usr/share/"+manualPath(program)+".gz", 0o644, "", "", page)
 	}
 	get := func(path string) []byte {
 		data, err := shipped.fileContent(path)
@@ -269,33 +272,33 @@ func (r *Release) stageFiles(
 		return data
 	}
 	for _, unit := range about.Units {
-		s.add("/usr/lib/systemd/system/"+unit, 0o644, "", "", get("deploy/systemd/"+unit))
+		s.addFile("/usr/lib/systemd/system/"+unit, 0o644, "", "", get("deploy/systemd/"+unit))
 	}
 	for _, kind := range []string{"sysusers.d", "tmpfiles.d"} {
 		for _, f := range shipped.filesUnder("deploy/systemd/" + kind) {
 			if f.path == name+".conf" {
-				s.add("/usr/lib/"+kind+"/"+f.path, 0o644, "", "", f.content)
+				s.addFile("/usr/lib/"+kind+"/"+f.path, 0o644, "", "", f.content)
 			}
 		}
 	}
-	for _, file := range about.Settings {
-		s.add("/etc/hookstart/"+file, 0o600, "config|noreplace", "",
+	for _, file := range about.ConfigFiles {
+		s.addFile("/etc/hookstart/"+file, 0o600, "config|noreplace", "",
 			get("deploy/systemd/"+file+".example"))
 	}
-	if about.NATS {
+	if about.IncludesNATSConfig {
 		binary := filepath.Join(r.Binaries[p], "nk")
 		data, err := os.ReadFile(binary) //nolint:gosec // made before
 		if err != nil {
 			return nil, err
 		}
 		binaries = append(binaries, binary)
-		s.add("/usr/libexec/hookstart/nk", 0o755, "", "", data)
+		s.addFile("/usr/libexec/hookstart/nk", 0o755, "", "", data)
 		for _, f := range shipped.filesUnder("deploy/nats") {
 			switch filepath.Ext(f.path) {
 			case ".conf":
-				s.add("/etc/hookstart/nats/"+f.path, 0o644, "config|noreplace", "", f.content)
+				s.addFile("/etc/hookstart/nats/"+f.path, 0o644, "config|noreplace", "", f.content)
 			case ".sh":
-				s.add("/usr/share/hookstart/nats/"+f.path, 0o755, "", "", f.content)
+				s.addFile("/usr/share/hookstart/nats/"+f.path, 0o755, "", "", f.content)
 			}
 		}
 	}
@@ -306,18 +309,18 @@ func (r *Release) stageFiles(
 	})
 	inside := pathSet(documents)
 	for _, f := range documents {
-		s.add(doc+f.path, 0o644, "", "", r.rewriteLinks(f.path, f.content, inside))
+		s.addFile(doc+f.path, 0o644, "", "", r.rewriteLinks(f.path, f.content, inside))
 	}
 	if name == "hookstart" {
 		r.stageCompletions(s, generated)
 	}
-	s.add(doc+"copyright", 0o644, "", "", get("deploy/dist/packages/copyright"))
+	s.addFile(doc+"copyright", 0o644, "", "", get("deploy/dist/packages/copyright"))
 	log, err := gzipBest([]byte(r.debianChangelog(name)))
 	if err != nil {
 		return nil, err
 	}
-	s.add(doc+"changelog.gz", 0o644, "", "deb", log)
-	s.add("/usr/share/lintian/overrides/"+name, 0o644, "", "deb",
+	s.addFile(doc+"changelog.gz", 0o644, "", "deb", log)
+	s.addFile("/usr/share/lintian/overrides/"+name, 0o644, "", "deb",
 		get("deploy/dist/packages/lintian-overrides"))
 	return binaries, s.err
 }
@@ -344,6 +347,6 @@ func (r *Release) stageCompletions(s *stagedPackage, generated *tree) {
 			s.err = err
 			return
 		}
-		s.add(to.path, 0o644, "", to.packager, script)
+		s.addFile(to.path, 0o644, "", to.packager, script)
 	}
 }

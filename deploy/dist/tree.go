@@ -184,7 +184,7 @@ func (r *Release) writeArchive(p Platform, shipped, generated *tree) error {
 	if err != nil {
 		return err
 	}
-	if err := r.write(name+".tar.gz", content); err != nil {
+	if err := r.writeFile(name+".tar.gz", content); err != nil {
 		return err
 	}
 	return r.writeSBOM(name+".tar.gz", content, binaries)

@@ -93,5 +93,5 @@ func TestRunAsTheFirstProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.AwaitEnd()
+	p.AwaitExit()
 }

@@ -53,7 +53,7 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 			}
 			ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: test.orderKey})
 			layout := stream.Layout{Own: test.own}
-			config := orderedGroup.ConsumerConfigAt(layout, 12*time.Second)
+			config := orderedGroup.ConsumerConfigForLayout(layout, 12*time.Second)
 			if test.orderKey != "" {
 				lane := execution.LaneOf("workflow", test.orderKey)
 				config.Durable, config.MaxAckPending = orderedGroup.LaneConsumer(lane), 1

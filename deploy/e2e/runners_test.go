@@ -431,14 +431,14 @@ func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 		program.Await("(it stops)")
 		way.Heal()
 		if attempts > 1 {
-			program.AwaitEnd()
+			program.AwaitExit()
 			program = childtest.Launch(t, attemptsRunner(server.URL(), attempts))
 		}
 		if got := ingress.Await(t, id); got.Status != execution.Succeeded {
 			t.Errorf("with %d attempts: %+v", attempts, got)
 		}
 		if attempts == 1 {
-			program.AwaitEnd() // a second SIGTERM would end it immediately
+			program.AwaitExit() // a second SIGTERM would end it immediately
 		}
 	}
 }

@@ -63,7 +63,7 @@ func damageConsumers(t *testing.T, at stream.Layout) {
 		first.awaitStatus(t, id, "queued")
 	}
 	if _, err := stream.EnsureConsumer(t.Context(), first.jetStream(t),
-		group.ConsumerConfigAt(at, time.Minute)); err != nil {
+		group.ConsumerConfigForLayout(at, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	reports := reportsOf(t, first.jetStream(t))

@@ -24,14 +24,16 @@ import (
 
 // The demo workflow has its own queue, so that its runner never consumes from other queues.
 const (
-	demoID    = "demo"
-	demoNode  = "webhook"
-	demoQueue = "demo"
+	demoWorkflowID = "demo"
+	demoNodeID     = "webhook"
+	demoQueue      = "demo"
 )
 
-// makeDemo creates and activates the demo workflow through the operators' API and returns its
+// createDemo creates and activates the demo workflow through the operators' API and returns its
 // webhook URL. It does not change an existing workflow, even if that is deactivated.
-func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL string, err error) {
+func createDemo(ctx context.Context, s StartedServices, certFile string) (webhookURL string,
+	err error,
+) {
 	client := apiclient.New(s.ExecutorURL, s.AdminToken)
 	if certFile != "" {
 		transport, err := transportTrusting(certFile)
@@ -40,26 +42,26 @@ func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL strin
 		}
 		client = client.WithTransport(transport)
 	}
-	_, err = client.Workflow(ctx, demoID)
+	_, err = client.Workflow(ctx, demoWorkflowID)
 	if api.IsCode(err, api.CodeNotFound) {
-		if _, err = client.PutAccount(ctx, demoID,
+		if _, err = client.PutAccount(ctx, demoWorkflowID,
 			api.PutAccount{Name: "Demo", Plan: "pro"}); err != nil {
 			return "", err
 		}
-		if _, err = client.PutWorkflow(ctx, demoID, api.PutWorkflow{
-			AccountID: demoID, Name: "Demo", Queue: demoQueue,
+		if _, err = client.PutWorkflow(ctx, demoWorkflowID, api.PutWorkflow{
+			AccountID: demoWorkflowID, Name: "Demo", Queue: demoQueue,
 			Triggers: []api.PutTrigger{
-				{NodeID: demoNode, Name: "Webhook", SamplePayload: []byte(`{"hello": "world"}`)},
+				{NodeID: demoNodeID, Name: "Webhook", SamplePayload: []byte(`{"hello": "world"}`)},
 			},
 		}); err != nil {
 			return "", err
 		}
-		_, err = client.Activate(ctx, demoID)
+		_, err = client.Activate(ctx, demoWorkflowID)
 	}
 	if err != nil {
 		return "", err
 	}
-	trigger, err := client.Trigger(ctx, demoID, demoNode)
+	trigger, err := client.Trigger(ctx, demoWorkflowID, demoNodeID)
 	return trigger.URL, err
 }
 
@@ -102,7 +104,7 @@ func runDemo(
 	defer nc.Close()
 	return runner.Run(ctx, nc, runner.Options{
 		Queue:   demoQueue,
-		Group:   demoID,
+		Group:   demoWorkflowID,
 		Log:     ops.NewSlogLogger(log),
 		Observe: observe,
 		Traces:  traces,

@@ -104,7 +104,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		Host:       host,
 		Port:       port,
 		SyncAlways: c.SyncAlways,
-		MaxPayload: maxPayload(c.MaxBodyBytes),
+		MaxPayload: maxMessageBytes(c.MaxBodyBytes),
 		MaxStore:   c.NATSMaxStore,
 		// AfterLast is called for consumers whose state the server cannot read. Those of runners
 		// begin after the last message: if they began at the first one, runners would repeat
@@ -184,9 +184,9 @@ func forgetSkippedConsumer(dataDir string, c executor.SkippedConsumer) error {
 	return os.Remove(skippedConsumerFile(dataDir, c))
 }
 
-// maxPayload returns the maximum message size in bytes: NATS's default of 1 MiB, or more if larger
-// bodies are allowed, up to 64 MiB.
-func maxPayload(maxBody int64) int32 {
+// maxMessageBytes returns the maximum message size in bytes: NATS's default of 1 MiB, or more if
+// larger bodies are allowed, up to 64 MiB.
+func maxMessageBytes(maxBody int64) int32 {
 	const standard, overhead, largest = 1 << 20, 64 << 10, 64 << 20
 	return int32(min(max(standard, maxBody+overhead), largest))
 }

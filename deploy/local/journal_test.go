@@ -44,7 +44,7 @@ func TestTheJournalGetsNoToken(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
 		var token string
-		c.Out, c.OnReady = out, func(started Started) {
+		c.Out, c.OnReady = out, func(started StartedServices) {
 			token = started.AdminToken
 			cancel()
 		}

@@ -77,21 +77,21 @@ type Config struct {
 	// Log replaces the program's logger. nil means that Run creates one.
 	Log *logrus.Logger `kong:"-"`
 	// OnReady is called once everything is ready. It may be nil.
-	OnReady func(Started) `kong:"-"`
+	OnReady func(StartedServices) `kong:"-"`
 }
 
-// Started describes the services that were started and their addresses.
-type Started struct {
+// StartedServices describes the services that were started and their addresses.
+type StartedServices struct {
 	IngressURL  string // base URL of the webhook endpoint, without /webhooks
 	ExecutorURL string // URL of the operators' API and the console
 	NATSURL     string // URL of the embedded NATS server
 	OpsURL      string // URL of metrics, /healthz and /readyz
 	ConsoleURL  string // URL that signs in once, within ten minutes, if the token was generated
 	AdminToken  string // the valid token: the configured one, or the one stored in the data folder
-	// AdminTokenMade reports whether the token was generated rather than configured. Only a
+	// AdminTokenGenerated reports whether the token was generated rather than configured. Only a
 	// generated token may be printed.
-	AdminTokenMade bool
-	WebhookURL     string // of the demo workflow; "" if there is none
+	AdminTokenGenerated bool
+	WebhookURL          string // of the demo workflow; "" if there is none
 	// tokenFile is the file that holds a generated token. Its name is printed instead of the token
 	// and of a link that signs in. "" means that these two may be printed.
 	tokenFile string
@@ -132,7 +132,10 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	forIngress.SecretsKeyFile = forExecutor.SecretsKeyFile
-	l := &local{config: c, log: log, ops: ops.New(), executor: forExecutor, ingress: forIngress}
+	l := &installation{
+		config: c, log: log, ops: ops.New(), executor: forExecutor,
+		ingress: forIngress,
+	}
 	defer l.Stop()
 	if err := l.listen(ctx); err != nil {
 		return err
@@ -151,17 +154,17 @@ func Run(ctx context.Context, c Config) error {
 		}
 	}
 	started()
-	l.started.print(c.Out, c.DataDir, isNew)
+	l.started.printInstructions(c.Out, c.DataDir, isNew)
 	if c.OnReady != nil {
 		c.OnReady(l.started)
 	}
 	return l.Wait(ctx)
 }
 
-// local holds everything that runs in the process. Its methods are called in the order of their
-// declarations, and each fills in its part.
-type local struct {
-	lifecycle.Parts
+// installation holds everything that runs in the process. Its methods are called in the order of
+// their declarations, and each fills in its part.
+type installation struct {
+	lifecycle.Components
 	config   Config
 	log      *logrus.Logger
 	ops      *ops.Ops
@@ -170,12 +173,12 @@ type local struct {
 
 	opsAddr string
 	server  *embednats.Server
-	started Started
+	started StartedServices
 }
 
 // listen opens all listeners before anything is started. A port that is already in use is therefore
 // reported first.
-func (l *local) listen(ctx context.Context) (err error) {
+func (l *installation) listen(ctx context.Context) (err error) {
 	c := l.config
 	for _, one := range []struct {
 		listener   *net.Listener
@@ -207,24 +210,24 @@ func (l *local) listen(ctx context.Context) (err error) {
 }
 
 // configureServices fills in l.started and completes the configurations of the services.
-func (l *local) configureServices(adminToken string) {
+func (l *installation) configureServices(adminToken string) {
 	c := &l.config
-	l.started = Started{
-		IngressURL:     localURL(l.ingress.Listener.Addr(), c.TLSCert),
-		ExecutorURL:    localURL(l.executor.Listener.Addr(), c.ExecutorTLS.TLSCert),
-		NATSURL:        l.server.ClientURL(),
-		OpsURL:         "http://" + l.opsAddr,
-		AdminToken:     adminToken,
-		AdminTokenMade: c.AdminToken == "",
+	l.started = StartedServices{
+		IngressURL:          localURL(l.ingress.Listener.Addr(), c.TLSCert),
+		ExecutorURL:         localURL(l.executor.Listener.Addr(), c.ExecutorTLS.TLSCert),
+		NATSURL:             l.server.ClientURL(),
+		OpsURL:              "http://" + l.opsAddr,
+		AdminToken:          adminToken,
+		AdminTokenGenerated: c.AdminToken == "",
 	}
 	l.started.ConsoleURL = l.started.ExecutorURL + "/"
 	switch {
-	case !l.started.AdminTokenMade:
+	case !l.started.AdminTokenGenerated:
 	case isJournal(c.Out): // others read it, so it gets neither the token nor a link
 		l.started.tokenFile = adminTokenFile(c.DataDir)
 	default:
-		l.executor.SignInOnce = rand.Text()
-		l.started.ConsoleURL += "sign-in?once=" + l.executor.SignInOnce
+		l.executor.OneTimeSignInNonce = rand.Text()
+		l.started.ConsoleURL += "sign-in?once=" + l.executor.OneTimeSignInNonce
 	}
 	inProcess, publicURL := []nats.Option{l.server.InProcess()},
 		cmp.Or(c.PublicURL, l.started.IngressURL)
@@ -236,7 +239,7 @@ func (l *local) configureServices(adminToken string) {
 	l.executor.SkippedConsumers = func() ([]executor.SkippedConsumer, error) {
 		return skippedConsumers(c.DataDir)
 	}
-	l.executor.Redelivered = func(consumer executor.SkippedConsumer) error {
+	l.executor.OnRedelivered = func(consumer executor.SkippedConsumer) error {
 		return forgetSkippedConsumer(c.DataDir, consumer)
 	}
 	if !c.NoDemo {
@@ -249,32 +252,32 @@ func (l *local) configureServices(adminToken string) {
 
 // startServices starts the executor and then the ingress, and waits until both are ready. The
 // executor stops last, so it still records everything that the ingress has accepted.
-func (l *local) startServices(ctx context.Context) error {
+func (l *installation) startServices(ctx context.Context) error {
 	recording := l.Start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
 		l.executor.OnReady = func(executor.ListenAddresses) { ready() }
 		return executor.Run(ctx, l.executor)
 	})
-	if err := recording.Ready(ctx); err != nil {
+	if err := recording.AwaitReady(ctx); err != nil {
 		return err
 	}
 	accepting := l.Start(ctx, func(ctx context.Context, ready func()) error {
 		l.ingress.OnReady = func(ingress.ListenAddresses) { ready() }
 		return ingress.Run(ctx, l.ingress)
 	})
-	return accepting.Ready(ctx)
+	return accepting.AwaitReady(ctx)
 }
 
 // watchNATS watches the embedded server. It restarts the server after its disk was full, and makes
 // /readyz report an error while the server cannot store anything.
-func (l *local) watchNATS(ctx context.Context) error {
+func (l *installation) watchNATS(ctx context.Context) error {
 	checker := newHealthChecker(l.server.Health)
 	l.Start(ctx, func(ctx context.Context, _ func()) error {
 		return recoverNATS(ctx, l.server, checker, filepath.Join(l.config.DataDir, natsFolder),
 			l.log)
 	})
 	l.Add(l.ops.Watch(ctx, l.log, ops.Check{
-		Part: "NATS storage",
-		Ask: func(ctx context.Context) error {
+		Component: "NATS storage",
+		Probe: func(ctx context.Context) error {
 			if err := l.server.CheckRoom(); err != nil {
 				return err
 			}
@@ -285,11 +288,11 @@ func (l *local) watchNATS(ctx context.Context) error {
 }
 
 // startDemo creates and runs the demo workflow, if it is enabled.
-func (l *local) startDemo(ctx context.Context) (err error) {
+func (l *installation) startDemo(ctx context.Context) (err error) {
 	if l.config.NoDemo {
 		return nil
 	}
-	l.started.WebhookURL, err = makeDemo(ctx, l.started, l.config.ExecutorTLS.TLSCert)
+	l.started.WebhookURL, err = createDemo(ctx, l.started, l.config.ExecutorTLS.TLSCert)
 	if err != nil {
 		return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
 	}
@@ -337,9 +340,9 @@ func localURL(addr net.Addr, certFile string) string {
 	return scheme + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
-// print tells the user which services were started and how to use them. isNew reports whether the
-// data folder was created by this start.
-func (s Started) print(out io.Writer, dataDir string, isNew bool) {
+// printInstructions tells the user which services were started and how to use them. isNew reports
+// whether the data folder was created by this start.
+func (s StartedServices) printInstructions(out io.Writer, dataDir string, isNew bool) {
 	if whole, err := filepath.Abs(dataDir); err == nil {
 		dataDir = whole
 	}
@@ -356,7 +359,7 @@ func (s Started) print(out io.Writer, dataDir string, isNew bool) {
 		shown = "in " + s.tokenFile
 		token = "$(cat '" + s.tokenFile + "')"
 		export += " " + tokenVariable + "=\"" + token + "\""
-	case s.AdminTokenMade:
+	case s.AdminTokenGenerated:
 		console = s.ConsoleURL +
 			"\n             (this link signs in once, within ten minutes; later, use the admin " +
 			"token)"

@@ -23,32 +23,32 @@ const (
 	maxTransientFailures = 2
 	// minFreeBytes is the free disk space, in bytes, that the server needs before it is restarted.
 	minFreeBytes = 8 << 20
-	// giveUpAfter is how long the server may be unhealthy without its disk being full. After that
-	// the process exits, so that its supervisor restarts it.
-	giveUpAfter = time.Minute
+	// recoveryTimeout is how long the server may be unhealthy without its disk being full. After
+	// that the process exits, so that its supervisor restarts it.
+	recoveryTimeout = time.Minute
 )
 
 // healthChecker queries the health of a server. It never calls health twice at the same time.
 type healthChecker struct {
-	health func() error  // may not return for as long as the disk stalls
-	asking chan struct{} // capacity 1; holds a value while health runs
+	health    func() error  // may not return for as long as the disk stalls
+	checkSlot chan struct{} // capacity 1; holds a value while health runs
 }
 
 func newHealthChecker(health func() error) *healthChecker {
-	return &healthChecker{health: health, asking: make(chan struct{}, 1)}
+	return &healthChecker{health: health, checkSlot: make(chan struct{}, 1)}
 }
 
 // check returns the result of health, or the error of ctx if ctx ends first.
 func (c *healthChecker) check(ctx context.Context) error {
 	select {
-	case c.asking <- struct{}{}:
+	case c.checkSlot <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	result := make(chan error, 1)
 	go func() {
 		result <- c.health()
-		<-c.asking
+		<-c.checkSlot
 	}()
 	select {
 	case err := <-result:
@@ -115,7 +115,7 @@ func recoverNATS(
 				return fmt.Errorf("the NATS server could not be restarted after its disk was "+
 					"full: %w", err)
 			}
-		} else if time.Since(outSince) > giveUpAfter {
+		} else if time.Since(outSince) > recoveryTimeout {
 			return fmt.Errorf("the NATS server does not recover (%w); the process ends so that "+
 				"it is started anew", health)
 		}

@@ -24,11 +24,11 @@ func TestRoomIsLeftForReportsAndChanges(t *testing.T) {
 		"--admin-token="+adminToken, "--max-body-bytes=1000000"); err != nil {
 		t.Fatal(err)
 	}
-	ready, done := make(chan local.Started, 1), make(chan error, 1)
+	ready, done := make(chan local.StartedServices, 1), make(chan error, 1)
 	// A tenth of this size is reserved. That is more than the test can send between two
 	// measurements of the used storage.
 	c.NATSMaxStore, c.Out, c.Log = 400<<20, io.Discard, logtest.Quiet()
-	c.OnReady = func(s local.Started) { ready <- s }
+	c.OnReady = func(s local.StartedServices) { ready <- s }
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { done <- local.Run(ctx, c) }()
 	defer func() {

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// largestPlan is the default plan if no plan catalog is configured. Customers with different plans
+// defaultPlan is the default plan if no plan catalog is configured. Customers with different plans
 // seldom share an installation on one machine.
-const largestPlan = "ultra"
+const defaultPlan = "ultra"
 
 // serviceConfigs returns the configurations of the two services. Flags that c shares with a service
 // have the values in c. All other flags of the services have their defaults.
@@ -38,7 +38,7 @@ func (c *Config) serviceConfigs() (
 	forExecutor.AdoptDatabase = true // the streams and the database are in one data folder
 	forExecutor.StreamMaxAge = max(c.StreamMaxAge, c.DedupWindow)
 	if c.Plans == "" {
-		forExecutor.DefaultPlan = cmp.Or(c.DefaultPlan, largestPlan)
+		forExecutor.DefaultPlan = cmp.Or(c.DefaultPlan, defaultPlan)
 	}
 
 	forIngress.RequestFlags, forIngress.ReadFlags = c.RequestFlags, c.ReadFlags

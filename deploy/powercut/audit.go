@@ -74,9 +74,9 @@ func countStarts(
 
 // record is one execution as returned by the operators' API.
 type record struct {
-	times      int // number of records with this execution ID; more than 1 is a fault
-	deliveryID string
-	status     execution.Status
+	recordCount int // number of records with this execution ID; more than 1 is a fault
+	deliveryID  string
+	status      execution.Status
 }
 
 // readRecords returns the records of the targets' executions, keyed by execution ID.
@@ -94,8 +94,8 @@ func readRecords(
 				return nil, err
 			}
 			records[e.ExecutionID] = record{
-				times:      records[e.ExecutionID].times + 1,
-				deliveryID: e.DeliveryID, status: execution.Status(e.Status),
+				recordCount: records[e.ExecutionID].recordCount + 1,
+				deliveryID:  e.DeliveryID, status: execution.Status(e.Status),
 			}
 		}
 	}

@@ -182,7 +182,7 @@ func (c *cluster) start() error {
 	return nil
 }
 
-func (c *cluster) cut() error { return cutAll(c.machines) }
+func (c *cluster) cutPower() error { return cutPowerOfAll(c.machines) }
 
 func (c *cluster) close() {
 	for _, p := range c.ports {
@@ -190,9 +190,9 @@ func (c *cluster) close() {
 	}
 }
 
-// boot turns all machines on at the same time, and waits until the ingress and the executor are
-// ready. If they do not become ready, the error includes the ends of their logs.
-func (c *cluster) boot(ctx context.Context) error {
+// startAndAwaitReady turns all machines on at the same time, and waits until the ingress and the
+// executor are ready. If they do not become ready, the error includes the ends of their logs.
+func (c *cluster) startAndAwaitReady(ctx context.Context) error {
 	if err := c.start(); err != nil {
 		return err
 	}

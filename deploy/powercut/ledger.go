@@ -9,19 +9,20 @@ import (
 
 // ledger holds everything that one installation has acknowledged to senders and operators.
 type ledger struct {
-	mu       sync.Mutex
-	prefix   string            // the beginning of every delivery ID
-	last     int               // the number in the newest delivery ID
-	accepted map[string]string // execution IDs keyed by delivery ID
+	mu         sync.Mutex
+	prefix     string            // the beginning of every delivery ID
+	lastNumber int               // the number in the newest delivery ID
+	accepted   map[string]string // execution IDs keyed by delivery ID
 	// unanswered holds the IDs of deliveries that got a 503 or no response, and that must be sent
 	// again.
 	unanswered []string
 	// workflows holds the last confirmed state of each workflow, keyed by ID. A workflow with a
 	// change in flight is missing.
-	workflows map[string]confirmedState
-	changes   int           // number of confirmed changes
-	strange   []string      // descriptions of responses that must not occur
-	grown     chan struct{} // receives a value after a delivery was accepted; holds at most one
+	workflows        map[string]confirmedState
+	confirmedChanges int      // number of confirmed changes
+	unexpected       []string // descriptions of responses that must not occur
+	// receives a value after a delivery was accepted; holds at most one
+	acceptedSignal chan struct{}
 }
 
 // confirmedState is the state of a workflow that the operators' API has confirmed.
@@ -33,7 +34,7 @@ type confirmedState struct {
 func newLedger(prefix string) *ledger {
 	return &ledger{
 		prefix: prefix, accepted: map[string]string{}, workflows: map[string]confirmedState{},
-		grown: make(chan struct{}, 1),
+		acceptedSignal: make(chan struct{}, 1),
 	}
 }
 
@@ -47,8 +48,8 @@ func (l *ledger) nextDelivery() string {
 		l.unanswered = l.unanswered[:n-1]
 		return id
 	}
-	l.last++
-	return fmt.Sprintf("%s-%d", l.prefix, l.last)
+	l.lastNumber++
+	return fmt.Sprintf("%s-%d", l.prefix, l.lastNumber)
 }
 
 // accept records that a delivery was answered with 200. If an earlier response to the delivery had
@@ -57,12 +58,12 @@ func (l *ledger) accept(deliveryID, executionID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before, ok := l.accepted[deliveryID]; ok && before != executionID {
-		l.strange = append(l.strange, fmt.Sprintf("delivery %s has the executions %s and %s",
+		l.unexpected = append(l.unexpected, fmt.Sprintf("delivery %s has the executions %s and %s",
 			deliveryID, before, executionID))
 	}
 	l.accepted[deliveryID] = executionID
 	select {
-	case l.grown <- struct{}{}:
+	case l.acceptedSignal <- struct{}{}:
 	default:
 	}
 }
@@ -78,7 +79,7 @@ func (l *ledger) markUnanswered(deliveryID string) {
 func (l *ledger) recordUnexpected(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.strange = append(l.strange, fmt.Sprintf(format, args...))
+	l.unexpected = append(l.unexpected, fmt.Sprintf(format, args...))
 }
 
 // confirm records the state of a workflow after a change that the API has confirmed, and counts the
@@ -87,7 +88,7 @@ func (l *ledger) confirm(id string, c confirmedState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.workflows[id] = c
-	l.changes++
+	l.confirmedChanges++
 }
 
 // forgetWorkflow removes a workflow from the ledger, so that its state is not checked. Call it
@@ -98,8 +99,8 @@ func (l *ledger) forgetWorkflow(id string) {
 	delete(l.workflows, id)
 }
 
-// len returns the number of deliveries that were accepted so far.
-func (l *ledger) len() int {
+// acceptedCount returns the number of deliveries that were accepted so far.
+func (l *ledger) acceptedCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.accepted)

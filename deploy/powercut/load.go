@@ -36,10 +36,10 @@ type target struct {
 	layout            stream.Layout
 }
 
-// targetOf returns the index of the target that a delivery is sent to. targets is the number of
+// targetIndex returns the index of the target that a delivery is sent to. targets is the number of
 // targets. The index depends only on the delivery ID, so that a delivery that is sent again goes to
 // the same target.
-func targetOf(deliveryID string, targets int) int {
+func targetIndex(deliveryID string, targets int) int {
 	return int(deliveryID[len(deliveryID)-1]) % targets
 }
 
@@ -60,18 +60,20 @@ func retryServerErrors(ctx context.Context, call func(context.Context) error) (e
 	return err
 }
 
-// post sends one delivery once and returns the response, whatever its status.
-func post(
+// postDelivery sends one delivery once and returns the response, whatever its status.
+func postDelivery(
 	ctx context.Context, client *http.Client, url, deliveryID string, body []byte,
 ) (deliver.Answer, error) {
 	return deliver.Post(ctx, client, url, map[string]string{"X-Webhook-Delivery-Id": deliveryID},
 		bytes.NewReader(body))
 }
 
-// send posts deliveries from several concurrent senders. A sender stops when enough returns true,
-// ctx ends, the connection breaks, or it gets an unexpected response. send returns when all senders
-// have stopped.
-func send(ctx context.Context, l *ledger, urls []string, seed uint64, enough func() bool) {
+// sendDeliveries posts deliveries from several concurrent senders. A sender stops when enough
+// returns true, ctx ends, the connection breaks, or it gets an unexpected response. send returns
+// when all senders have stopped.
+func sendDeliveries(ctx context.Context, l *ledger, urls []string, seed uint64,
+	enough func() bool,
+) {
 	var all sync.WaitGroup
 	for sender := range numSenders {
 		all.Go(func() {
@@ -80,7 +82,7 @@ func send(ctx context.Context, l *ledger, urls []string, seed uint64, enough fun
 			defer client.CloseIdleConnections()
 			for ctx.Err() == nil && !enough() {
 				id := l.nextDelivery()
-				a, err := post(ctx, client, urls[targetOf(id, len(urls))], id,
+				a, err := postDelivery(ctx, client, urls[targetIndex(id, len(urls))], id,
 					bytes.Repeat([]byte("x"), random.IntN(8000)))
 				switch {
 				case err != nil:
@@ -150,9 +152,9 @@ func putWorkflow(
 	return confirmedState{active: w.Active}, err
 }
 
-// prepare creates and activates the workflows for the load, and their account, if they do not exist
-// yet. It returns the URLs of the webhooks, in the order of the targets.
-func prepare(
+// prepareTargets creates and activates the workflows for the load, and their account, if they do
+// not exist yet. It returns the URLs of the webhooks, in the order of the targets.
+func prepareTargets(
 	ctx context.Context, client *apiclient.Client, targets []target,
 ) (urls []string, err error) {
 	if _, err = client.PutAccount(ctx, accountID, api.PutAccount{
@@ -228,6 +230,6 @@ func lostWorkflows(
 	return lost, nil
 }
 
-// newConnectionClient uses a new connection for each request. The ingress is killed between
+// noKeepAliveClient uses a new connection for each request. The ingress is killed between
 // requests, so a kept connection would be broken.
-var newConnectionClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+var noKeepAliveClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

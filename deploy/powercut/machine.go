@@ -19,7 +19,7 @@ type machine struct {
 	programs []startProgram
 
 	disk    *disk.Disk
-	mounted *disk.Mount
+	mount   *disk.Mount
 	running []*child.Process // nil while the machine is off
 }
 
@@ -38,7 +38,7 @@ func (m *machine) mountpoint() string { return filepath.Join(m.folder, "disk") }
 
 // start turns the machine on. It returns when the processes are running, but not necessarily ready.
 func (m *machine) start() (err error) {
-	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
+	if m.mount, err = m.disk.Mount(m.mountpoint()); err != nil {
 		return err
 	}
 	for _, start := range m.programs {
@@ -48,26 +48,27 @@ func (m *machine) start() (err error) {
 				p.Kill()
 			}
 			m.running = nil
-			return errors.Join(err, m.mounted.Unmount())
+			return errors.Join(err, m.mount.Unmount())
 		}
 		m.running = append(m.running, p)
 	}
 	return nil
 }
 
-// cut cuts the power: it kills the programs and unmounts the disk. The disk keeps everything that
-// was synced, and a random part of the rest. If the machine is off, cut does nothing.
-func (m *machine) cut() error { return cutAll([]*machine{m}) }
+// cutPower cuts the power: it kills the programs and unmounts the disk. The disk keeps everything
+// that was synced, and a random part of the rest. If the machine is off, cut does nothing.
+func (m *machine) cutPower() error { return cutPowerOfAll([]*machine{m}) }
 
-// cutAll cuts the power of several machines at the same moment. Machines that are off stay off.
-func cutAll(machines []*machine) error {
+// cutPowerOfAll cuts the power of several machines at the same moment. Machines that are off stay
+// off.
+func cutPowerOfAll(machines []*machine) error {
 	var on []*machine
 	for _, m := range machines {
 		if m.running != nil {
 			on = append(on, m)
 		}
 	}
-	cutTogether(on, func() {
+	cutDisksTogether(on, func() {
 		for _, m := range on {
 			for _, p := range m.running {
 				_ = p.Signal(os.Kill)
@@ -82,7 +83,7 @@ func cutAll(machines []*machine) error {
 			<-p.Exited()
 		}
 		m.running = nil
-		if err := m.mounted.Unmount(); err != nil {
+		if err := m.mount.Unmount(); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -91,14 +92,14 @@ func cutAll(machines []*machine) error {
 	return errors.Join(errs...)
 }
 
-// cutTogether cuts the power of all disks at the same moment: it holds the locks of all disks while
-// it calls killAll, so that no program can change any disk after another one has lost power.
-func cutTogether(machines []*machine, killAll func()) {
+// cutDisksTogether cuts the power of all disks at the same moment: it holds the locks of all disks
+// while it calls killAll, so that no program can change any disk after another one has lost power.
+func cutDisksTogether(machines []*machine, killAll func()) {
 	if len(machines) == 0 {
 		killAll()
 		return
 	}
-	machines[0].disk.CutPower(func() { cutTogether(machines[1:], killAll) })
+	machines[0].disk.CutPower(func() { cutDisksTogether(machines[1:], killAll) })
 }
 
 // fileTail returns the last 1,000 bytes of a log file.

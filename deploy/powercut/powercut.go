@@ -47,22 +47,22 @@ type Config struct {
 
 	// Out receives the report. nil means standard output.
 	Out io.Writer `kong:"-"`
-	// NoEnds skips waiting for the end of every execution, which takes more than a minute in the
-	// control.
-	NoEnds bool `kong:"-"`
+	// SkipAwaitingEnds skips waiting for the end of every execution, which takes more than a minute
+	// in the control.
+	SkipAwaitingEnds bool `kong:"-"`
 	// CutsPerDisk is the number of cuts after which the test continues with a new installation on
 	// empty disks. 0 means 10.
 	CutsPerDisk int `kong:"-"`
-	// worst makes each cut drop everything that was not synced, instead of a random part. It is set
-	// for a control that has only a few cuts but must still lose data.
-	worst bool
+	// loseAllUnsynced makes each cut drop everything that was not synced, instead of a random part.
+	// It is set for a control that has only a few cuts but must still lose data.
+	loseAllUnsynced bool
 }
 
 // recordTimeout is how long an installation may take to record everything that it has accepted. The
 // timeout below it is how long the installation may take to end every execution.
 const (
-	recordTimeout = 30 * time.Second
-	endTimeout    = 2 * time.Minute
+	recordTimeout       = 30 * time.Second
+	executionEndTimeout = 2 * time.Minute
 )
 
 // Result counts the deliveries and changes of one mode by their outcome.
@@ -76,19 +76,19 @@ type Result struct {
 	// is the number of accepted deliveries with a start message in the stream, but without a record
 	// in the database.
 	Lost, Unrecorded int
-	// Doubled counts the accepted deliveries with more than one start message or record. A delivery
-	// is counted again after each cut.
-	Doubled int
-	// Stuck counts executions that did not end although a runner was running.
-	Stuck int
+	// Duplicated counts the accepted deliveries with more than one start message or record. A
+	// delivery is counted again after each cut.
+	Duplicated int
+	// StuckExecutions counts executions that did not end although a runner was running.
+	StuckExecutions int
 	// Changes is the number of changes that the operators' API has confirmed. LostChanges is the
 	// number of workflows whose state after a cut differed from the confirmed one.
 	Changes, LostChanges int
-	// Repeats counts the accepted deliveries that were sent again, to check that they are
+	// Redelivered counts the accepted deliveries that were sent again, to check that they are
 	// recognized as repeats.
-	Repeats int
-	// Strange describes responses that must not occur.
-	Strange []string
+	Redelivered int
+	// Unexpected describes responses that must not occur.
+	Unexpected []string
 }
 
 // Run cuts the power in both modes and prints a table. It returns an error if anything is missing
@@ -143,7 +143,7 @@ const maxClusterControlCuts = 3
 // Otherwise, it would depend on chance whether anything is lost.
 func (c Config) controlConfig() Config {
 	if c.Servers > 1 {
-		c.Cuts, c.CutsPerDisk, c.worst = min(c.Cuts, maxClusterControlCuts), 1, true
+		c.Cuts, c.CutsPerDisk, c.loseAllUnsynced = min(c.Cuts, maxClusterControlCuts), 1, true
 	}
 	return c
 }
@@ -168,9 +168,9 @@ func (r Result) check(mustLose bool) error {
 		complain(r.LostChanges, "confirmed changes lost")
 	}
 	complain(r.Unrecorded, "accepted and never recorded")
-	complain(r.Doubled, "there twice")
-	complain(r.Stuck, "neither succeeded nor failed")
-	for _, text := range r.Strange {
+	complain(r.Duplicated, "there twice")
+	complain(r.StuckExecutions, "neither succeeded nor failed")
+	for _, text := range r.Unexpected {
 		wrong = append(wrong, fmt.Errorf("%s: %s", r.Mode, text))
 	}
 	return errors.Join(wrong...)
@@ -182,8 +182,8 @@ func writeTable(out io.Writer, results ...Result) {
 	_, _ = fmt.Fprintf(out, row, "", "cuts", "accepted", "lost", "unrecorded", "doubled", "stuck",
 		"changes", "lost changes", "repeats recognised")
 	for _, r := range results {
-		_, _ = fmt.Fprintf(out, row, r.Mode, r.Cuts, r.Accepted, r.Lost, r.Unrecorded, r.Doubled,
-			r.Stuck, r.Changes, r.LostChanges, r.Repeats)
+		_, _ = fmt.Fprintf(out, row, r.Mode, r.Cuts, r.Accepted, r.Lost, r.Unrecorded, r.Duplicated,
+			r.StuckExecutions, r.Changes, r.LostChanges, r.Redelivered)
 	}
 }
 
@@ -198,7 +198,7 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 	}
 	luck := rand.New(rand.NewPCG(c.Seed, c.Seed)) //nolint:gosec // not a secret
 	var left disk.Randomness = luck
-	if c.worst {
+	if c.loseAllUnsynced {
 		left = disk.LoseAllUnsynced
 	}
 	for number := 1; r.Cuts < c.Cuts; number++ {
@@ -207,11 +207,11 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 			return r, err
 		}
 		l := &diskRun{
-			Config: c, installation: m, luck: luck, result: &r, lost: map[string]bool{},
+			Config: c, installation: m, luck: luck, result: &r, alreadyCounted: map[string]bool{},
 			ledger: newLedger(fmt.Sprintf("%s-%d", filepath.Base(folder), number)),
 		}
 		err = l.run(ctx, min(c.CutsPerDisk, c.Cuts-r.Cuts))
-		err = errors.Join(err, m.cut())
+		err = errors.Join(err, m.cutPower())
 		m.close()
 		if err != nil {
 			return r, err
@@ -224,10 +224,10 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 type installation interface {
 	// start turns the machines on. It returns before the programs are ready.
 	start() error
-	// boot turns the machines on and waits until the programs are ready.
-	boot(ctx context.Context) error
-	// cut cuts the power of all machines at the same moment. Nothing happens if they are off.
-	cut() error
+	// startAndAwaitReady turns the machines on and waits until the programs are ready.
+	startAndAwaitReady(ctx context.Context) error
+	// cutPower cuts the power of all machines at the same moment. Nothing happens if they are off.
+	cutPower() error
 	// close releases the installation's resources. Its machines must be off.
 	close()
 
@@ -256,11 +256,11 @@ type diskRun struct {
 	luck   *rand.Rand
 	ledger *ledger
 	result *Result
-	// lost holds the IDs of the deliveries that have been counted as lost or unrecorded, so that
-	// they are not counted again.
-	lost   map[string]bool
-	client *apiclient.Client
-	urls   []string // the URLs of the targets' webhooks
+	// alreadyCounted holds the IDs of the deliveries that have been counted as lost or unrecorded,
+	// so that they are not counted again.
+	alreadyCounted map[string]bool
+	client         *apiclient.Client
+	urls           []string // the URLs of the targets' webhooks
 }
 
 // run cuts the power the given number of times, and checks the remaining data after each cut.
@@ -280,7 +280,7 @@ func (l *diskRun) run(ctx context.Context, cuts int) error {
 				return err
 			}
 			retry.Sleep(ctx, time.Duration(l.luck.IntN(1000))*time.Millisecond)
-			if err := l.cut(); err != nil {
+			if err := l.cutPower(); err != nil {
 				return err
 			}
 		}
@@ -288,27 +288,28 @@ func (l *diskRun) run(ctx context.Context, cuts int) error {
 	if err := l.powerOn(ctx, true); err != nil {
 		return err
 	}
-	if !l.NoEnds {
+	if !l.SkipAwaitingEnds {
 		if err := l.awaitExecutions(ctx); err != nil {
 			return err
 		}
 	}
-	l.result.Changes += l.ledger.changes
-	l.result.Accepted += l.ledger.len()
-	l.result.Strange = append(l.result.Strange, l.ledger.strange...)
-	l.countTargets()
+	l.result.Changes += l.ledger.confirmedChanges
+	l.result.Accepted += l.ledger.acceptedCount()
+	l.result.Unexpected = append(l.result.Unexpected, l.ledger.unexpected...)
+	l.checkTargets()
 	return nil
 }
 
-// countTargets checks that each target has accepted deliveries, and prints how many.
-func (l *diskRun) countTargets() {
+// checkTargets checks that each target has accepted deliveries, and prints how many.
+func (l *diskRun) checkTargets() {
 	counts := make([]int, len(l.urls))
 	for id := range l.ledger.accepted {
-		counts[targetOf(id, len(l.urls))]++
+		counts[targetIndex(id, len(l.urls))]++
 	}
 	for n, t := range l.targets() {
 		if counts[n] == 0 {
-			l.result.Strange = append(l.result.Strange, "nothing was accepted for queue "+t.queue)
+			l.result.Unexpected = append(l.result.Unexpected,
+				"nothing was accepted for queue "+t.queue)
 		}
 		if l.Verbose {
 			_, _ = fmt.Fprintf(l.Out, "%s: accepted in %s: %d\n", l.result.Mode,
@@ -321,7 +322,7 @@ func (l *diskRun) countTargets() {
 // start of an empty installation. If it is true, powerOn also checks the data that the cut has
 // left.
 func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
-	if err = l.boot(ctx); err != nil {
+	if err = l.startAndAwaitReady(ctx); err != nil {
 		return err
 	}
 	l.client = apiclient.New(l.executorURL(), adminToken)
@@ -339,7 +340,7 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 		}
 	}
 	if err := retryServerErrors(ctx, func(ctx context.Context) (err error) {
-		l.urls, err = prepare(ctx, l.client, l.targets())
+		l.urls, err = prepareTargets(ctx, l.client, l.targets())
 		return err
 	}); err != nil {
 		return err
@@ -357,22 +358,22 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
-	enough := l.ledger.len() + 20 + l.luck.IntN(400)
+	enough := l.ledger.acceptedCount() + 20 + l.luck.IntN(400)
 	seed, pause := l.luck.Uint64(), time.Duration(l.luck.IntN(20_000))*time.Microsecond
 	var all sync.WaitGroup
-	all.Go(func() { send(ctx, l.ledger, l.urls, seed, func() bool { return false }) })
+	all.Go(func() { sendDeliveries(ctx, l.ledger, l.urls, seed, func() bool { return false }) })
 	all.Go(func() {
 		changeWorkflows(ctx, l.ledger, l.client, fmt.Sprintf("workflow-%d", n),
 			l.targets()[0].queue)
 	})
-	for l.ledger.len() < enough && ctx.Err() == nil {
+	for l.ledger.acceptedCount() < enough && ctx.Err() == nil {
 		select {
-		case <-l.ledger.grown:
+		case <-l.ledger.acceptedSignal:
 		case <-ctx.Done():
 		}
 	}
 	retry.Sleep(ctx, pause)
-	err := l.cut()
+	err := l.cutPower()
 	stop()
 	all.Wait()
 	return err
@@ -381,15 +382,15 @@ func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 // checkDurability sends a few more deliveries, and then compares everything that was acknowledged
 // with the stream and the records.
 func (l *diskRun) checkDurability(ctx context.Context) error {
-	before := l.ledger.len()
+	before := l.ledger.acceptedCount()
 	sending, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	enough := before + 2*numSenders
-	send(sending, l.ledger, l.urls, l.luck.Uint64(),
-		func() bool { return l.ledger.len() >= enough })
-	if l.ledger.len() < enough {
+	sendDeliveries(sending, l.ledger, l.urls, l.luck.Uint64(),
+		func() bool { return l.ledger.acceptedCount() >= enough })
+	if l.ledger.acceptedCount() < enough {
 		l.ledger.recordUnexpected("after a cut, %d of %d new deliveries were accepted",
-			l.ledger.len()-before, 2*numSenders)
+			l.ledger.acceptedCount()-before, 2*numSenders)
 	}
 	starts, err := readStarts(ctx, l.natsURL(), l.targets())
 	if err != nil {
@@ -398,7 +399,7 @@ func (l *diskRun) checkDurability(ctx context.Context) error {
 	records, err := awaitRecords(ctx, l.client, l.targets(), recordTimeout,
 		func(records map[string]record) bool {
 			for _, id := range l.ledger.accepted {
-				if starts[id] > 0 && records[id].times == 0 {
+				if starts[id] > 0 && records[id].recordCount == 0 {
 					return false
 				}
 			}
@@ -409,20 +410,20 @@ func (l *diskRun) checkDurability(ctx context.Context) error {
 	}
 	byDelivery := map[string]int{}
 	for _, r := range records {
-		byDelivery[r.deliveryID] += r.times
+		byDelivery[r.deliveryID] += r.recordCount
 	}
 	lost, unrecorded := 0, 0
 	for deliveryID, id := range l.ledger.accepted {
 		switch {
-		case l.lost[deliveryID]:
+		case l.alreadyCounted[deliveryID]:
 		case starts[id] == 0:
-			l.lost[deliveryID] = true
+			l.alreadyCounted[deliveryID] = true
 			lost++
-		case records[id].times == 0:
-			l.lost[deliveryID] = true
+		case records[id].recordCount == 0:
+			l.alreadyCounted[deliveryID] = true
 			unrecorded++
 		case starts[id] > 1 || byDelivery[deliveryID] > 1:
-			l.result.Doubled++
+			l.result.Duplicated++
 		}
 	}
 	l.result.Lost += lost
@@ -430,7 +431,7 @@ func (l *diskRun) checkDurability(ctx context.Context) error {
 	if l.Verbose {
 		_, _ = fmt.Fprintf(l.Out,
 			"%s, cut %d: accepted %d, in the stream %d, recorded %d; lost %d, unrecorded %d\n",
-			l.result.Mode, l.result.Cuts, l.ledger.len(), len(starts), len(records), lost,
+			l.result.Mode, l.result.Cuts, l.ledger.acceptedCount(), len(starts), len(records), lost,
 			unrecorded)
 	}
 	return l.redeliver(ctx)
@@ -440,14 +441,14 @@ func (l *diskRun) checkDurability(ctx context.Context) error {
 func (l *diskRun) redeliver(ctx context.Context) error {
 	n := 0
 	for deliveryID, id := range l.ledger.accepted {
-		if l.lost[deliveryID] {
+		if l.alreadyCounted[deliveryID] {
 			continue
 		}
-		a, err := l.repeat(ctx, deliveryID)
+		a, err := l.repeatDelivery(ctx, deliveryID)
 		if err != nil {
 			return err
 		}
-		l.result.Repeats++
+		l.result.Redelivered++
 		if a.ExecutionID != id || !a.Deduplicated {
 			l.ledger.recordUnexpected("delivery %s was %s; again it is %+v", deliveryID, id, a)
 		}
@@ -458,13 +459,15 @@ func (l *diskRun) redeliver(ctx context.Context) error {
 	return nil
 }
 
-// repeat sends an acknowledged delivery again. Like a sender, it retries as long as the response is
-// a 503.
-func (l *diskRun) repeat(ctx context.Context, deliveryID string) (a deliver.Answer, err error) {
+// repeatDelivery sends an acknowledged delivery again. Like a sender, it retries as long as the
+// response is a 503.
+func (l *diskRun) repeatDelivery(ctx context.Context, deliveryID string) (a deliver.Answer,
+	err error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	retry.Until(ctx, unavailableRetryPause, func() bool {
-		a, err = post(ctx, newConnectionClient, l.urls[targetOf(deliveryID, len(l.urls))],
+		a, err = postDelivery(ctx, noKeepAliveClient, l.urls[targetIndex(deliveryID, len(l.urls))],
 			deliveryID, []byte("again"))
 		return err != nil || a.Status != http.StatusServiceUnavailable
 	})
@@ -482,8 +485,8 @@ func (l *diskRun) awaitExecutions(ctx context.Context) error {
 		}
 		return n
 	}
-	records, err := awaitRecords(ctx, l.client, l.targets(), endTimeout,
+	records, err := awaitRecords(ctx, l.client, l.targets(), executionEndTimeout,
 		func(records map[string]record) bool { return open(records) == 0 })
-	l.result.Stuck += open(records)
+	l.result.StuckExecutions += open(records)
 	return err
 }

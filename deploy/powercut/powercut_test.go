@@ -42,8 +42,9 @@ func testPowerCuts(t *testing.T, servers, cuts int) {
 	for _, syncAlways := range []bool{true, false} {
 		c := Config{
 			Servers: servers, Cuts: cuts, CutsPerDisk: cuts, Seed: rand.Uint64(),
-			Model: string(disk.ModelOrdered), NoEnds: true, worst: !syncAlways, Verbose: true,
-			Out: t.Output(),
+			Model: string(disk.ModelOrdered), SkipAwaitingEnds: true, loseAllUnsynced: !syncAlways,
+			Verbose: true,
+			Out:     t.Output(),
 		}
 		r, err := c.runMode(t.Context(), t.TempDir(), syncAlways)
 		if err != nil {
@@ -65,13 +66,13 @@ func TestNewFoldersAreDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.cut(); err != nil {
+		if err := m.cutPower(); err != nil {
 			t.Error(err)
 		}
 	})
 	// Without a token in its flags, hookstart-local generates one and stores it in a file.
 	m.adminToken = ""
-	if err := m.boot(t.Context()); err != nil {
+	if err := m.startAndAwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	folder := dataFolder(m.mountpoint())
@@ -79,10 +80,10 @@ func TestNewFoldersAreDurable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.cut(); err != nil {
+	if err := m.cutPower(); err != nil {
 		t.Fatal(err)
 	}
-	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
+	if m.mount, err = m.disk.Mount(m.mountpoint()); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"nats", "executions.db"} {
@@ -94,7 +95,7 @@ func TestNewFoldersAreDurable(t *testing.T) {
 		!bytes.Equal(after, token) {
 		t.Errorf("the admin token was %q and is %q, %v", token, after, err)
 	}
-	if err := m.mounted.Unmount(); err != nil {
+	if err := m.mount.Unmount(); err != nil {
 		t.Error(err)
 	}
 }

@@ -75,8 +75,8 @@ func (o *singleMachine) logPath() string {
 	return filepath.Join(o.folder,
 		"hookstart-local.log")
 }
-func (o *singleMachine) executorURL() string { return o.process.executor }
-func (o *singleMachine) natsURL() string     { return o.process.nats }
+func (o *singleMachine) executorURL() string { return o.process.executorURL }
+func (o *singleMachine) natsURL() string     { return o.process.natsAddr }
 
 // targets returns a workflow in the demo workflow's queue, so that the runner inside
 // hookstart-local runs its executions.
@@ -90,9 +90,9 @@ func (o *singleMachine) targets() []target {
 // close does nothing: once the power is cut, the installation holds no resources.
 func (o *singleMachine) close() {}
 
-// boot turns the machine on and waits until hookstart-local is ready. If the process exits instead,
-// the error includes the end of its log.
-func (o *singleMachine) boot(ctx context.Context) error {
+// startAndAwaitReady turns the machine on and waits until hookstart-local is ready. If the process
+// exits instead, the error includes the end of its log.
+func (o *singleMachine) startAndAwaitReady(ctx context.Context) error {
 	if err := o.start(); err != nil {
 		return err
 	}
@@ -105,9 +105,9 @@ func (o *singleMachine) boot(ctx context.Context) error {
 // process is a running hookstart-local.
 type process struct {
 	*child.Process
-	// executor and nats are the URL of the operators' API and the address of NATS. awaitReady sets
-	// them.
-	executor, nats string
+	// executorURL and nats are the URL of the operators' API and the address of NATS. awaitReady
+	// sets them.
+	executorURL, natsAddr string
 
 	stdout child.Output
 }
@@ -152,7 +152,7 @@ func (p *process) awaitReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("hookstart-local %w", err)
 	}
-	p.executor, p.nats = found[1], found[2]
+	p.executorURL, p.natsAddr = found[1], found[2]
 	return nil
 }
 

@@ -10,30 +10,30 @@ import (
 // ledgerAuditResult holds the counts and findings from comparing the senders' ledger with the
 // streams and the execution records. Each string describes one finding.
 type ledgerAuditResult struct {
-	deliveries int
-	executions int // executions acknowledged to senders
-	stored     int // executions in the stream, whether acknowledged or not
-	recorded   int // executions with a record
-	ended      int // executions with a reported final status
-	lost       []string
-	unrecorded []string
-	doubled    []string
-	// wrong holds the executions whose recorded status differs from the final status that a runner
-	// reported.
-	wrong []string
-	// refused holds the deliveries that were refused permanently although their workflow was always
-	// active.
-	refused []string
-	strange []string // contradictions that do not fit any other kind
-	// misjudged is the number of deliveries with a response that was marked as deduplicated
+	deliveries   int
+	acknowledged int // executions acknowledged to senders
+	stored       int // executions in the stream, whether acknowledged or not
+	recorded     int // executions with a record
+	ended        int // executions with a reported final status
+	lost         []string
+	unrecorded   []string
+	duplicates   []string
+	// wrongStatus holds the executions whose recorded status differs from the final status that a
+	// runner reported.
+	wrongStatus []string
+	// refusals holds the deliveries that were refused permanently although their workflow was
+	// always active.
+	refusals []string
+	oddities []string // contradictions that do not fit any other kind
+	// falseRepeats is the number of deliveries with a response that was marked as deduplicated
 	// although no earlier request can have been stored.
-	misjudged    int
-	ghosts       map[string]int
-	ghostsWithID int // ghosts with a delivery ID, which the sender gave up retrying
-	unheard      int // executions stored although the sender got no response and did not retry
+	falseRepeats  int
+	ghostsByFault map[string]int
+	ghostsWithID  int // ghosts with a delivery ID, which the sender gave up retrying
+	unanswered    int // executions stored although the sender got no response and did not retry
 
-	ownStreams []string       // names of the streams that queues have of their own
-	inStreams  map[string]int // number of stored executions by the stream of their starts
+	ownStreams     []string       // names of the streams that queues have of their own
+	storedByStream map[string]int // number of stored executions by the stream of their starts
 }
 
 // auditLedger compares the ledger with the stored and recorded executions. It judges only by the
@@ -50,28 +50,28 @@ type ledgerAuditResult struct {
 //     allowed.
 //   - wrong: the recorded final status differs from the reported one.
 func auditLedger(
-	b *ledger, s streamContents, records map[string]record, incidents []incident,
+	b *ledger, s streamContents, records map[string]recordSummary, incidents []incident,
 ) *ledgerAuditResult {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := &ledgerAuditResult{
-		deliveries: len(b.deliveries),
-		stored:     len(s.starts),
-		recorded:   len(records),
-		ghosts:     map[string]int{},
+		deliveries:    len(b.deliveries),
+		stored:        len(s.starts),
+		recorded:      len(records),
+		ghostsByFault: map[string]int{},
 	}
-	acknowledged := a.examineAcknowledged(b, s.starts, records, incidents)
-	a.executions = len(acknowledged)
-	a.examineStored(b, s.starts, records, incidents, acknowledged)
-	a.examineFinalStatuses(s, records, func(marker string) string {
+	acknowledged := a.auditAcknowledgedExecutions(b, s.starts, records, incidents)
+	a.acknowledged = len(acknowledged)
+	a.auditStoredExecutions(b, s.starts, records, incidents, acknowledged)
+	a.auditFinalStatuses(s, records, func(marker string) string {
 		if d := b.deliveries[marker]; d != nil {
-			return describeTime(d, incidents)
+			return timeAndFaults(d, incidents)
 		}
 		return "not ours"
 	})
 	for id, r := range records {
 		if _, isStored := s.starts[id]; r.count != 1 || !isStored {
-			a.strange = append(a.strange,
+			a.oddities = append(a.oddities,
 				fmt.Sprintf("%s is recorded %d times, and in the stream %d times", id, r.count,
 					s.starts[id].messages))
 		}
@@ -79,11 +79,12 @@ func auditLedger(
 	return a
 }
 
-// examineAcknowledged checks that each execution that was acknowledged to a sender is stored and
-// recorded, and checks the responses for each delivery. It returns the IDs of the acknowledged
-// executions.
-func (a *ledgerAuditResult) examineAcknowledged(
-	b *ledger, starts map[string]storedStart, records map[string]record, incidents []incident,
+// auditAcknowledgedExecutions checks that each execution that was acknowledged to a sender is
+// stored and recorded, and checks the responses for each delivery. It returns the IDs of the
+// acknowledged executions.
+func (a *ledgerAuditResult) auditAcknowledgedExecutions(
+	b *ledger, starts map[string]storedStart, records map[string]recordSummary,
+	incidents []incident,
 ) (acknowledged map[string]bool) {
 	acknowledged = map[string]bool{}
 	for _, d := range b.deliveries {
@@ -93,42 +94,43 @@ func (a *ledgerAuditResult) examineAcknowledged(
 			case !isStored:
 				a.lost = append(a.lost,
 					fmt.Sprintf("%s (delivery %s, %s) is not in the stream", id, d.marker,
-						describeTime(d, incidents)))
+						timeAndFaults(d, incidents)))
 			case s.marker != d.marker:
-				a.strange = append(a.strange,
+				a.oddities = append(a.oddities,
 					fmt.Sprintf("%s was given to delivery %s and is of delivery %s", id, d.marker,
 						s.marker))
 			case records[id].count == 0:
 				a.unrecorded = append(a.unrecorded,
-					fmt.Sprintf("%s (delivery %s, %s)", id, d.marker, describeTime(d, incidents)))
+					fmt.Sprintf("%s (delivery %s, %s)", id, d.marker, timeAndFaults(d, incidents)))
 			}
 		}
 		if len(d.executions) > 1 {
-			a.doubled = append(a.doubled,
-				fmt.Sprintf("delivery %s (%s) was given %s", d.marker, describeTime(d, incidents),
+			a.duplicates = append(a.duplicates,
+				fmt.Sprintf("delivery %s (%s) was given %s", d.marker, timeAndFaults(d, incidents),
 					strings.Join(d.executions, " and ")))
 		}
 		if d.originals > 1 {
-			a.doubled = append(a.doubled,
+			a.duplicates = append(a.duplicates,
 				fmt.Sprintf("delivery %s (%s) was told %d times that it is the first", d.marker,
-					describeTime(d, incidents), d.originals))
+					timeAndFaults(d, incidents), d.originals))
 		}
-		if d.early {
-			a.misjudged++
+		if d.falseRepeat {
+			a.falseRepeats++
 		}
-		if d.refusedForGood != "" {
-			a.refused = append(a.refused,
+		if d.permanentRefusal != "" {
+			a.refusals = append(a.refusals,
 				fmt.Sprintf("delivery %s (%s) was answered %s",
-					d.marker, describeTime(d, incidents), d.refusedForGood))
+					d.marker, timeAndFaults(d, incidents), d.permanentRefusal))
 		}
 	}
 	return acknowledged
 }
 
-// examineStored checks each stored execution against the delivery that it belongs to. acknowledged
-// holds the IDs of the acknowledged executions.
-func (a *ledgerAuditResult) examineStored(
-	b *ledger, starts map[string]storedStart, records map[string]record, incidents []incident,
+// auditStoredExecutions checks each stored execution against the delivery that it belongs to.
+// acknowledged holds the IDs of the acknowledged executions.
+func (a *ledgerAuditResult) auditStoredExecutions(
+	b *ledger, starts map[string]storedStart, records map[string]recordSummary,
+	incidents []incident,
 	acknowledged map[string]bool,
 ) {
 	executionsOf := map[string][]string{}
@@ -136,20 +138,20 @@ func (a *ledgerAuditResult) examineStored(
 		d := b.deliveries[s.marker]
 		switch {
 		case s.messages > 1:
-			a.doubled = append(a.doubled,
+			a.duplicates = append(a.duplicates,
 				fmt.Sprintf("%s (delivery %s) is %d times in the stream", id, s.marker, s.messages))
 		case d == nil:
-			a.strange = append(a.strange,
+			a.oddities = append(a.oddities,
 				fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
 		// The delivery was acknowledged. If it was acknowledged with another execution ID, it has
 		// two executions, which are counted as doubled below.
 		case len(d.executions) > 0:
-		case d.unheard > 0 && d.refused == 0:
-			a.unheard++
+		case d.unanswered > 0 && d.refusals == 0:
+			a.unanswered++
 		case d.hasID:
 			a.ghostsWithID++
 		default:
-			a.ghosts[lastFaultKind(d, incidents)]++
+			a.ghostsByFault[lastFaultKind(d, incidents)]++
 		}
 		executionsOf[s.marker] = append(executionsOf[s.marker], id)
 		if records[id].count == 0 && !acknowledged[id] {
@@ -158,55 +160,55 @@ func (a *ledgerAuditResult) examineStored(
 	}
 	for marker, ids := range executionsOf {
 		if len(ids) > 1 {
-			a.doubled = append(a.doubled,
+			a.duplicates = append(a.duplicates,
 				fmt.Sprintf("delivery %s is stored as %s", marker, strings.Join(ids, " and as ")))
 		}
 	}
 }
 
-// examineQueues counts the executions in each stream. It checks that the executions of each queue
+// auditQueues counts the executions in each stream. It checks that the executions of each queue
 // are in the stream of that queue, and that no own stream is empty. Queues do not change their
 // stream during the load, so each queue has only one stream.
-func (a *ledgerAuditResult) examineQueues(starts map[string]storedStart, i *installation) {
-	a.inStreams = map[string]int{}
+func (a *ledgerAuditResult) auditQueues(starts map[string]storedStart, i *installation) {
+	a.storedByStream = map[string]int{}
 	for id, s := range starts {
-		a.inStreams[s.stream]++
-		if s.stream != i.layout(s.queue).StreamName(s.queue) {
-			a.strange = append(a.strange, fmt.Sprintf("%s (delivery %s) of queue %s is in %s", id,
-				s.marker, s.queue, s.stream))
+		a.storedByStream[s.streamName]++
+		if s.streamName != i.layout(s.queue).StreamName(s.queue) {
+			a.oddities = append(a.oddities, fmt.Sprintf("%s (delivery %s) of queue %s is in %s", id,
+				s.marker, s.queue, s.streamName))
 		}
 	}
 	for _, queue := range i.queuesWithOwnStream() {
 		name := stream.OwnStreamName(queue)
 		a.ownStreams = append(a.ownStreams, name)
-		if a.inStreams[name] == 0 {
-			a.strange = append(a.strange, "no execution is in "+name)
+		if a.storedByStream[name] == 0 {
+			a.oddities = append(a.oddities, "no execution is in "+name)
 		}
 	}
 }
 
-// examineFinalStatuses compares the first reported final status of each execution with its record.
+// auditFinalStatuses compares the first reported final status of each execution with its record.
 // If the streams contain no final status at all, the installation has no runners and nothing is
 // checked. Otherwise, a runner must have reported the final status of every recorded execution.
-func (a *ledgerAuditResult) examineFinalStatuses(
+func (a *ledgerAuditResult) auditFinalStatuses(
 	s streamContents,
-	records map[string]record,
+	records map[string]recordSummary,
 	describeMarker func(marker string) string,
 ) {
 	for id, start := range s.starts {
-		end, isReported := s.ends[id]
+		end, isReported := s.finalStatuses[id]
 		if isReported {
 			a.ended++
 		}
 		r := records[id]
 		switch {
-		case r.count == 0 || len(s.ends) == 0:
+		case r.count == 0 || len(s.finalStatuses) == 0:
 		case !isReported:
-			a.wrong = append(a.wrong,
+			a.wrongStatus = append(a.wrongStatus,
 				fmt.Sprintf("%s (delivery %s, %s) is %s: no runner reported", id, start.marker,
 					describeMarker(start.marker), r.status))
 		case r.status != end:
-			a.wrong = append(a.wrong,
+			a.wrongStatus = append(a.wrongStatus,
 				fmt.Sprintf("%s (delivery %s, %s) is %s: a runner reported %s", id, start.marker,
 					describeMarker(start.marker), r.status, end))
 		}
@@ -227,9 +229,9 @@ func lastFaultKind(d *delivery, incidents []incident) string {
 	return kind
 }
 
-// describeTime describes the time from the first request of a delivery to the last response, and
+// timeAndFaults describes the time from the first request of a delivery to the last response, and
 // the kinds of faults around that time.
-func describeTime(d *delivery, incidents []incident) string {
+func timeAndFaults(d *delivery, incidents []incident) string {
 	var kinds []string
 	for _, i := range incidents {
 		if i.from.Before(d.ended) && (i.to.IsZero() || i.to.Add(recoverTimeout/4).After(d.began)) {

@@ -20,7 +20,7 @@ func TestExamine(t *testing.T) {
 		hasID   bool
 		told    func(*ledger, *delivery)
 		starts  map[string]storedStart
-		records map[string]record
+		records map[string]recordSummary
 		want    string // the numbers that are not 0
 	}{
 		"all is well": {true, func(b *ledger, d *delivery) {
@@ -88,7 +88,7 @@ func TestExamine(t *testing.T) {
 			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), "misjudged"},
 		"refused for good": {true, func(b *ledger, d *delivery) {
-			d.always = true
+			d.alwaysActive = true
 			b.recordRefusal(d, "404", true)
 		}, nil, nil, "refused"},
 		"refused while it is inactive": {true, func(b *ledger, d *delivery) {
@@ -148,10 +148,10 @@ func TestExamineEnds(t *testing.T) {
 		b := newLedger()
 		b.recordAccepted(b.addDelivery("m", true), deliver.Answer{ExecutionID: "x"})
 		s := streamContents{
-			starts: map[string]storedStart{"x": {marker: "m", messages: 1}},
-			ends:   c.ends,
+			starts:        map[string]storedStart{"x": {marker: "m", messages: 1}},
+			finalStatuses: c.ends,
 		}
-		if got := found(auditLedger(b, s, map[string]record{"x": {1, c.status}},
+		if got := found(auditLedger(b, s, map[string]recordSummary{"x": {1, c.status}},
 			nil)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -159,10 +159,10 @@ func TestExamineEnds(t *testing.T) {
 }
 
 // recorded returns records of queued executions with the given IDs.
-func recorded(ids ...string) map[string]record {
-	all := map[string]record{}
+func recorded(ids ...string) map[string]recordSummary {
+	all := map[string]recordSummary{}
 	for _, id := range ids {
-		all[id] = record{1, execution.Queued}
+		all[id] = recordSummary{1, execution.Queued}
 	}
 	return all
 }
@@ -172,16 +172,16 @@ func recorded(ids ...string) map[string]record {
 func found(a *ledgerAuditResult) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
 	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)
-	all = append(all, slices.Repeat([]string{"refused"}, len(a.refused))...)
-	all = append(all, slices.Repeat([]string{"wrong"}, len(a.wrong))...)
-	all = append(all, slices.Repeat([]string{"doubled"}, len(a.doubled))...)
-	all = append(all, slices.Repeat([]string{"strange"}, len(a.strange))...)
-	for cause := range a.ghosts {
+	all = append(all, slices.Repeat([]string{"refused"}, len(a.refusals))...)
+	all = append(all, slices.Repeat([]string{"wrong"}, len(a.wrongStatus))...)
+	all = append(all, slices.Repeat([]string{"doubled"}, len(a.duplicates))...)
+	all = append(all, slices.Repeat([]string{"strange"}, len(a.oddities))...)
+	for cause := range a.ghostsByFault {
 		all = append(all, "ghost:"+cause)
 	}
 	all = append(all, slices.Repeat([]string{"given-up"}, a.ghostsWithID)...)
-	all = append(all, slices.Repeat([]string{"misjudged"}, a.misjudged)...)
-	all = append(all, slices.Repeat([]string{"unheard"}, a.unheard)...)
+	all = append(all, slices.Repeat([]string{"misjudged"}, a.falseRepeats)...)
+	all = append(all, slices.Repeat([]string{"unheard"}, a.unanswered)...)
 	return strings.Join(all, " ")
 }
 
@@ -190,8 +190,8 @@ func found(a *ledgerAuditResult) string {
 func TestExamineQueues(t *testing.T) {
 	t.Parallel()
 	right := map[string]storedStart{
-		"a": {queue: "default", stream: "EXECUTIONS"},
-		"b": {queue: "own-0", stream: "QUEUE_own-0"},
+		"a": {queue: "default", streamName: "EXECUTIONS"},
+		"b": {queue: "own-0", streamName: "QUEUE_own-0"},
 	}
 	for name, c := range map[string]struct {
 		starts map[string]storedStart
@@ -203,12 +203,12 @@ func TestExamineQueues(t *testing.T) {
 		"a stream too many": {right, 0, 1},
 		"none, all in one":  {map[string]storedStart{"a": right["a"]}, 0, 0},
 		"in the shared one": {
-			map[string]storedStart{"a": {queue: "own-0", stream: "EXECUTIONS"}}, 1, 2,
+			map[string]storedStart{"a": {queue: "own-0", streamName: "EXECUTIONS"}}, 1, 2,
 		},
 	} {
 		a := &ledgerAuditResult{}
-		if a.examineQueues(c.starts, &installation{own: c.own}); len(a.strange) != c.want {
-			t.Errorf("%s: %q", name, a.strange)
+		if a.auditQueues(c.starts, &installation{ownStreams: c.own}); len(a.oddities) != c.want {
+			t.Errorf("%s: %q", name, a.oddities)
 		}
 	}
 }

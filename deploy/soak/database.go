@@ -20,10 +20,10 @@ const (
 // also blocks reads.
 var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 
-// lockTable locks the executions table in a separate session for the given duration. mode is a
-// PostgreSQL lock mode. If lockTimeout is true, the executors' statements fail after waiting one
-// second for the lock.
-func (f *faultInjector) lockTable(
+// lockExecutionsTable locks the executions table in a separate session for the given duration. mode
+// is a PostgreSQL lock mode. If lockTimeout is true, the executors' statements fail after waiting
+// one second for the lock.
+func (f *faultInjector) lockExecutionsTable(
 	ctx context.Context, mode string, lockTimeout bool, lasts time.Duration,
 ) error {
 	if lockTimeout {
@@ -45,7 +45,7 @@ func (f *faultInjector) lockTable(
 	return err
 }
 
-func (f *faultInjector) killDatabase(ctx context.Context, lasts time.Duration) error {
+func (f *faultInjector) killAndRestartDatabase(ctx context.Context, lasts time.Duration) error {
 	if err := f.database.Kill(); err != nil {
 		return err
 	}
@@ -56,8 +56,10 @@ func (f *faultInjector) killDatabase(ctx context.Context, lasts time.Duration) e
 // fillDatabase fills the database's disk until only the given number of bytes is free, waits for
 // the given duration, and frees the space again. PostgreSQL may exit while its disk is full, in
 // which case fillDatabase restarts it.
-func (f *faultInjector) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
-	if err := f.databaseDisk.fill(room); err != nil {
+func (f *faultInjector) fillDatabase(ctx context.Context, freeBytes uint64,
+	lasts time.Duration,
+) error {
+	if err := f.databaseDisk.fill(freeBytes); err != nil {
 		return err
 	}
 	retry.Sleep(ctx, lasts)

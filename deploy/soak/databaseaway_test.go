@@ -15,7 +15,7 @@ import (
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)
-	i := set(t, processCounts{nodes: 1, ingresses: 1, executors: 2, database: database})
+	i := set(t, installConfig{nodes: 1, ingresses: 1, executors: 2, database: database})
 	p := post(t, i, 0)
 	p.awaitAccepted(t, 200)
 

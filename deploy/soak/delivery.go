@@ -20,16 +20,16 @@ type delivery struct {
 	executions   []string // distinct execution IDs in the responses
 	originals    int      // accepted responses that were not marked as deduplicated
 	repeats      int      // accepted responses that were marked as deduplicated
-	refused      int      // responses that refused the request
-	unheard      int      // requests that may have arrived but got no response
-	always       bool     // whether the delivery's workflow is active all the time
-	clear        bool     // whether no request sent so far can have been stored
-	early        bool     // whether a response was wrongly marked as deduplicated
+	refusals     int      // responses that refused the request
+	unanswered   int      // requests that may have arrived but got no response
+	alwaysActive bool     // whether the delivery's workflow is active all the time
+	notStoredYet bool     // whether no request sent so far can have been stored
+	falseRepeat  bool     // whether a response was wrongly marked as deduplicated
 
-	// refusedForGood is the status and error code of a permanent refusal, after which a sender does
-	// not retry, or "" if there was none. It is set only if the delivery's workflow is active all
-	// the time, because otherwise such a refusal is correct.
-	refusedForGood string
+	// permanentRefusal is the status and error code of a permanent refusal, after which a sender
+	// does not retry, or "" if there was none. It is set only if the delivery's workflow is active
+	// all the time, because otherwise such a refusal is correct.
+	permanentRefusal string
 }
 
 // ledger records the responses to all senders.
@@ -41,22 +41,22 @@ type ledger struct {
 
 // requestTotals counts the requests of all senders, by outcome.
 type requestTotals struct {
-	sent         int
-	acknowledged int
-	deduplicated int
-	refused      map[string]int // number of refused requests, by status and code
-	errors       map[string]int // number of requests without a response, by kind of error
+	sent          int
+	acknowledged  int
+	deduplicated  int
+	refusedByCode map[string]int // number of refused requests, by status and code
+	errorsByKind  map[string]int // number of requests without a response, by kind of error
 }
 
 func newLedger() *ledger {
 	return &ledger{
 		deliveries: map[string]*delivery{},
-		totals:     requestTotals{refused: map[string]int{}, errors: map[string]int{}},
+		totals:     requestTotals{refusedByCode: map[string]int{}, errorsByKind: map[string]int{}},
 	}
 }
 
 func (b *ledger) addDelivery(marker string, hasID bool) *delivery {
-	d := &delivery{marker: marker, hasID: hasID, began: time.Now(), clear: true}
+	d := &delivery{marker: marker, hasID: hasID, began: time.Now(), notStoredYet: true}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.deliveries[marker] = d
@@ -77,10 +77,10 @@ func (b *ledger) recordAccepted(d *delivery, a deliver.Answer) {
 	defer b.mu.Unlock()
 	b.totals.acknowledged++
 	d.ended = time.Now()
-	if d.clear && a.Deduplicated {
-		d.early = true
+	if d.notStoredYet && a.Deduplicated {
+		d.falseRepeat = true
 	}
-	d.clear = false
+	d.notStoredYet = false
 	if !slices.Contains(d.executions, a.ExecutionID) {
 		d.executions = append(d.executions, a.ExecutionID)
 	}
@@ -97,13 +97,13 @@ func (b *ledger) recordAccepted(d *delivery, a deliver.Answer) {
 func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if final && d.always {
-		d.refusedForGood = code
+	if final && d.alwaysActive {
+		d.permanentRefusal = code
 	}
-	b.totals.refused[code]++
+	b.totals.refusedByCode[code]++
 	d.ended = time.Now()
-	d.refused++
-	d.clear = false // a message may have been stored before the request was refused
+	d.refusals++
+	d.notStoredYet = false // a message may have been stored before the request was refused
 }
 
 // recordFailure records a request that got no response. what describes the error. neverConnected
@@ -111,11 +111,11 @@ func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.totals.errors[what]++
+	b.totals.errorsByKind[what]++
 	d.ended = time.Now()
 	if !neverConnected {
-		d.unheard++
-		d.clear = false
+		d.unanswered++
+		d.notStoredYet = false
 	}
 }
 
@@ -124,7 +124,7 @@ func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 func (b *ledger) markConcurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d.clear = false
+	d.notStoredYet = false
 }
 
 // currentTotals returns a copy of the totals.
@@ -132,6 +132,6 @@ func (b *ledger) currentTotals() requestTotals {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.totals
-	t.refused, t.errors = maps.Clone(t.refused), maps.Clone(t.errors)
+	t.refusedByCode, t.errorsByKind = maps.Clone(t.refusedByCode), maps.Clone(t.errorsByKind)
 	return t
 }

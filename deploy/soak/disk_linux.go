@@ -33,7 +33,7 @@ func newDisk() (*disk, error) {
 
 // fill shrinks the disk until only the given number of bytes is free, as if an unrelated file had
 // taken up the rest.
-func (d *disk) fill(room uint64) (err error) {
+func (d *disk) fill(freeBytes uint64) (err error) {
 	for range 100 {
 		var s syscall.Statfs_t
 		if err := syscall.Statfs(d.folder, &s); err != nil {
@@ -42,7 +42,7 @@ func (d *disk) fill(room uint64) (err error) {
 		used := (s.Blocks - s.Bfree) * uint64(s.Bsize) //nolint:gosec // not negative
 		// EINVAL means that a program has stored more data meanwhile, which does not fit into the
 		// new size. Try again with the current usage.
-		if err = d.resize(max(used+room, 1)); !errors.Is(err, syscall.EINVAL) {
+		if err = d.resize(max(used+freeBytes, 1)); !errors.Is(err, syscall.EINVAL) {
 			return err
 		}
 	}

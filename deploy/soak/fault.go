@@ -33,10 +33,10 @@ const maxQueuedFaults = 200
 
 // fault describes a fault that is to be injected into a target, such as a process.
 type fault struct {
-	kind   string
-	slots  []string // names of the targets that must not have another fault meanwhile
-	inject injection
-	lasts  time.Duration
+	kind     string
+	slots    []string // names of the targets that must not have another fault meanwhile
+	inject   injection
+	duration time.Duration
 }
 
 // injection causes a fault, keeps it up for the given duration, and removes its cause. Momentary
@@ -57,18 +57,18 @@ type faultInjector struct {
 	databaseDisk *disk // nil means that the database does not have a separate disk
 	random       *rand.Rand
 	every        time.Duration // average time between two faults
-	only         string        // inject only faults whose kind contains this; "" means all
+	filter       string        // inject only faults whose kind contains this; "" means all
 	logf         func(format string, args ...any)
 
-	mu        sync.Mutex
-	busy      map[string]bool
-	freed     chan struct{} // closed and replaced whenever slots become free
-	incidents []incident
-	problems  []string
+	mu         sync.Mutex
+	busySlots  map[string]bool
+	slotsFreed chan struct{} // closed and replaced whenever slots become free
+	incidents  []incident
+	problems   []string
 	// unreportedAcks maps the IDs of the executions that were acknowledged without a readable
 	// report to the times of the acknowledgements.
 	unreportedAcks map[string]time.Time
-	standing       []string // descriptions of the times at which recording stalled
+	stalls         []string // descriptions of the times at which recording stalled
 }
 
 func newFaultInjector(
@@ -82,9 +82,9 @@ func newFaultInjector(
 		random:         rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // not a secret
 		every:          every,
 		logf:           logf,
-		busy:           map[string]bool{},
+		busySlots:      map[string]bool{},
 		unreportedAcks: map[string]time.Time{},
-		freed:          make(chan struct{}),
+		slotsFreed:     make(chan struct{}),
 	}
 }
 
@@ -94,11 +94,11 @@ func newFaultInjector(
 func (f *faultInjector) shuffledFaults() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
-		if !strings.Contains(kind, f.only) {
+		if !strings.Contains(kind, f.filter) {
 			return
 		}
 		lasts := shortest + time.Duration(f.random.Int64N(int64(longest-shortest)))
-		all = append(all, fault{kind: kind, slots: slots, inject: inject, lasts: lasts})
+		all = append(all, fault{kind: kind, slots: slots, inject: inject, duration: lasts})
 	}
 	rolled := map[string][]string{}
 	for _, s := range f.installation.services() {
@@ -131,11 +131,11 @@ func (f *faultInjector) shuffledFaults() []fault {
 	for n, p := range nodes {
 		add("kill node", slot, 0, longestDowntime, stopAndRestart(p.process, p.kill))
 		if p.disk != nil {
-			room := f.random.Uint64N(64 << 10)
+			freeBytes := f.random.Uint64N(64 << 10)
 			add("full disk of node", slot, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
 			) error {
-				return fillNode(ctx, p, room, lasts)
+				return fillNodeDisk(ctx, p, freeBytes, lasts)
 			})
 		}
 		links := f.installation.linksAround(n)
@@ -152,7 +152,7 @@ func (f *faultInjector) shuffledFaults() []fault {
 			breakLinks(links, (*link.Link).Silence))
 	}
 	for _, queue := range f.installation.queuesWithOwnStream() {
-		add("step down leaders of an own stream", slot, 0, time.Second, f.stepDown(queue))
+		add("step down leaders of an own stream", slot, 0, time.Second, f.stepDownLeaders(queue))
 	}
 	last := nodes[f.random.IntN(len(nodes))]
 	add("stop node", slot, 0, longestDowntime, stopAndRestart(last.process, last.terminate))
@@ -171,13 +171,13 @@ func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 		kind, _, _ := strings.Cut(s.name, "-")
 		slot := []string{s.name}
 		add("silence between "+kind+" and nodes", slot, shortestFault, longestFreeze,
-			breakLinks(s.nats, (*link.Link).Silence))
-		if s.database != nil {
+			breakLinks(s.natsLinks, (*link.Link).Silence))
+		if s.databaseLink != nil {
 			add("silence between executor and database", slot, shortestFault, longestFreeze,
-				breakLinks([]*link.Link{s.database}, (*link.Link).Silence))
+				breakLinks([]*link.Link{s.databaseLink}, (*link.Link).Silence))
 		} else if f.random.IntN(2) == 0 {
 			add("cut between "+kind+" and nodes", slot, shortestFault, longestFault,
-				breakLinks(s.nats, (*link.Link).Cut))
+				breakLinks(s.natsLinks, (*link.Link).Cut))
 		}
 	}
 }
@@ -186,15 +186,15 @@ func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 // transactions.
 func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 	slot := []string{"database"}
-	add("kill database", slot, 0, longestDowntime, f.killDatabase)
+	add("kill database", slot, 0, longestDowntime, f.killAndRestartDatabase)
 	if f.databaseDisk != nil {
 		// Add one fault that leaves no room, and one that leaves up to 64 KiB, so that some writes
 		// may still succeed.
-		for _, room := range []uint64{0, f.random.Uint64N(64 << 10)} {
+		for _, freeBytes := range []uint64{0, f.random.Uint64N(64 << 10)} {
 			add("full disk of database", slot, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
 			) error {
-				return f.fillDatabase(ctx, room, lasts)
+				return f.fillDatabase(ctx, freeBytes, lasts)
 			})
 		}
 	}
@@ -207,7 +207,7 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		}
 		add(kind, slot, shortestLock, longestLock,
 			func(ctx context.Context, lasts time.Duration) error {
-				return f.lockTable(ctx, mode, lockTimeout, lasts)
+				return f.lockExecutionsTable(ctx, mode, lockTimeout, lasts)
 			})
 	}
 	for _, e := range f.installation.executors {
@@ -219,7 +219,7 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 			add(kind, []string{e.name, "database"}, shortestFreeze, longestFreeze, func(
 				ctx context.Context, lasts time.Duration,
 			) error {
-				return f.freeze(ctx, e, in, func() error {
+				return f.freezeExecutor(ctx, e, in, func() error {
 					retry.Sleep(ctx, lasts)
 					return nil
 				})
@@ -231,8 +231,8 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		everything = append(everything, p.name)
 	}
 	executor := f.installation.executors[f.random.IntN(len(f.installation.executors))]
-	add("freeze executor in a transaction, nothing else", everything, onlyFaultFreezeDuration,
-		onlyFaultFreezeDuration+time.Second, func(ctx context.Context, lasts time.Duration) error {
+	add("freeze executor in a transaction, nothing else", everything, minOnlyFaultFreeze,
+		minOnlyFaultFreeze+time.Second, func(ctx context.Context, lasts time.Duration) error {
 			return f.freezeAsOnlyFault(ctx, executor, lasts)
 		})
 }
@@ -251,7 +251,7 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 		var next fault
 		for found := false; !found; {
 			f.mu.Lock()
-			freed := f.freed
+			freed := f.slotsFreed
 			next, queue, found = f.takeNextFault(queue)
 			f.mu.Unlock()
 			if found {
@@ -285,11 +285,11 @@ func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
 		for _, slot := range next.slots {
-			free = free && !f.busy[slot]
+			free = free && !f.busySlots[slot]
 		}
 		if free {
 			for _, slot := range next.slots {
-				f.busy[slot] = true
+				f.busySlots[slot] = true
 			}
 			return next, append(queue[:n:n], queue[n+1:]...), true
 		}
@@ -307,7 +307,7 @@ func (f *faultInjector) inject(ctx context.Context, next fault) {
 	index := len(f.incidents)
 	f.incidents = append(f.incidents, incident{kind: next.kind, from: from})
 	f.mu.Unlock()
-	err := next.inject(ctx, next.lasts)
+	err := next.inject(ctx, next.duration)
 	f.mu.Lock()
 	f.incidents[index].to = time.Now()
 	f.mu.Unlock()
@@ -315,7 +315,7 @@ func (f *faultInjector) inject(ctx context.Context, next fault) {
 		err = f.installation.awaitReplicas(ctx, replicaTimeout)
 	}
 	f.logf("%s %v for %s, recovered after %s", next.kind, next.slots,
-		next.lasts.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
+		next.duration.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
@@ -323,25 +323,25 @@ func (f *faultInjector) inject(ctx context.Context, next fault) {
 			next.kind+" ("+strings.Join(next.slots, ", ")+"): "+err.Error())
 	}
 	for _, slot := range next.slots {
-		delete(f.busy, slot)
+		delete(f.busySlots, slot)
 	}
-	close(f.freed)
-	f.freed = make(chan struct{})
+	close(f.slotsFreed)
+	f.slotsFreed = make(chan struct{})
 }
 
-// recordStalled records that the executors recorded nothing although they should have. text
+// recordStall records that the executors recorded nothing although they should have. text
 // describes the situation.
-func (f *faultInjector) recordStalled(text string) {
+func (f *faultInjector) recordStall(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.standing = append(f.standing, text)
+	f.stalls = append(f.stalls, text)
 }
 
 // hasFaultAt reports whether a target currently has a fault or is recovering from one.
 func (f *faultInjector) hasFaultAt(slot string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.busy[slot]
+	return f.busySlots[slot]
 }
 
 // pastIncidents returns a copy of the incidents so far.

@@ -15,7 +15,7 @@ import (
 func TestFrozenAndLocked(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)
-	i := set(t, processCounts{nodes: 1, ingresses: 1, executors: 2, runners: 1, database: database})
+	i := set(t, installConfig{nodes: 1, ingresses: 1, executors: 2, runners: 1, database: database})
 	f := newFaultInjector(i, database, nil, 1, time.Second, t.Logf)
 	s := newSenders(newLedger(), i, "test")
 
@@ -23,8 +23,8 @@ func TestFrozenAndLocked(t *testing.T) {
 	defer stop()
 	var all sync.WaitGroup
 	all.Go(func() { s.sendLoad(t.Context(), starting, 20, 20, 1) })
-	err := f.freeze(t.Context(), i.executors[0], false, func() error {
-		return f.lockTable(t.Context(), lockModes[0], true, 7*time.Second)
+	err := f.freezeExecutor(t.Context(), i.executors[0], false, func() error {
+		return f.lockExecutionsTable(t.Context(), lockModes[0], true, 7*time.Second)
 	})
 	stop()
 	all.Wait()
@@ -47,13 +47,13 @@ func TestFrozenAndLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &report{audit: auditLedger(s.ledger, streams, records, nil), aside: aside}
+	r := &report{audit: auditLedger(s.ledger, streams, records, nil), putAside: aside}
 	r.write(t.Output())
 	if err := r.err(); err != nil {
 		t.Error(err)
 	}
-	if len(streams.starts) < 50 || len(streams.ends) < 50 {
+	if len(streams.starts) < 50 || len(streams.finalStatuses) < 50 {
 		t.Errorf("%d executions, %d ended: too few to show anything", len(streams.starts),
-			len(streams.ends))
+			len(streams.finalStatuses))
 	}
 }

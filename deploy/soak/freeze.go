@@ -19,14 +19,14 @@ const (
 	// Times for a freeze that is the only fault: the maximum time that the other executors may take
 	// to continue recording, and the minimum duration of the freeze, which leaves ten seconds to
 	// check that they do.
-	takeoverTimeout         = 20 * time.Second
-	onlyFaultFreezeDuration = takeoverTimeout + 10*time.Second
+	resumeRecordingTimeout = 20 * time.Second
+	minOnlyFaultFreeze     = resumeRecordingTimeout + 10*time.Second
 )
 
-// freeze suspends an executor with SIGSTOP, calls meanwhile, and resumes the executor when
+// freezeExecutor suspends an executor with SIGSTOP, calls meanwhile, and resumes the executor when
 // meanwhile returns. It suspends the executor inside a transaction if inTransaction is true, and
 // outside of one otherwise. To catch the executor in that state, it tries up to 500 times.
-func (f *faultInjector) freeze(
+func (f *faultInjector) freezeExecutor(
 	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
 ) error {
 	defer func() { _ = s.signal(syscall.SIGCONT) }()
@@ -61,26 +61,26 @@ func (f *faultInjector) freeze(
 func (f *faultInjector) freezeAsOnlyFault(ctx context.Context, s *service,
 	lasts time.Duration,
 ) error {
-	return f.freeze(ctx, s, true, func() error {
-		retry.Sleep(ctx, takeoverTimeout)
-		before, err := f.recordedCount(ctx)
+	return f.freezeExecutor(ctx, s, true, func() error {
+		retry.Sleep(ctx, resumeRecordingTimeout)
+		before, err := f.recordedExecutionCount(ctx)
 		if err != nil {
 			return err
 		}
-		retry.Sleep(ctx, lasts-takeoverTimeout)
-		after, err := f.recordedCount(ctx)
+		retry.Sleep(ctx, lasts-resumeRecordingTimeout)
+		after, err := f.recordedExecutionCount(ctx)
 		if err != nil || after != before || ctx.Err() != nil {
 			return err
 		}
 		if lag := checkConsumersCaughtUp(ctx, f.installation.js); lag != nil {
-			f.recordStalled(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody "+
-				"recorded anything: %v", s.name, lasts-takeoverTimeout, lag))
+			f.recordStall(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody "+
+				"recorded anything: %v", s.name, lasts-resumeRecordingTimeout, lag))
 		}
 		return nil
 	})
 }
 
-func (f *faultInjector) recordedCount(ctx context.Context) (int, error) {
+func (f *faultInjector) recordedExecutionCount(ctx context.Context) (int, error) {
 	text, err := f.database.Query(ctx, "SELECT count(*) FROM executions")
 	if err != nil {
 		return 0, err

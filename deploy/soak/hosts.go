@@ -30,7 +30,7 @@ import (
 // named after the roles.
 type programHost struct {
 	*network.Host
-	programs string // the folder with a link to the binary for each role
+	programFolder string // the folder with a link to the binary for each role
 }
 
 // The ports that the programs use on every host.
@@ -48,11 +48,11 @@ const (
 // secrets is a folder with keys and certificates like those that deploy/nats/make-secrets.sh
 // generates.
 type secrets struct {
-	folder string
-	public []string // environment variables with the public keys, for the NATS servers
+	folder       string
+	publicKeyEnv []string // environment variables with the public keys, for the NATS servers
 }
 
-func (s *secrets) file(name string) string { return filepath.Join(s.folder, name) }
+func (s *secrets) path(name string) string { return filepath.Join(s.folder, name) }
 
 // newSecrets generates the keys and certificates in the folder secrets within the given folder. The
 // certificates are valid for the names and addresses of the hosts.
@@ -69,14 +69,14 @@ func newSecrets(folder string, hosts []*network.Host) (*secrets, error) {
 		seed, seedErr := pair.Seed()
 		public, publicErr := pair.PublicKey()
 		if err := errors.Join(seedErr, publicErr,
-			os.WriteFile(s.file(role+".nk"), seed, 0o600)); err != nil {
+			os.WriteFile(s.path(role+".nk"), seed, 0o600)); err != nil {
 			return nil, err
 		}
-		s.public = append(s.public, "NATSD_"+strings.ToUpper(role)+"_NKEY="+public)
+		s.publicKeyEnv = append(s.publicKeyEnv, "NATSD_"+strings.ToUpper(role)+"_NKEY="+public)
 	}
 	sealing := make([]byte, 32)
 	_, _ = rand.Read(sealing) // never fails
-	if err := os.WriteFile(s.file("secrets.key"),
+	if err := os.WriteFile(s.path("secrets.key"),
 		[]byte("k1:"+base64.StdEncoding.EncodeToString(sealing)+"\n"), 0o600); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (s *secrets) makeCertificates(hosts []*network.Host) error {
 		"tls.crt": {Type: "CERTIFICATE", Bytes: cert},
 		"tls.key": {Type: "PRIVATE KEY", Bytes: private},
 	} {
-		if err := os.WriteFile(s.file(name), pem.EncodeToMemory(block), 0o600); err != nil {
+		if err := os.WriteFile(s.path(name), pem.EncodeToMemory(block), 0o600); err != nil {
 			return err
 		}
 	}
@@ -170,11 +170,11 @@ func (i *installation) prepareHosts(
 		return err
 	}
 	return i.prepareSite(hosts, sharedHostConfig{
-		keys:     keys,
-		config:   config,
-		database: database.URL(),
-		replicas: len(hosts),
-		nearest:  nearest,
+		keys:                 keys,
+		natsConfigPath:       config,
+		databaseURL:          database.URL(),
+		replicas:             len(hosts),
+		ingressUsesLocalNATS: nearest,
 	})
 }
 
@@ -185,40 +185,40 @@ func (i *installation) prepareSite(hosts []*network.Host, s sharedHostConfig) er
 	if err != nil {
 		return err
 	}
-	admin, err := nats.NkeyOptionFromSeed(s.keys.file("admin.nk"))
+	admin, err := nats.NkeyOptionFromSeed(s.keys.path("admin.nk"))
 	if err != nil {
 		return err
 	}
-	i.access = []nats.Option{admin, nats.RootCAs(s.keys.file("ca.crt"))}
+	i.options = []nats.Option{admin, nats.RootCAs(s.keys.path("ca.crt"))}
 	var clients, routes []string
 	for _, h := range hosts {
-		clients = append(clients, clientURL(h))
+		clients = append(clients, natsServerURL(h))
 		routes = append(routes, "nats://"+net.JoinHostPort(h.Name, portRoutes))
 	}
 	s.natsURL, s.routes = strings.Join(clients, ","), "["+strings.Join(routes, ", ")+"]"
 	for _, h := range hosts {
-		i.addHost(&programHost{Host: h, programs: programs}, s)
+		i.addHostProcesses(&programHost{Host: h, programFolder: programs}, s)
 	}
 	return nil
 }
 
-// clientURL returns the URL at which programs on any host reach the NATS server of the host h.
-func clientURL(h *network.Host) string {
+// natsServerURL returns the URL at which programs on any host reach the NATS server of the host h.
+func natsServerURL(h *network.Host) string {
 	return "tls://" + net.JoinHostPort(h.Name, portClients)
 }
 
 // sharedHostConfig holds the settings that all hosts of a site share.
 type sharedHostConfig struct {
-	keys                    *secrets
-	natsURL, routes, config string
-	database                string
-	replicas                int
-	env                     []string // for the NATS servers: NAME=value
-	executorFlags           []string // additional flags of the executors
-	nearest                 bool     // whether an ingress uses only its host's NATS server
+	keys                            *secrets
+	natsURL, routes, natsConfigPath string
+	databaseURL                     string
+	replicas                        int
+	natsEnv                         []string // for the NATS servers: NAME=value
+	executorFlags                   []string // additional flags of the executors
+	ingressUsesLocalNATS            bool     // whether an ingress uses only its host's NATS server
 }
 
-func (i *installation) addHost(h *programHost, s sharedHostConfig) {
+func (i *installation) addHostProcesses(h *programHost, s sharedHostConfig) {
 	reach := func(port string) string { return net.JoinHostPort(h.Addr.String(), port) }
 	everywhere := func(port string) string { return net.JoinHostPort("0.0.0.0", port) }
 	add := func(role, name string, args ...string) *process {
@@ -231,27 +231,27 @@ func (i *installation) addHost(h *programHost, s sharedHostConfig) {
 		url:      "tls://" + reach(portClients),
 		storeDir: filepath.Join(i.folder, "store-"+h.Name),
 	}
-	n.process = add(roleNATSServer, "nats", "-c", s.config)
+	n.process = add(roleNATSServer, "nats", "-c", s.natsConfigPath)
 	n.env = append([]string{
 		"NATSD_NAME=" + h.Name, "NATSD_LISTEN=" + everywhere(portClients),
 		"NATSD_MONITOR=" + net.JoinHostPort("127.0.0.1", portMonitor),
-		"NATSD_CERT=" + s.keys.file("tls.crt"), "NATSD_KEY=" + s.keys.file("tls.key"),
-		"NATSD_CA=" + s.keys.file("ca.crt"),
+		"NATSD_CERT=" + s.keys.path("tls.crt"), "NATSD_KEY=" + s.keys.path("tls.key"),
+		"NATSD_CA=" + s.keys.path("ca.crt"),
 		"NATSD_STORE=" + n.storeDir, "NATSD_SYNC=120s",
 		"NATSD_CLUSTER_LISTEN=" + everywhere(portRoutes), "NATSD_ROUTES=" + s.routes,
-	}, append(s.env, s.keys.public...)...)
+	}, append(s.natsEnv, s.keys.publicKeyEnv...)...)
 	i.nodes = append(i.nodes, n)
 
 	ingressNATS := s.natsURL
-	if s.nearest {
-		ingressNATS = clientURL(h.Host)
+	if s.ingressUsesLocalNATS {
+		ingressNATS = natsServerURL(h.Host)
 	}
 	common := func(role, natsURL, port, opsPort string) []string {
 		return []string{
 			"--addr=" + everywhere(port), "--ops-addr=" + everywhere(opsPort), "--log-level=warn",
 			"--nats-url=" + natsURL,
-			"--nats-creds=" + s.keys.file(role+".nk"), "--nats-ca=" + s.keys.file("ca.crt"),
-			"--secrets-key-file=" + s.keys.file("secrets.key"),
+			"--nats-creds=" + s.keys.path(role+".nk"), "--nats-ca=" + s.keys.path("ca.crt"),
+			"--secrets-key-file=" + s.keys.path("secrets.key"),
 		}
 	}
 	i.ingresses = append(i.ingresses, &service{
@@ -260,7 +260,7 @@ func (i *installation) addHost(h *programHost, s sharedHostConfig) {
 		url: "http://" + reach(portIngress), opsURL: "http://" + reach(portIngressOps),
 	})
 	executor := append(common("executor", s.natsURL, portExecutor, portExecutorOps),
-		"--database-url="+s.database,
+		"--database-url="+s.databaseURL,
 		"--admin-token="+adminToken,
 		"--replicas="+strconv.Itoa(s.replicas), "--registry-copy=FEED.API",
 		"--runner-groups=default/"+hostRunnerGroup,
@@ -273,9 +273,9 @@ func (i *installation) addHost(h *programHost, s sharedHostConfig) {
 	})
 	runs := filepath.Join(i.folder, "runner-"+h.Name+".runs")
 	i.runners = append(i.runners, &service{
-		process: add(roleHostRunner, "runner", s.natsURL, s.keys.file("runner.nk"),
-			s.keys.file("ca.crt"), runs),
-		runs: runs,
+		process: add(roleHostRunner, "runner", s.natsURL, s.keys.path("runner.nk"),
+			s.keys.path("ca.crt"), runs),
+		runsFile: runs,
 	})
 }
 

@@ -28,30 +28,30 @@ import (
 
 const adminToken = "the-admin-token-of-the-soak"
 
-// processCounts holds the number of processes of each kind, and settings of their storage.
-type processCounts struct {
+// installConfig holds the number of processes of each kind, and settings of their storage.
+type installConfig struct {
 	nodes, ingresses, executors, runners int
 
-	ownStreams  int            // number of queues with a stream of their own
-	databaseURL string         // URL of an SQLite database
-	database    *pgtest.Server // PostgreSQL instead of SQLite; nil means SQLite
-	disk        *disk          // disk of the first node; nil means the installation's folder
+	ownStreams    int            // number of queues with a stream of their own
+	databaseURL   string         // URL of an SQLite database
+	database      *pgtest.Server // PostgreSQL instead of SQLite; nil means SQLite
+	firstNodeDisk *disk          // disk of the first node; nil means the installation's folder
 }
 
 // installation is a production-like hookstart installation, whose processes run on loopback or on
 // separate hosts.
 type installation struct {
-	folder      string
-	own         int                   // number of queues with a stream of their own
-	ports       []*freeport.Port      // reserved until close
-	links       map[[2]int]*link.Link // the link from one node to another, keyed by their numbers
-	nodes       []*node
-	ingresses   []*service
-	executors   []*service
-	runners     []*service
-	paths       []string      // URL paths of the workflows' webhooks
-	toggledPath string        // path of the webhook of toggledWorkflowID
-	access      []nats.Option // options for the soak's connections to NATS
+	folder        string
+	ownStreams    int                   // number of queues with a stream of their own
+	reservedPorts []*freeport.Port      // reserved until close
+	nodeLinks     map[[2]int]*link.Link // the link from one node to another, keyed by their numbers
+	nodes         []*node
+	ingresses     []*service
+	executors     []*service
+	runners       []*service
+	webhookPaths  []string      // URL paths of the workflows' webhooks
+	toggledPath   string        // path of the webhook of toggledWorkflowID
+	options       []nats.Option // options for the soak's connections to NATS
 
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -71,24 +71,24 @@ type node struct {
 // database through separate links, so that each connection can be broken.
 type service struct {
 	*process
-	url, opsURL string // "" for a runner
-	nats        []*link.Link
-	database    *link.Link // an executor's link to PostgreSQL; nil means that there is none
-	runs        string     // file to which a runner writes the executions that it receives
+	url, opsURL  string // "" for a runner
+	natsLinks    []*link.Link
+	databaseLink *link.Link // an executor's link to PostgreSQL; nil means that there is none
+	runsFile     string     // file to which a runner writes the executions that it receives
 }
 
 // links returns the service's links to all nodes and, if it has one, its link to the database.
 func (s *service) links() []*link.Link {
-	if s.database == nil {
-		return s.nats
+	if s.databaseLink == nil {
+		return s.natsLinks
 	}
-	return append([]*link.Link{s.database}, s.nats...)
+	return append([]*link.Link{s.databaseLink}, s.natsLinks...)
 }
 
 // install starts all processes and creates the workflows. If it returns an error, nothing is left
 // running. Otherwise the caller must call close.
-func install(ctx context.Context, folder string, s processCounts) (*installation, error) {
-	i := &installation{folder: folder, own: s.ownStreams, links: map[[2]int]*link.Link{}}
+func install(ctx context.Context, folder string, s installConfig) (*installation, error) {
+	i := &installation{folder: folder, ownStreams: s.ownStreams, nodeLinks: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
 		for _, complaint := range i.problems() {
 			err = errors.Join(err, errors.New(complaint))
@@ -99,8 +99,8 @@ func install(ctx context.Context, folder string, s processCounts) (*installation
 	return i, nil
 }
 
-func (i *installation) start(ctx context.Context, s processCounts) error {
-	if err := i.addNodes(s.nodes, s.disk); err != nil {
+func (i *installation) start(ctx context.Context, s installConfig) error {
+	if err := i.addNodes(s.nodes, s.firstNodeDisk); err != nil {
 		return err
 	}
 	if err := i.addServices(s); err != nil {
@@ -144,7 +144,7 @@ func (i *installation) startAll(ctx context.Context) error {
 }
 
 // addServices prepares the ingresses, executors and runners without starting them.
-func (i *installation) addServices(s processCounts) error {
+func (i *installation) addServices(s installConfig) error {
 	for n := range s.executors {
 		name := "executor-" + strconv.Itoa(n)
 		database, databaseURL := (*link.Link)(nil), s.databaseURL
@@ -162,7 +162,7 @@ func (i *installation) addServices(s processCounts) error {
 		if err != nil {
 			return err
 		}
-		e.database = database
+		e.databaseLink = database
 		i.executors = append(i.executors, e)
 	}
 	for n := range s.ingresses {
@@ -173,7 +173,7 @@ func (i *installation) addServices(s processCounts) error {
 		i.ingresses = append(i.ingresses, e)
 	}
 	for n := range s.runners {
-		links, natsURL, err := i.newLinks()
+		links, natsURL, err := i.newNATSLinks()
 		if err != nil {
 			return err
 		}
@@ -182,15 +182,16 @@ func (i *installation) addServices(s processCounts) error {
 		i.runners = append(i.runners, &service{
 			process: newProcess(i.folder, name,
 				append([]string{roleRunner, natsURL, runs}, i.queues()...)...),
-			nats: links,
-			runs: runs,
+			natsLinks: links,
+			runsFile:  runs,
 		})
 	}
 	return nil
 }
 
-// newLinks returns new links to all nodes, and a NATS URL that lists the addresses of these links.
-func (i *installation) newLinks() (links []*link.Link, natsURL string, err error) {
+// newNATSLinks returns new links to all nodes, and a NATS URL that lists the addresses of these
+// links.
+func (i *installation) newNATSLinks() (links []*link.Link, natsURL string, err error) {
 	urls := make([]string, len(i.nodes))
 	for n, to := range i.nodes {
 		way, err := link.New(to.addr)
@@ -249,7 +250,7 @@ func (i *installation) addNodes(count int, first *disk) error {
 				if err != nil {
 					return err
 				}
-				i.links[[2]int{n, other}] = way
+				i.nodeLinks[[2]int{n, other}] = way
 				o.Cluster.Routes = append(o.Cluster.Routes, way.Addr())
 			}
 		}
@@ -266,7 +267,7 @@ func (i *installation) addNodes(count int, first *disk) error {
 func (i *installation) reservePort() (*freeport.Port, error) {
 	port, err := freeport.Reserve()
 	if err == nil {
-		i.ports = append(i.ports, port)
+		i.reservedPorts = append(i.reservedPorts, port)
 	}
 	return port, err
 }
@@ -280,7 +281,7 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 	if err != nil {
 		return nil, err
 	}
-	links, natsURL, err := i.newLinks()
+	links, natsURL, err := i.newNATSLinks()
 	if err != nil {
 		return nil, err
 	}
@@ -290,10 +291,10 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 		"--nats-url=" + natsURL,
 	}, flags...)
 	return &service{
-		process: newProcess(i.folder, name, args...),
-		url:     "http://" + port.Addr(),
-		opsURL:  "http://" + opsPort.Addr(),
-		nats:    links,
+		process:   newProcess(i.folder, name, args...),
+		url:       "http://" + port.Addr(),
+		opsURL:    "http://" + opsPort.Addr(),
+		natsLinks: links,
 	}, nil
 }
 
@@ -347,7 +348,7 @@ func (i *installation) connect() (err error) {
 		urls = append(urls, n.url)
 	}
 	i.nc, err = nats.Connect(strings.Join(urls, ","),
-		append(i.access, nats.Name("soak"), nats.MaxReconnects(-1),
+		append(i.options, nats.Name("soak"), nats.MaxReconnects(-1),
 			nats.ReconnectWait(100*time.Millisecond))...)
 	if err != nil {
 		return err
@@ -375,7 +376,7 @@ func (i *installation) makeWorkflows(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		i.paths = append(i.paths, path)
+		i.webhookPaths = append(i.webhookPaths, path)
 	}
 	i.toggledPath, err = i.makeWorkflow(ctx, toggledWorkflowID, execution.DefaultQueue)
 	return err
@@ -457,7 +458,7 @@ func checkReplicas(s *jetstream.StreamInfo) error {
 
 // checkKnowsLeader returns an error unless the node at the URL knows a leader of the cluster.
 func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
-	nc, err := nats.Connect(url, append(i.access, nats.Name("soak"), nats.Timeout(time.Second))...)
+	nc, err := nats.Connect(url, append(i.options, nats.Name("soak"), nats.Timeout(time.Second))...)
 	if err != nil {
 		return err
 	}
@@ -476,7 +477,7 @@ func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
 
 // linksBetween returns the two links between a pair of nodes, one for each direction.
 func (i *installation) linksBetween(a, b int) []*link.Link {
-	return []*link.Link{i.links[[2]int{a, b}], i.links[[2]int{b, a}]}
+	return []*link.Link{i.nodeLinks[[2]int{a, b}], i.nodeLinks[[2]int{b, a}]}
 }
 
 // linksAround returns the links between a node and each other node, in both directions.
@@ -498,7 +499,7 @@ func (i *installation) close() {
 	for _, p := range i.processes() {
 		p.kill()
 	}
-	for _, l := range i.links {
+	for _, l := range i.nodeLinks {
 		l.Close()
 	}
 	for _, s := range slices.Concat(i.ingresses, i.executors, i.runners) {
@@ -506,7 +507,7 @@ func (i *installation) close() {
 			l.Close()
 		}
 	}
-	for _, p := range i.ports {
+	for _, p := range i.reservedPorts {
 		p.Release()
 	}
 }
@@ -514,7 +515,7 @@ func (i *installation) close() {
 // problems describes everything that went wrong in the processes, such as unexpected exits.
 func (i *installation) problems() (all []string) {
 	for _, p := range i.processes() {
-		all = append(all, p.complaints()...)
+		all = append(all, p.problemsWithLog()...)
 	}
 	return all
 }

@@ -16,7 +16,7 @@ import (
 
 // set starts an installation and stops it when the test ends. The test fails if one of the
 // processes had a problem, such as an unexpected exit.
-func set(t *testing.T, s processCounts) *installation {
+func set(t *testing.T, s installConfig) *installation {
 	t.Helper()
 	i, err := install(t.Context(), t.TempDir(), s)
 	if err != nil {
@@ -31,7 +31,7 @@ func set(t *testing.T, s processCounts) *installation {
 			return
 		}
 		for _, p := range i.processes() {
-			text, err := os.ReadFile(p.log)
+			text, err := os.ReadFile(p.logFile)
 			if err != nil {
 				t.Error(err)
 				continue
@@ -110,7 +110,7 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 // request goes to the next ingress. turn determines the first ingress and the workflow.
 func (p *posting) request(ctx context.Context, sent posted, turn int) posted {
 	sent.began = time.Now()
-	path := p.senders.paths[turn%len(p.senders.paths)]
+	path := p.senders.webhookPaths[turn%len(p.senders.webhookPaths)]
 	for n := range p.senders.urls {
 		url := p.senders.urls[(turn+n)%len(p.senders.urls)]
 		sent.answer, sent.err = p.senders.sendRequest(ctx, &delivery{
@@ -150,7 +150,8 @@ func (p *posting) accepted() (n int) {
 	return n
 }
 
-// awaitAccepted waits until the given number of further responses with status 200 have arrived.
+// awaitFirstAccepted waits until the given number of further responses with status 200 have
+// arrived.
 func (p *posting) awaitAccepted(t *testing.T, more int) {
 	t.Helper()
 	want := p.accepted() + more

@@ -127,10 +127,10 @@ func (f *faultInjector) unreportedAckTimes() map[string]time.Time {
 	return maps.Clone(f.unreportedAcks)
 }
 
-// awaitUnreportedEnded waits until the executions that were acknowledged without a readable report
-// have a final status. It restarts the executors first, because they search for such executions
-// when they start and only rarely after that.
-func (f *faultInjector) awaitUnreportedEnded(ctx context.Context) error {
+// awaitUnreportedExecutionsEnd waits until the executions that were acknowledged without a readable
+// report have a final status. It restarts the executors first, because they search for such
+// executions when they start and only rarely after that.
+func (f *faultInjector) awaitUnreportedExecutionsEnd(ctx context.Context) error {
 	unreported := f.unreportedAckTimes()
 	if len(unreported) == 0 {
 		return nil
@@ -239,7 +239,7 @@ func (i *installation) deleteStoresAndCheck(
 	check("a workflow that was deactivated", func(ctx context.Context) error {
 		return i.checkViewsAgree(ctx, s, toggledWorkflowID, i.toggledPath, http.StatusForbidden)
 	})
-	accepted := s.deliverAll(ctx, "emptied")
+	accepted := s.deliverBatch(ctx, "emptied")
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		broken = append(broken, err.Error())
 	}

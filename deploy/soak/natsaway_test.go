@@ -15,7 +15,7 @@ const answerBound = 6 * time.Second
 // outage are not stored.
 func TestNATSAway(t *testing.T) {
 	t.Parallel()
-	i := set(t, processCounts{nodes: 1, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
+	i := set(t, installConfig{nodes: 1, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
 	p := post(t, i, 0)
 	p.awaitAccepted(t, 200)
 

@@ -42,7 +42,7 @@ func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
 	p := &natsProbes{}
 	publishers := make([]jetstream.JetStream, len(i.nodes))
 	for host, node := range i.nodes {
-		nc, err := nats.Connect(node.url, slices.Concat(i.access,
+		nc, err := nats.Connect(node.url, slices.Concat(i.options,
 			[]nats.Option{nats.MaxReconnects(-1)})...)
 		if err == nil {
 			p.connections = append(p.connections, nc)
@@ -61,7 +61,7 @@ func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
 				[]byte(strconv.Itoa(number)), jetstream.WithRetryAttempts(0))
 			return err == nil
 		},
-		every: probeInterval, each: make([][]probe, len(i.nodes)), grown: make(chan struct{}),
+		every: probeInterval, byHost: make([][]probe, len(i.nodes)), added: make(chan struct{}),
 	}
 	return p, nil
 }

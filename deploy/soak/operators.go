@@ -46,16 +46,16 @@ const operatedNodeID = "node"
 // queries every ingress and every executor after each confirmed change. A service may fail to
 // answer, for instance with a 503, but its answer must not reflect the state before the change.
 type operators struct {
-	all       []*operator
-	confirmed atomic.Int64 // confirmed changes
-	unsure    atomic.Int64 // calls whose effect is unknown
-	asked     atomic.Int64 // queries after a confirmed change
-	answered  atomic.Int64 // queries whose response contained a state
+	all            []*operator
+	confirmed      atomic.Int64 // confirmed changes
+	unconfirmed    atomic.Int64 // calls whose effect is unknown
+	checkCount     atomic.Int64 // queries after a confirmed change
+	answeredChecks atomic.Int64 // queries whose response contained a state
 
-	logf     func(format string, args ...any)
-	mu       sync.Mutex
-	wrong    []string
-	byChange map[string]int // number of confirmed changes, by name
+	logf           func(format string, args ...any)
+	mu             sync.Mutex
+	contradictions []string
+	byChange       map[string]int // number of confirmed changes, by name
 }
 
 // operator makes one change after another to its workflow and account, and keeps track of the state
@@ -64,10 +64,10 @@ type operator struct {
 	operators    *operators
 	installation *installation
 	senders      *senders
-	now          func() string // describes the current partition
+	partition    func() string // describes the current partition
 	random       *rand.Rand
 	name         string // name of the account and of the workflow
-	requests     int
+	checkRounds  int
 
 	// The state that the confirmed changes have left, which all services must show.
 	exists, active bool
@@ -75,7 +75,7 @@ type operator struct {
 	token          string
 	revokedToken   string     // "" means none
 	key            api.NewKey // no ID means no key
-	revokedKey     string     // "" means none
+	revokedSecret  string     // "" means none
 	last           string     // the last confirmed change, quoted in failure messages
 }
 
@@ -89,7 +89,7 @@ func newOperators(
 			operators:    all,
 			installation: i,
 			senders:      s,
-			now:          f.describeCurrent,
+			partition:    f.describeCurrentPartition,
 			name:         fmt.Sprintf("operated-%d", n),
 			plan:         planWithWebhooks,
 			random:       rand.New(rand.NewPCG(seed, uint64(2+n))), //nolint:gosec // not a secret
@@ -99,7 +99,7 @@ func newOperators(
 			api.PutAccount{Name: o.name, Plan: planWithWebhooks}); err != nil {
 			return nil, err
 		}
-		if err := o.put(ctx, client); err != nil {
+		if err := o.putWorkflow(ctx, client); err != nil {
 			return nil, err
 		}
 		all.all = append(all.all, o)
@@ -130,10 +130,10 @@ func (all *operators) checkAllStrictly(ctx context.Context) {
 	}
 }
 
-func (all *operators) wrongAnswers() []string {
+func (all *operators) foundContradictions() []string {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	return slices.Clone(all.wrong)
+	return slices.Clone(all.contradictions)
 }
 
 func (all *operators) write(out io.Writer) {
@@ -141,19 +141,19 @@ func (all *operators) write(out io.Writer) {
 	defer all.mu.Unlock()
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  confirmed: %s; %d calls were answered that it is not known, or not at all\n",
-		"changes", all.confirmed.Load(), formatCounts(all.byChange), all.unsure.Load())
+		"changes", all.confirmed.Load(), formatCounts(all.byChange), all.unconfirmed.Load())
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  questions after a confirmed change; %d answered, the others said that they "+
-			"do not know\n", "checks", all.asked.Load(), all.answered.Load())
+			"do not know\n", "checks", all.checkCount.Load(), all.answeredChecks.Load())
 }
 
 // possibleChanges returns the changes that are possible in the current state, keyed by name.
 func (o *operator) possibleChanges() map[string]func(context.Context, *apiclient.Client) error {
 	if !o.exists {
-		return map[string]func(context.Context, *apiclient.Client) error{"put": o.put}
+		return map[string]func(context.Context, *apiclient.Client) error{"put": o.putWorkflow}
 	}
 	changes := map[string]func(context.Context, *apiclient.Client) error{
-		"delete":       o.delete,
+		"delete":       o.deleteWorkflow,
 		"rotate token": o.rotateToken,
 	}
 	switch {
@@ -199,10 +199,10 @@ func (o *operator) makeRandomChange(ctx context.Context) {
 			problem.Status != http.StatusConflict &&
 			problem.Status != http.StatusPreconditionFailed &&
 			problem.Status != http.StatusTooManyRequests {
-			o.recordViolation("%s by %s was refused: %d %s: %s", name, e.name, problem.Status,
+			o.addContradiction("%s by %s was refused: %d %s: %s", name, e.name, problem.Status,
 				problem.Code, problem.Detail)
 		}
-		o.operators.unsure.Add(1)
+		o.operators.unconfirmed.Add(1)
 		retry.Sleep(ctx, changeRetryDelay)
 		if ctx.Err() != nil {
 			return
@@ -215,16 +215,16 @@ func (o *operator) makeRandomChange(ctx context.Context) {
 	o.checkServices(ctx, false)
 }
 
-func (o *operator) recordViolation(format string, args ...any) {
-	text := fmt.Sprintf("%s, %s, %s: ", time.Now().Format("15:04:05.000"), o.now(), o.name) +
+func (o *operator) addContradiction(format string, args ...any) {
+	text := fmt.Sprintf("%s, %s, %s: ", time.Now().Format("15:04:05.000"), o.partition(), o.name) +
 		fmt.Sprintf(format, args...)
 	o.operators.mu.Lock()
 	defer o.operators.mu.Unlock()
-	o.operators.wrong = append(o.operators.wrong, text)
+	o.operators.contradictions = append(o.operators.contradictions, text)
 	o.operators.logf("contradiction: %s", text)
 }
 
-func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
+func (o *operator) putWorkflow(ctx context.Context, client *apiclient.Client) error {
 	if _, err := client.PutWorkflow(ctx, o.name, api.PutWorkflow{
 		AccountID: o.name,
 		Name:      o.name,
@@ -239,14 +239,14 @@ func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
 	}
 	o.exists, o.active = true, false
 	if t.Token == "" || t.Token == o.revokedToken {
-		o.recordViolation("a new workflow has %s", describeToken(t.Token, o))
+		o.addContradiction("a new workflow has %s", describeToken(t.Token, o))
 		return o.learnToken(ctx)
 	}
 	o.token = t.Token
 	return nil
 }
 
-func (o *operator) delete(ctx context.Context, client *apiclient.Client) error {
+func (o *operator) deleteWorkflow(ctx context.Context, client *apiclient.Client) error {
 	err := client.DeleteWorkflow(ctx, o.name)
 	if problem, ok := errors.AsType[*api.Problem](err); ok &&
 		problem.Status == http.StatusNotFound {
@@ -271,7 +271,7 @@ func (o *operator) setActive(active bool) func(context.Context, *apiclient.Clien
 			return err
 		}
 		if w.Active != active {
-			o.recordViolation("active was to be %v; the answer of 200 says %v", active, w.Active)
+			o.addContradiction("active was to be %v; the answer of 200 says %v", active, w.Active)
 		}
 		o.active = active
 		return nil
@@ -285,7 +285,7 @@ func (o *operator) setPlan(plan string) func(context.Context, *apiclient.Client)
 			return err
 		}
 		if a.Plan != plan {
-			o.recordViolation("the plan was to be %s; the answer of 200 says %s", plan, a.Plan)
+			o.addContradiction("the plan was to be %s; the answer of 200 says %s", plan, a.Plan)
 		}
 		o.plan = plan
 		return nil
@@ -298,7 +298,7 @@ func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) er
 		return err
 	}
 	if t.Token == "" || t.Token == o.token || t.Token == o.revokedToken {
-		o.recordViolation("a rotation was answered 200 with %s", describeToken(t.Token, o))
+		o.addContradiction("a rotation was answered 200 with %s", describeToken(t.Token, o))
 		return o.learnToken(ctx)
 	}
 	o.revokedToken, o.token = o.token, t.Token
@@ -352,7 +352,7 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 		err = nil
 	}
 	if err == nil {
-		o.revokedKey, o.key = o.key.Secret, api.NewKey{}
+		o.revokedSecret, o.key = o.key.Secret, api.NewKey{}
 	}
 	return err
 }
@@ -363,8 +363,8 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 func (o *operator) checkServices(ctx context.Context, strict bool) {
 	var all sync.WaitGroup
 	for _, e := range o.installation.ingresses {
-		o.requests++
-		number := o.requests
+		o.checkRounds++
+		number := o.checkRounds
 		all.Go(func() { o.checkIngress(ctx, e, number, strict) })
 	}
 	for _, e := range o.installation.executors {
@@ -373,9 +373,9 @@ func (o *operator) checkServices(ctx context.Context, strict bool) {
 	all.Wait()
 }
 
-// wantResponse returns the response that an ingress must give to a request with the newest token:
-// an error code or "200".
-func (o *operator) wantResponse() string {
+// wantIngressResponse returns the response that an ingress must give to a request with the newest
+// token: an error code or "200".
+func (o *operator) wantIngressResponse() string {
 	switch {
 	case !o.exists:
 		return string(webhook.CodeWorkflowNotFound)
@@ -389,7 +389,7 @@ func (o *operator) wantResponse() string {
 }
 
 func (o *operator) checkIngress(ctx context.Context, e *service, number int, strict bool) {
-	o.checkWebhook(ctx, e, "newest", o.token, o.wantResponse(), number, strict)
+	o.checkWebhook(ctx, e, "newest", o.token, o.wantIngressResponse(), number, strict)
 	if o.revokedToken == "" || o.revokedToken == o.token {
 		return
 	}
@@ -409,23 +409,23 @@ func (o *operator) checkWebhook(
 	defer cancel()
 	asked := time.Now()
 	d := o.senders.ledger.addDelivery(
-		fmt.Sprintf("%s-%s-%s-%d-%s", o.senders.run, o.name, name, number,
+		fmt.Sprintf("%s-%s-%s-%d-%s", o.senders.runID, o.name, name, number,
 			e.name),
 		false,
 	)
-	a, _ := o.senders.attempt(ctx, d, "/webhooks/"+o.name+"?token="+token, e.url)
+	a, _ := o.senders.sendAndRecord(ctx, d, "/webhooks/"+o.name+"?token="+token, e.url)
 	got := a.Code
 	if a.Status == http.StatusOK {
 		got = "200"
 	}
-	o.operators.asked.Add(1)
+	o.operators.checkCount.Add(1)
 	unknown := a.Status == 0 || a.Status >= http.StatusInternalServerError ||
 		a.Status == http.StatusTooManyRequests
 	if !unknown {
-		o.operators.answered.Add(1)
+		o.operators.answeredChecks.Add(1)
 	}
 	if got != want && (!unknown || strict) {
-		o.recordViolation(
+		o.addContradiction(
 			"%s answered %d %s to the %s token, not %s (asked at %s; confirmed before: %s)",
 			e.name,
 			a.Status,
@@ -440,18 +440,18 @@ func (o *operator) checkWebhook(
 
 func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 	client := apiclient.New(e.url, adminToken)
-	o.checkResponse(ctx, e, strict, "the workflow", o.wantWorkflowResponse(),
+	o.checkExecutorResponse(ctx, e, strict, "the workflow", o.wantWorkflowResponse(),
 		func(ctx context.Context) (string, error) {
 			w, err := client.Workflow(ctx, o.name)
 			return fmt.Sprintf("active %v", w.Active), err
 		})
-	o.checkResponse(ctx, e, strict, "the account", "plan "+o.plan,
+	o.checkExecutorResponse(ctx, e, strict, "the account", "plan "+o.plan,
 		func(ctx context.Context) (string, error) {
 			a, err := client.Account(ctx, o.name)
 			return "plan " + a.Plan, err
 		})
 	if o.exists {
-		o.checkResponse(ctx, e, strict, "the token", "the newest",
+		o.checkExecutorResponse(ctx, e, strict, "the token", "the newest",
 			func(ctx context.Context) (string, error) {
 				t, err := client.Trigger(ctx, o.name, operatedNodeID)
 				switch t.Token {
@@ -471,10 +471,10 @@ func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 		}
 	}
 	if o.key.ID != "" {
-		o.checkResponse(ctx, e, strict, "the key", "valid", whoAmI(o.key.Secret))
+		o.checkExecutorResponse(ctx, e, strict, "the key", "valid", whoAmI(o.key.Secret))
 	}
-	if o.revokedKey != "" {
-		o.checkResponse(ctx, e, strict, "the revoked key", "401", whoAmI(o.revokedKey))
+	if o.revokedSecret != "" {
+		o.checkExecutorResponse(ctx, e, strict, "the revoked key", "401", whoAmI(o.revokedSecret))
 	}
 }
 
@@ -485,9 +485,9 @@ func (o *operator) wantWorkflowResponse() string {
 	return fmt.Sprintf("active %v", o.active)
 }
 
-// checkResponse compares an executor's response to call with want: a description of the state, or
-// the status of an error. what names the queried object in messages.
-func (o *operator) checkResponse(
+// checkExecutorResponse compares an executor's response to call with want: a description of the
+// state, or the status of an error. what names the queried object in messages.
+func (o *operator) checkExecutorResponse(
 	ctx context.Context, e *service, strict bool, what, want string,
 	call func(context.Context) (string, error),
 ) {
@@ -501,12 +501,12 @@ func (o *operator) checkResponse(
 	} else if err != nil {
 		got, unknown = strings.ReplaceAll(err.Error(), "\n", " "), true
 	}
-	o.operators.asked.Add(1)
+	o.operators.checkCount.Add(1)
 	if !unknown {
-		o.operators.answered.Add(1)
+		o.operators.answeredChecks.Add(1)
 	}
 	if got != want && (!unknown || strict) {
-		o.recordViolation(
+		o.addContradiction(
 			"%s said of %s: %s, not %s (asked at %s; confirmed before: %s)",
 			e.name,
 			what,

@@ -19,12 +19,12 @@ import (
 type partitionRecord struct {
 	partition
 	from, to time.Time
-	// reunion holds, for each ingress, the time from the healing of the network to the first 200 of
-	// the ingress, or 0 if there was none before the timeout.
-	reunion []time.Duration
-	// complete is the time from the healing of the network until every replica was current, or 0 if
-	// some replica was not current before the timeout.
-	complete time.Duration
+	// ingressRecovery holds, for each ingress, the time from the healing of the network to the
+	// first 200 of the ingress, or 0 if there was none before the timeout.
+	ingressRecovery []time.Duration
+	// replicaRecovery is the time from the healing of the network until every replica was current,
+	// or 0 if some replica was not current before the timeout.
+	replicaRecovery time.Duration
 }
 
 // partitioner applies one partition of the hosts after another.
@@ -34,11 +34,11 @@ type partitioner struct {
 	probes       *probes
 	natsProbes   *natsProbes
 	random       *rand.Rand
-	only         string // apply only partitions whose kind contains this; "" means all
+	filter       string // apply only partitions whose kind contains this; "" means all
 	logf         func(format string, args ...any)
 
-	mu  sync.Mutex
-	all []partitionRecord
+	mu      sync.Mutex
+	records []partitionRecord
 }
 
 // run applies partitions until starting ends, and returns when the last partition has healed and
@@ -47,7 +47,7 @@ func (f *partitioner) run(ctx, starting context.Context) {
 	retry.Sleep(starting, partitionPause)
 	for {
 		for _, kind := range shuffledPartitions(f.random) {
-			if !strings.Contains(kind.kind, f.only) {
+			if !strings.Contains(kind.kind, f.filter) {
 				continue
 			}
 			if starting.Err() != nil {
@@ -64,25 +64,25 @@ func (f *partitioner) run(ctx, starting context.Context) {
 
 func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 	f.mu.Lock()
-	index := len(f.all)
-	f.all = append(f.all, partitionRecord{partition: kind, from: time.Now()})
+	index := len(f.records)
+	f.records = append(f.records, partitionRecord{partition: kind, from: time.Now()})
 	f.mu.Unlock()
 	applying, stop := context.WithCancel(ctx)
 	var applied sync.WaitGroup
 	applied.Go(func() { kind.apply(applying, f.hosts) })
-	retry.Sleep(ctx, kind.lasts)
+	retry.Sleep(ctx, kind.duration)
 	stop()
 	applied.Wait()
 	f.hosts.Heal()
 	healed := time.Now()
-	f.updatePartition(index, func(p *partitionRecord) { p.to = healed })
-	reunion := f.probes.awaitAllAccepting(ctx, healed, healTimeout)
-	f.updatePartition(index, func(p *partitionRecord) { p.reunion = reunion })
-	if err := f.installation.awaitReplicas(ctx, healTimeout); err == nil {
-		f.updatePartition(index, func(p *partitionRecord) { p.complete = time.Since(healed) })
+	f.updateRecord(index, func(p *partitionRecord) { p.to = healed })
+	reunion := f.probes.awaitAllAccepting(ctx, healed, hostRecoveryTimeout)
+	f.updateRecord(index, func(p *partitionRecord) { p.ingressRecovery = reunion })
+	if err := f.installation.awaitReplicas(ctx, hostRecoveryTimeout); err == nil {
+		f.updateRecord(index, func(p *partitionRecord) { p.replicaRecovery = time.Since(healed) })
 	}
 	f.mu.Lock()
-	p := f.all[index]
+	p := f.records[index]
 	f.mu.Unlock()
 	within, after := f.probes.acceptedShares(p)
 	natsWithin, natsAfter := f.natsProbes.acceptedShares(p)
@@ -90,31 +90,32 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 		"%s for %s; available %s, after %s %s; NATS alone %s, after that %s; first 200 after "+
 			"healing %v, replicas %s",
 		kind,
-		kind.lasts.Round(100*time.Millisecond),
+		kind.duration.Round(100*time.Millisecond),
 		formatShares(within),
 		maxUnavailability,
 		formatShares(after),
 		formatShares(natsWithin),
 		formatShares(natsAfter),
-		p.reunion,
-		p.complete.Round(100*time.Millisecond),
+		p.ingressRecovery,
+		p.replicaRecovery.Round(100*time.Millisecond),
 	)
 }
 
-func (f *partitioner) updatePartition(index int, change func(*partitionRecord)) {
+func (f *partitioner) updateRecord(index int, change func(*partitionRecord)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	change(&f.all[index])
+	change(&f.records[index])
 }
 
 func (f *partitioner) partitionRecords() []partitionRecord {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.all)
+	return slices.Clone(f.records)
 }
 
-// describeCurrent describes the current partition, or the last one and how long ago it was healed.
-func (f *partitioner) describeCurrent() string {
+// describeCurrentPartition describes the current partition, or the last one and how long ago it was
+// healed.
+func (f *partitioner) describeCurrentPartition() string {
 	all := f.partitionRecords()
 	if len(all) == 0 {
 		return "before the first partition"
@@ -137,16 +138,17 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 	t := b.currentTotals()
 	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  "+
 		"contradictions %d",
-		len(f.partitionRecords()), t.acknowledged, totalCount(t.refused), totalCount(t.errors),
+		len(f.partitionRecords()), t.acknowledged, totalCount(t.refusedByCode),
+		totalCount(t.errorsByKind),
 		all.confirmed.Load(),
-		len(all.wrongAnswers()))
+		len(all.foundContradictions()))
 }
 
 // slowIngresses describes the ingresses whose first 200 after the healing of a partition came later
 // than maxUnavailability, or not at all.
 func (f *partitioner) slowIngresses() (late []string) {
 	for _, p := range f.partitionRecords() {
-		for host, took := range p.reunion {
+		for host, took := range p.ingressRecovery {
 			if took == 0 || took > maxUnavailability {
 				late = append(late,
 					fmt.Sprintf("%s, %s: %s", p, hostNames[host], durationOrNever(took)))
@@ -158,7 +160,7 @@ func (f *partitioner) slowIngresses() (late []string) {
 
 func durationOrNever(took time.Duration) string {
 	if took == 0 {
-		return "none within " + healTimeout.String()
+		return "none within " + hostRecoveryTimeout.String()
 	}
 	return took.Round(100 * time.Millisecond).String()
 }
@@ -195,7 +197,7 @@ func (f *partitioner) write(out io.Writer) {
 		within, after := f.probes.acceptedShares(p)
 		natsWithin, natsAfter := f.natsProbes.acceptedShares(p)
 		for host := range hostNames {
-			if slices.Contains(p.cut, host) {
+			if slices.Contains(p.cutOffHosts, host) {
 				r.cut.add(within[host])
 				continue
 			}
@@ -207,16 +209,16 @@ func (f *partitioner) write(out io.Writer) {
 				r.below++
 			}
 		}
-		for _, took := range p.reunion {
+		for _, took := range p.ingressRecovery {
 			if took == 0 {
-				took = healTimeout
+				took = hostRecoveryTimeout
 			}
 			r.slowest = max(r.slowest, took)
 		}
-		if p.complete == 0 {
+		if p.replicaRecovery == 0 {
 			r.incomplete++
 		}
-		r.completeAfter = max(r.completeAfter, p.complete)
+		r.completeAfter = max(r.completeAfter, p.replicaRecovery)
 	}
 	_, _ = fmt.Fprintf(out,
 		"\nRequests answered 200 at the ingresses of hosts that are not cut off, in the first %s "+
@@ -243,5 +245,5 @@ func (f *partitioner) write(out io.Writer) {
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  ingresses whose first 200 came more than %s after healing\n", "late", len(late),
 		maxUnavailability)
-	printLines(out, late)
+	printFirstLines(out, late)
 }

@@ -32,10 +32,10 @@ type Partitions struct {
 
 	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
-	// lenient makes RunPartitions only print the following, instead of also returning an error:
-	// responses that contradict a change, first responses that are wrongly marked as deduplicated,
-	// and ingresses that recover slowly.
-	lenient bool
+	// failOnlyOnDataLoss makes RunPartitions only print the following, instead of also returning an
+	// error: responses that contradict a change, first responses that are wrongly marked as
+	// deduplicated, and ingresses that recover slowly.
+	failOnlyOnDataLoss bool
 }
 
 // hostNames are the names of the three hosts.
@@ -94,7 +94,7 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	}
 	defer alone.close()
 	f := &partitioner{
-		hosts: hosts, installation: i, probes: newProbes(s, i), natsProbes: alone, only: c.Only,
+		hosts: hosts, installation: i, probes: newProbes(s, i), natsProbes: alone, filter: c.Only,
 		random: rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // not a secret
 		logf: func(format string, args ...any) {
 			if c.Verbose {
@@ -111,18 +111,18 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	if err := c.runLoadAndPartitions(ctx, i, s, f, all, r); err != nil {
 		return err
 	}
-	if err := r.compare(ctx, i, b, f.incidents(), nil); err != nil {
+	if err := r.addAudit(ctx, i, b, f.incidents(), nil); err != nil {
 		return err
 	}
-	r.ended, r.contradictions = i.problems(), all.wrongAnswers()
+	r.processProblems, r.contradictions = i.problems(), all.foundContradictions()
 	r.write(c.Out)
 	all.write(c.Out)
 	f.write(c.Out)
-	if c.lenient {
+	if c.failOnlyOnDataLoss {
 		r.contradictions = nil
 		return r.err()
 	}
-	return errors.Join(r.err(), f.err(), r.misjudgedErr())
+	return errors.Join(r.err(), f.err(), r.falseRepeatsErr())
 }
 
 // runLoadAndPartitions runs the senders, the operators and the partitions until c.Duration is over,
@@ -172,10 +172,10 @@ func (c *Partitions) runLoadAndPartitions(
 // Limits for the duration of a partition, the pause after the hosts have recovered, and the maximum
 // time that the recovery may take.
 const (
-	shortestPartition = 10 * time.Second
-	longestPartition  = 15 * time.Second
-	partitionPause    = 3 * time.Second
-	healTimeout       = time.Minute
+	shortestPartition   = 10 * time.Second
+	longestPartition    = 15 * time.Second
+	partitionPause      = 3 * time.Second
+	hostRecoveryTimeout = time.Minute
 	// maxUnavailability is the longest time for which requests may be refused after a partition
 	// begins or ends.
 	maxUnavailability = 10 * time.Second
@@ -183,12 +183,12 @@ const (
 
 // partition is one way to break the network between the hosts for a while.
 type partition struct {
-	kind  string
-	hosts []int // indexes of the hosts that the partition affects
-	// cut holds the indexes of the hosts that are cut off: hosts that cannot send to the other
-	// hosts, or cannot receive from them, or both. Their ingresses must refuse requests.
-	cut   []int
-	lasts time.Duration
+	kind          string
+	affectedHosts []int // indexes of the hosts that the partition affects
+	// cutOffHosts holds the indexes of the hosts that are cut off: hosts that cannot send to the
+	// other hosts, or cannot receive from them, or both. Their ingresses must refuse requests.
+	cutOffHosts []int
+	duration    time.Duration
 	// apply breaks the network. It either returns at once, or keeps changing the network until ctx
 	// ends. The caller heals the network.
 	apply func(ctx context.Context, n *network.Network)
@@ -196,7 +196,7 @@ type partition struct {
 
 func (p partition) String() string {
 	var names strings.Builder
-	for _, h := range p.hosts {
+	for _, h := range p.affectedHosts {
 		names.WriteString(hostNames[h])
 	}
 	return p.kind + " " + names.String()
@@ -214,7 +214,7 @@ func shuffledPartitions(random *rand.Rand) []partition {
 		all = append(all, partition{kind, hosts, cut, lasts, apply})
 	}
 	once := func(pairs [][2]int, c network.Condition) func(context.Context, *network.Network) {
-		return func(_ context.Context, n *network.Network) { setConditions(n, pairs, c) }
+		return func(_ context.Context, n *network.Network) { setLinkConditions(n, pairs, c) }
 	}
 	cut := network.Condition{Cut: true}
 
@@ -240,7 +240,7 @@ func shuffledPartitions(random *rand.Rand) []partition {
 	own := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // not a secret
 	add("flapping", h[:1], h[:1], func(ctx context.Context, n *network.Network) {
 		for down := true; ctx.Err() == nil; down = !down {
-			setConditions(n, append(linksFrom(h[0]), linksTo(h[0])...),
+			setLinkConditions(n, append(linksFrom(h[0]), linksTo(h[0])...),
 				network.Condition{Cut: down})
 			retry.Sleep(ctx,
 				200*time.Millisecond+time.Duration(own.Int64N(int64(1300*time.Millisecond))))
@@ -268,7 +268,7 @@ func linksTo(host int) (pairs [][2]int) {
 	return pairs
 }
 
-func setConditions(n *network.Network, pairs [][2]int, c network.Condition) {
+func setLinkConditions(n *network.Network, pairs [][2]int, c network.Condition) {
 	hosts := n.Hosts()
 	for _, pair := range pairs {
 		n.Set(hosts[pair[0]], hosts[pair[1]], c)

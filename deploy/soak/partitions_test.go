@@ -18,7 +18,7 @@ func TestThreeHosts(t *testing.T) {
 	var out bytes.Buffer
 	err := RunPartitions(t.Context(), Partitions{
 		Duration: 20 * time.Second, Seed: 3, Rate: 20, Senders: 20, Operators: 2, Only: "alone",
-		NATSConfig: "../nats/cluster.conf", Verbose: true, Out: &out, lenient: true,
+		NATSConfig: "../nats/cluster.conf", Verbose: true, Out: &out, failOnlyOnDataLoss: true,
 	})
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
@@ -50,7 +50,7 @@ func TestPartitionsOfASeed(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		for range 3 {
 			for _, p := range shuffledPartitions(random) {
-				all = append(all, p.String()+" "+p.lasts.String())
+				all = append(all, p.String()+" "+p.duration.String())
 			}
 		}
 		return all

@@ -29,23 +29,23 @@ type probes struct {
 	send  func(ctx context.Context, host, number int) bool
 	every time.Duration // interval between the probes sent to one host
 
-	mu    sync.Mutex
-	each  [][]probe     // the probes sent to each host, in the order of their responses
-	grown chan struct{} // closed and replaced when a probe is added
+	mu     sync.Mutex
+	byHost [][]probe     // the probes sent to each host, in the order of their responses
+	added  chan struct{} // closed and replaced when a probe is added
 }
 
 // newProbes returns probes of the ingresses. Each of their requests has a new delivery ID.
 func newProbes(s *senders, i *installation) *probes {
 	return &probes{
 		send: func(ctx context.Context, host, number int) bool {
-			path := s.paths[rand.IntN(len(s.paths))] //nolint:gosec // not a secret
+			path := s.webhookPaths[rand.IntN(len(s.webhookPaths))] //nolint:gosec // not a secret
 			d := s.ledger.addDelivery(
-				fmt.Sprintf("%s-probe-%s-%d", s.run, hostNames[host], number), true)
-			d.always = true
-			response, _ := s.attempt(ctx, d, path, i.ingresses[host].url)
+				fmt.Sprintf("%s-probe-%s-%d", s.runID, hostNames[host], number), true)
+			d.alwaysActive = true
+			response, _ := s.sendAndRecord(ctx, d, path, i.ingresses[host].url)
 			return response.Status == http.StatusOK
 		},
-		every: probeInterval, each: make([][]probe, len(i.ingresses)), grown: make(chan struct{}),
+		every: probeInterval, byHost: make([][]probe, len(i.ingresses)), added: make(chan struct{}),
 	}
 }
 
@@ -53,7 +53,7 @@ func newProbes(s *senders, i *installation) *probes {
 func (p *probes) run(ctx, measuring context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	for host := range p.each {
+	for host := range p.byHost {
 		all.Go(func() {
 			tick := time.NewTicker(p.every)
 			defer tick.Stop()
@@ -75,9 +75,9 @@ func (p *probes) sendProbe(ctx context.Context, host, number int) {
 	result.ended = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.each[host] = append(p.each[host], result)
-	close(p.grown)
-	p.grown = make(chan struct{})
+	p.byHost[host] = append(p.byHost[host], result)
+	close(p.added)
+	p.added = make(chan struct{})
 }
 
 // awaitAllAccepting waits until each ingress has accepted a request that was sent after the network
@@ -106,8 +106,8 @@ func (p *probes) firstAcceptedAfter(
 ) (first []time.Duration, all bool, grown <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	first, all = make([]time.Duration, len(p.each)), true
-	for host, answers := range p.each {
+	first, all = make([]time.Duration, len(p.byHost)), true
+	for host, answers := range p.byHost {
 		for n := len(answers) - 1; n >= 0 && answers[n].ended.After(healed); n-- {
 			if answers[n].accepted && answers[n].began.After(healed) {
 				first[host] = answers[n].ended.Sub(healed)
@@ -115,7 +115,7 @@ func (p *probes) firstAcceptedAfter(
 		}
 		all = all && first[host] > 0
 	}
-	return first, all, p.grown
+	return first, all, p.added
 }
 
 // acceptedShare holds the number of accepted requests in a group, and the number of all its
@@ -155,8 +155,8 @@ func formatShares(each []acceptedShare) string {
 func (p *probes) acceptedShares(partition partitionRecord) (within, after []acceptedShare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	within, after = make([]acceptedShare, len(p.each)), make([]acceptedShare, len(p.each))
-	for host, answers := range p.each {
+	within, after = make([]acceptedShare, len(p.byHost)), make([]acceptedShare, len(p.byHost))
+	for host, answers := range p.byHost {
 		for _, answer := range answers {
 			if answer.began.Before(partition.from) || answer.began.After(partition.to) {
 				continue
@@ -180,7 +180,7 @@ func (p *probes) acceptedShares(partition partitionRecord) (within, after []acce
 func (p *probes) probesBetween(host int, from, to time.Time) (all []probe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, answer := range p.each[host] {
+	for _, answer := range p.byHost[host] {
 		if !answer.began.Before(from) && answer.began.Before(to) {
 			all = append(all, answer)
 		}

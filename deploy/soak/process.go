@@ -25,44 +25,44 @@ const restartPause = 500 * time.Millisecond
 // process is one of the programs. It can be stopped and started again with the same arguments. If
 // it exits unexpectedly, it is restarted, as a supervisor such as systemd would do.
 type process struct {
-	name string
-	args []string     // the first argument is the role that the process has
-	log  string       // the file for its output
-	host *programHost // the host to run on; nil means this machine
-	env  []string     // NAME=value, added to this process's environment; used only with a host
+	name    string
+	args    []string     // the first argument is the role that the process has
+	logFile string       // the file for its output
+	host    *programHost // the host to run on; nil means this machine
+	env     []string     // NAME=value, added to this process's environment; used only with a host
 
-	mu       sync.Mutex
-	run      *child.Process // nil while the process is not running
-	wanted   bool           // whether to restart the process if it exits
-	problems []string
+	mu            sync.Mutex
+	running       *child.Process // nil while the process is not running
+	restartOnExit bool           // whether to restart the process if it exits
+	problems      []string
 }
 
 func newProcess(folder, name string, args ...string) *process {
-	return &process{name: name, args: args, log: filepath.Join(folder, name+".log")}
+	return &process{name: name, args: args, logFile: filepath.Join(folder, name+".log")}
 }
 
 // start starts the process unless it is running.
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wanted = true
+	p.restartOnExit = true
 	return p.launch()
 }
 
 // launch starts the process unless it is running. The caller holds mu.
 func (p *process) launch() error {
-	if p.run != nil {
+	if p.running != nil {
 		return nil
 	}
 	cmd, err := p.command()
 	if err != nil {
 		return err
 	}
-	r, err := child.StartWithLogFile(cmd, p.log)
+	r, err := child.StartWithLogFile(cmd, p.logFile)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
-	p.run = r
+	p.running = r
 	go func() {
 		<-r.Exited()
 		p.restartUnlessStopped(r)
@@ -75,8 +75,8 @@ func (p *process) command() (*exec.Cmd, error) {
 	if p.host == nil {
 		return child.SelfCommand(p.args[0], p.args[1:]...)
 	}
-	cmd := p.host.Command(filepath.Join(p.host.programs, p.args[0]), p.args[1:]...)
-	cmd.Env = append(child.EnvironmentWithoutFlags(), p.env...)
+	cmd := p.host.Command(filepath.Join(p.host.programFolder, p.args[0]), p.args[1:]...)
+	cmd.Env = append(child.EnvironmentWithoutFlagVariables(), p.env...)
 	return cmd, nil
 }
 
@@ -84,11 +84,11 @@ func (p *process) command() (*exec.Cmd, error) {
 // records a problem and restarts the process after restartPause.
 func (p *process) restartUnlessStopped(r *child.Process) {
 	p.mu.Lock()
-	byItself := p.run == r
+	byItself := p.running == r
 	if byItself {
-		p.run = nil
+		p.running = nil
 		p.problems = append(p.problems,
-			fmt.Sprintf("%s ended by itself: %s: %s", p.name, r.State(), p.lastLine()))
+			fmt.Sprintf("%s ended by itself: %s: %s", p.name, r.State(), p.lastLogLine()))
 	}
 	p.mu.Unlock()
 	if !byItself {
@@ -97,7 +97,7 @@ func (p *process) restartUnlessStopped(r *child.Process) {
 	<-time.After(restartPause)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.wanted {
+	if !p.restartOnExit {
 		return
 	}
 	if err := p.launch(); err != nil {
@@ -105,26 +105,26 @@ func (p *process) restartUnlessStopped(r *child.Process) {
 	}
 }
 
-// detachRun returns the current run, or nil if there is none, and prevents the restart of the
+// takeRunning returns the current run, or nil if there is none, and prevents the restart of the
 // process when this run ends. The caller must end the run.
-func (p *process) detachRun() *child.Process {
+func (p *process) takeRunning() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.run
-	p.run, p.wanted = nil, false
+	r := p.running
+	p.running, p.restartOnExit = nil, false
 	return r
 }
 
 // kill ends the process with SIGKILL, even if it is paused. The process is not restarted.
 func (p *process) kill() {
-	if r := p.detachRun(); r != nil {
+	if r := p.takeRunning(); r != nil {
 		r.Kill()
 	}
 }
 
 // terminate ends the process with SIGTERM, and records a problem if it does not exit cleanly.
 func (p *process) terminate() {
-	r := p.detachRun()
+	r := p.takeRunning()
 	if r == nil {
 		return
 	}
@@ -137,10 +137,10 @@ func (p *process) terminate() {
 func (p *process) signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.run == nil {
+	if p.running == nil {
 		return nil
 	}
-	if err := p.run.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.running.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	return nil
@@ -152,13 +152,13 @@ func (p *process) addProblem(text string) {
 	p.problems = append(p.problems, text)
 }
 
-// complaints returns the problems with the process. If its log contains a panic or a data race,
-// they include the first line that reports one.
-func (p *process) complaints() []string {
+// problemsWithLog returns the problems with the process. If its log contains a panic or a data
+// race, they include the first line that reports one.
+func (p *process) problemsWithLog() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.problems
-	text, err := os.ReadFile(p.log)
+	text, err := os.ReadFile(p.logFile)
 	if err != nil {
 		return all
 	}
@@ -171,9 +171,9 @@ func (p *process) complaints() []string {
 	return all
 }
 
-// lastLine returns the last line of the process's output.
-func (p *process) lastLine() string {
-	text, err := os.ReadFile(p.log)
+// lastLogLine returns the last line of the process's output.
+func (p *process) lastLogLine() string {
+	text, err := os.ReadFile(p.logFile)
 	if err != nil {
 		return err.Error()
 	}

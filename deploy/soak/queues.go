@@ -24,7 +24,7 @@ const maxOwnStreams = 16
 // stream.
 func (i *installation) queues() []string {
 	queues := []string{execution.DefaultQueue}
-	for n := range i.own {
+	for n := range i.ownStreams {
 		queues = append(queues, "own-"+strconv.Itoa(n))
 	}
 	return queues
@@ -57,7 +57,7 @@ func (i *installation) createOwnStreams(ctx context.Context) error {
 // queuesWithOwnStream is in its own stream, and each own stream has as many replicas as the shared
 // stream.
 func (i *installation) checkOwnStreams(ctx context.Context) error {
-	if i.own == 0 {
+	if i.ownStreams == 0 {
 		return nil
 	}
 	for _, e := range i.executors {
@@ -107,13 +107,13 @@ func ownStreamNames(queue string) []string {
 	return []string{own.StreamName(queue), own.ProgressStreamName(queue)}
 }
 
-// stepDown returns an injection that makes the leaders of a queue's own streams step down, so that
-// other servers must take over.
-func (f *faultInjector) stepDown(queue string) injection {
+// stepDownLeaders returns an injection that makes the leaders of a queue's own streams step down,
+// so that other servers must take over.
+func (f *faultInjector) stepDownLeaders(queue string) injection {
 	return func(ctx context.Context, _ time.Duration) error {
 		for _, name := range ownStreamNames(queue) {
 			if err := eventually(ctx, recoverTimeout, func(ctx context.Context) error {
-				return f.installation.stepDown(ctx, name)
+				return f.installation.stepDownLeader(ctx, name)
 			}); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -122,8 +122,8 @@ func (f *faultInjector) stepDown(queue string) injection {
 	}
 }
 
-// stepDown makes the leader of a stream step down.
-func (i *installation) stepDown(ctx context.Context, name string) error {
+// stepDownLeader makes the leader of a stream step down.
+func (i *installation) stepDownLeader(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return leader.StepDown(ctx, i.nc, jetstream.DefaultAPIPrefix, name, "")

@@ -115,13 +115,13 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 	if err := i.awaitSettled(ctx); err != nil {
 		return err
 	}
-	if err := r.compare(ctx, i, z.ledger, z.incidents(), nil); err != nil {
+	if err := r.addAudit(ctx, i, z.ledger, z.incidents(), nil); err != nil {
 		return err
 	}
-	r.ended = i.problems()
+	r.processProblems = i.problems()
 	r.write(c.Out)
 	z.write(c.Out)
-	return errors.Join(r.err(), r.misjudgedErr(), z.err())
+	return errors.Join(r.err(), r.falseRepeatsErr(), z.err())
 }
 
 // awaitSettled waits until the services are ready and all replicas are current. It then waits until
@@ -142,7 +142,7 @@ type zoneMeasurer struct {
 	hosts        *network.Network
 	installation *installation
 	ledger       *ledger
-	stages       []*latencyResults
+	results      []*latencyResults
 }
 
 // latencyResults holds the results measured at one network latency.
@@ -150,25 +150,25 @@ type latencyResults struct {
 	latency time.Duration
 	// near holds the response times of accepted requests at the ingress in the zone with the
 	// leaders of the streams. far holds the response times at the other two ingresses.
-	near, far []time.Duration
-	refused   int // requests that were not accepted although no zone was cut off
-	cuts      []zoneCut
+	near, far    []time.Duration
+	refusedCount int // requests that were not accepted although no zone was cut off
+	zoneCuts     []zoneCut
 }
 
 // zoneCut holds the results of one interval in which a zone was cut off.
 type zoneCut struct {
-	what      string // "leaders" if the zone had the leaders of the streams; otherwise "other"
-	zone      int
-	from, to  time.Time
-	remaining acceptedShare // requests at the ingresses of the other zones
-	cutOff    acceptedShare // requests at the ingress of the zone that is cut off
-	// refusedFor is the longest time for which an ingress of another zone refused requests, or 0 if
-	// none was refused.
-	refusedFor time.Duration
-	slowest    time.Duration // longest response time of an accepted request in the other zones
-	// back is the time from the reconnection of the zone to the first 200 of its ingress, or 0 if
-	// there was none before the timeout.
-	back time.Duration
+	zoneKind     string // "leaders" if the zone had the leaders of the streams; otherwise "other"
+	zoneIndex    int
+	from, to     time.Time
+	inOtherZones acceptedShare // requests at the ingresses of the other zones
+	inCutZone    acceptedShare // requests at the ingress of the zone that is cut off
+	// longestRefusal is the longest time for which an ingress of another zone refused requests, or
+	// 0 if none was refused.
+	longestRefusal  time.Duration
+	slowestAccepted time.Duration // longest response time of an accepted request in the other zones
+	// recovery is the time from the reconnection of the zone to the first 200 of its ingress, or 0
+	// if there was none before the timeout.
+	recovery time.Duration
 }
 
 // measure makes the measurements with one latency: first while all zones are connected, then while
@@ -181,9 +181,9 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 		}
 	}
 	s := &latencyResults{latency: latency}
-	z.stages = append(z.stages, s)
+	z.results = append(z.results, s)
 	const leader, other = 0, 2
-	if err := z.installation.makeLeader(ctx, hostNames[leader]); err != nil {
+	if err := z.installation.makeStreamLeader(ctx, hostNames[leader]); err != nil {
 		return err
 	}
 	senders := newSenders(z.ledger, z.installation, fmt.Sprintf("%d-%s", z.config.Seed, latency))
@@ -197,30 +197,30 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 
 	from := time.Now()
 	retry.Sleep(ctx, z.config.Measure)
-	z.addAnswers(s, p, leader, from, time.Now())
+	z.addTimes(s, p, leader, from, time.Now())
 
 	starting, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()
 	running.Go(func() {
 		senders.sendLoad(ctx, starting, z.config.Senders, z.config.Rate, z.config.Seed)
 	})
-	if err := z.cutOff(ctx, s, p, "leaders", leader); err != nil {
+	if err := z.cutZoneOff(ctx, s, p, "leaders", leader); err != nil {
 		return err
 	}
-	if err := z.installation.makeLeader(ctx, hostNames[leader]); err != nil {
+	if err := z.installation.makeStreamLeader(ctx, hostNames[leader]); err != nil {
 		return err
 	}
-	return z.cutOff(ctx, s, p, "other", other)
+	return z.cutZoneOff(ctx, s, p, "other", other)
 }
 
-// addAnswers adds the responses from an interval in which all zones were connected.
-func (z *zoneMeasurer) addAnswers(s *latencyResults, p *probes, leader int, from, to time.Time) {
-	for host := range p.each {
+// addTimes adds the responses from an interval in which all zones were connected.
+func (z *zoneMeasurer) addTimes(s *latencyResults, p *probes, leader int, from, to time.Time) {
+	for host := range p.byHost {
 		for _, answer := range p.probesBetween(host, from, to) {
 			took := answer.ended.Sub(answer.began)
 			switch {
 			case !answer.accepted:
-				s.refused++
+				s.refusedCount++
 			case host == leader:
 				s.near = append(s.near, took)
 			default:
@@ -232,42 +232,42 @@ func (z *zoneMeasurer) addAnswers(s *latencyResults, p *probes, leader int, from
 		formatP50AndP99(s.far))
 }
 
-// cutOff cuts a zone off for the configured time, and waits until it has recovered.
-func (z *zoneMeasurer) cutOff(
+// cutZoneOff cuts a zone off for the configured time, and waits until it has recovered.
+func (z *zoneMeasurer) cutZoneOff(
 	ctx context.Context,
 	s *latencyResults,
 	p *probes,
 	what string,
 	zone int,
 ) error {
-	c := zoneCut{what: what, zone: zone, from: time.Now()}
+	c := zoneCut{zoneKind: what, zoneIndex: zone, from: time.Now()}
 	host := z.hosts.Hosts()[zone]
 	z.hosts.Isolate(host, true)
 	retry.Sleep(ctx, z.config.Cut)
 	z.hosts.Isolate(host, false)
 	c.to = time.Now()
-	c.back = p.awaitAllAccepting(ctx, c.to, healTimeout)[zone]
+	c.recovery = p.awaitAllAccepting(ctx, c.to, hostRecoveryTimeout)[zone]
 	if err := z.installation.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
-	for n := range p.each {
+	for n := range p.byHost {
 		answers := p.probesBetween(n, c.from, c.to)
 		if n == zone {
-			c.cutOff.add(countAccepted(answers))
+			c.inCutZone.add(countAccepted(answers))
 			continue
 		}
-		c.remaining.add(countAccepted(answers))
-		c.refusedFor = max(c.refusedFor, refusedDuration(answers))
+		c.inOtherZones.add(countAccepted(answers))
+		c.longestRefusal = max(c.longestRefusal, refusedDuration(answers))
 		for _, answer := range answers {
 			if answer.accepted {
-				c.slowest = max(c.slowest, answer.ended.Sub(answer.began))
+				c.slowestAccepted = max(c.slowestAccepted, answer.ended.Sub(answer.began))
 			}
 		}
 	}
-	s.cuts = append(s.cuts, c)
+	s.zoneCuts = append(s.zoneCuts, c)
 	z.logf("%s: %s zone cut off for %s: the others accepted %s, refused for %s; back after %s",
-		s.latency, what, z.config.Cut, c.remaining, milliseconds(c.refusedFor),
-		durationOrNever(c.back))
+		s.latency, what, z.config.Cut, c.inOtherZones, milliseconds(c.longestRefusal),
+		durationOrNever(c.recovery))
 	return ctx.Err()
 }
 
@@ -276,9 +276,9 @@ func (z *zoneMeasurer) logf(format string, args ...any) {
 }
 
 func (z *zoneMeasurer) incidents() (all []incident) {
-	for _, s := range z.stages {
-		for _, c := range s.cuts {
-			kind := fmt.Sprintf("%s zone cut off at %s", c.what, s.latency)
+	for _, s := range z.results {
+		for _, c := range s.zoneCuts {
+			kind := fmt.Sprintf("%s zone cut off at %s", c.zoneKind, s.latency)
 			all = append(all, incident{kind: kind, from: c.from, to: c.to})
 		}
 	}
@@ -289,18 +289,18 @@ func (z *zoneMeasurer) incidents() (all []incident) {
 // long to recover.
 func (z *zoneMeasurer) err() error {
 	var broken []string
-	for _, s := range z.stages {
+	for _, s := range z.results {
 		if len(s.near) == 0 || len(s.far) == 0 {
 			broken = append(broken, fmt.Sprintf("%s: nothing was accepted", s.latency))
 		}
-		for _, c := range s.cuts {
-			if c.refusedFor > maxUnavailability {
+		for _, c := range s.zoneCuts {
+			if c.longestRefusal > maxUnavailability {
 				broken = append(broken, fmt.Sprintf("%s, %s zone: refused for %s", s.latency,
-					c.what, c.refusedFor))
+					c.zoneKind, c.longestRefusal))
 			}
-			if c.back == 0 || c.back > maxUnavailability {
+			if c.recovery == 0 || c.recovery > maxUnavailability {
 				broken = append(broken, fmt.Sprintf("%s, %s zone: back after %s", s.latency,
-					c.what, durationOrNever(c.back)))
+					c.zoneKind, durationOrNever(c.recovery)))
 			}
 		}
 	}
@@ -316,33 +316,33 @@ func (z *zoneMeasurer) write(out io.Writer) {
 	const answers = "%-8s %20s %20s %10v\n"
 	_, _ = fmt.Fprintf(out, "\nMilliseconds until a 200, p50 and p99 (number of requests); all "+
 		"zones connected\n"+answers, "latency", "leader's zone", "other zones", "refused")
-	for _, s := range z.stages {
+	for _, s := range z.results {
 		_, _ = fmt.Fprintf(out, answers, s.latency, formatP50AndP99(s.near), formatP50AndP99(s.far),
-			s.refused)
+			s.refusedCount)
 	}
 	const cuts = "%-8s %-10s %10s %12s %12s %10s %10s\n"
 	_, _ = fmt.Fprintf(out, "\nOne zone cut off for %s\n"+cuts, z.config.Cut, "latency", "zone cut",
 		"accepted", "refused for", "slowest 200", "cut off", "back after")
-	for _, s := range z.stages {
-		for _, c := range s.cuts {
-			_, _ = fmt.Fprintf(out, cuts, s.latency, c.what, c.remaining,
-				milliseconds(c.refusedFor), milliseconds(c.slowest), c.cutOff,
-				milliseconds(c.back))
+	for _, s := range z.results {
+		for _, c := range s.zoneCuts {
+			_, _ = fmt.Fprintf(out, cuts, s.latency, c.zoneKind, c.inOtherZones,
+				milliseconds(c.longestRefusal), milliseconds(c.slowestAccepted), c.inCutZone,
+				milliseconds(c.recovery))
 		}
 	}
 	_, _ = fmt.Fprintln(out, "accepted, refused for, slowest 200: the two zones that remain; cut "+
 		"off: accepted in the zone that is cut off; back after: its first 200 after the end")
 }
 
-// makeLeader makes a server the leader of all streams that have replicas.
-func (i *installation) makeLeader(ctx context.Context, server string) error {
+// makeStreamLeader makes a server the leader of all streams that have replicas.
+func (i *installation) makeStreamLeader(ctx context.Context, server string) error {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
 	return eventually(ctx, replicaTimeout, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		return leader.EnsurePlacement(ctx, i.js,
+		return leader.EnsureLeaders(ctx, i.js,
 			func(*jetstream.StreamInfo) string { return server })
 	})
 }

@@ -14,18 +14,18 @@ const maxLinesPerKind = 10
 
 // report is the result of a soak.
 type report struct {
-	seed           uint64
-	took           time.Duration
-	totals         requestTotals
-	audit          *ledgerAuditResult
-	incidents      []incident
-	ended          []string // problems with processes, such as an unexpected exit
-	stood          []string // descriptions of the times at which recording stalled
-	contradictions []string // responses about the registry that contradicted a change
-	aside          []string // starts that were put aside
-	restored       []string // checks that failed after the store was restored
-	emptied        []string // checks that failed after the store was deleted
-	again          []string // executions that a runner received again after their end
+	seed                uint64
+	took                time.Duration
+	totals              requestTotals
+	audit               *ledgerAuditResult
+	incidents           []incident
+	processProblems     []string // problems with processes, such as an unexpected exit
+	stalls              []string // descriptions of the times at which recording stalled
+	contradictions      []string // responses about the registry that contradicted a change
+	putAside            []string // starts that were put aside
+	restoreViolations   []string // checks that failed after the store was restored
+	storeLossViolations []string // checks that failed after the store was deleted
+	reruns              []string // executions that a runner received again after their end
 }
 
 func (r *report) write(out io.Writer) {
@@ -36,73 +36,73 @@ func (r *report) write(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "\nLedger, seed %d, %s under load\n", r.seed, r.took.Round(time.Second))
 	line("deliveries", a.deliveries, "")
 	line("sent", t.sent, "requests, repeats too")
-	line("acknowledged", t.acknowledged, fmt.Sprintf("answers 200; %d executions", a.executions))
+	line("acknowledged", t.acknowledged, fmt.Sprintf("answers 200; %d executions", a.acknowledged))
 	line("deduplicated", t.deduplicated, "of these, for a delivery that came before")
-	line("refused", totalCount(t.refused), formatCounts(t.refused))
-	line("no answer", totalCount(t.errors), formatCounts(t.errors))
+	line("refused", totalCount(t.refusedByCode), formatCounts(t.refusedByCode))
+	line("no answer", totalCount(t.errorsByKind), formatCounts(t.errorsByKind))
 	line("stored", a.stored, "executions in the stream")
 	if len(a.ownStreams) > 0 {
 		line("own streams", len(a.ownStreams),
-			"each of one queue; executions stored in each: "+formatCounts(a.inStreams))
+			"each of one queue; executions stored in each: "+formatCounts(a.storedByStream))
 	}
 	line("recorded", a.recorded, "")
 	line("run", a.ended, "executions whose runner reported the end")
-	line("unheard", a.unheard, "stored; the answer was lost, and the sender did not ask again")
-	line("ghosts", totalCount(a.ghosts),
+	line("unheard", a.unanswered, "stored; the answer was lost, and the sender did not ask again")
+	line("ghosts", totalCount(a.ghostsByFault),
 		"stored though refused, without a delivery ID, never sent again: a NATS server took it "+
 			"and did not say so in time")
-	if len(a.ghosts) > 0 {
-		line("", "", formatCounts(a.ghosts))
+	if len(a.ghostsByFault) > 0 {
+		line("", "", formatCounts(a.ghostsByFault))
 	}
 	line("given up", a.ghostsWithID,
 		"stored though refused, with a delivery ID: sent again, they would have been deduplicated")
-	line("misjudged", a.misjudged, "called deduplicated though nothing came before")
-	line("faults", len(r.incidents), formatCounts(byKind(r.incidents)))
-	line("ended", len(r.ended), "processes that ended by themselves or not well")
-	printLines(out, r.ended)
+	line("misjudged", a.falseRepeats, "called deduplicated though nothing came before")
+	line("faults", len(r.incidents), formatCounts(countByKind(r.incidents)))
+	line("ended", len(r.processProblems), "processes that ended by themselves or not well")
+	printFirstLines(out, r.processProblems)
 	for _, v := range r.violations() {
-		line(v.name, len(v.lines), v.why)
-		printLines(out, v.lines)
+		line(v.name, len(v.lines), v.explanation)
+		printFirstLines(out, v.lines)
 	}
 }
 
 // violation is a kind of broken promise, with a line for each case that was found.
 type violation struct {
-	name, why string
-	lines     []string
+	name, explanation string
+	lines             []string
 }
 
 // violations returns the violations during the load. A correct installation has none.
 func (r *report) violations() []violation {
 	return []violation{
-		{"stood still", "times that nothing was recorded though one executor was well", r.stood},
+		{"stood still", "times that nothing was recorded though one executor was well", r.stalls},
 		{
 			"contradictions", "answers by another state than a confirmed change had left",
 			r.contradictions,
 		},
-		{"strange", "", r.audit.strange},
-		{"refused", "deliveries to active workflows that were refused for good", r.audit.refused},
+		{"strange", "", r.audit.oddities},
+		{"refused", "deliveries to active workflows that were refused for good", r.audit.refusals},
 		{"lost", "acknowledged, and not in the stream", r.audit.lost},
 		{"unrecorded", "in the stream, and not recorded", r.audit.unrecorded},
-		{"put aside", "starts that executors took for unreadable, recorded or not", r.aside},
-		{"doubled", "", r.audit.doubled},
-		{"wrong", "not in the state that a runner reported", r.audit.wrong},
-		{"ran again", "executions that a runner was given again after their end", r.again},
+		{"put aside", "starts that executors took for unreadable, recorded or not", r.putAside},
+		{"doubled", "", r.audit.duplicates},
+		{"wrong", "not in the state that a runner reported", r.audit.wrongStatus},
+		{"ran again", "executions that a runner was given again after their end", r.reruns},
 	}
 }
 
 func (r *report) writeRestoreViolations(out io.Writer) {
-	_, _ = fmt.Fprintf(out, "%-14s %8v  %s\n", "broken", len(r.restored),
+	_, _ = fmt.Fprintf(out, "%-14s %8v  %s\n", "broken", len(r.restoreViolations),
 		"after the store was restored")
-	printLines(out, r.restored)
+	printFirstLines(out, r.restoreViolations)
 }
 
 // err returns an error with the number of violations of each kind, or nil if there are none.
 func (r *report) err() error {
 	var all []string
 	for _, v := range append(r.violations(), violation{
-		"broken by the restored store", "", r.restored,
-	}, violation{"broken by the deleted store", "", r.emptied}) {
+		"broken by the restored store", "", r.restoreViolations,
+	}, violation{"broken by the deleted store", "", r.storeLossViolations}) {
 		if len(v.lines) > 0 {
 			all = append(all, fmt.Sprintf("%d %s", len(v.lines), v.name))
 		}
@@ -113,22 +113,22 @@ func (r *report) err() error {
 	return fmt.Errorf("seed %d: %s", r.seed, strings.Join(all, ", "))
 }
 
-// misjudgedErr returns an error with the number of deliveries whose first response was wrongly
+// falseRepeatsErr returns an error with the number of deliveries whose first response was wrongly
 // marked as deduplicated, or nil if there are none.
-func (r *report) misjudgedErr() error {
-	if r.audit.misjudged > 0 {
-		return fmt.Errorf("%d first deliveries were answered deduplicated", r.audit.misjudged)
+func (r *report) falseRepeatsErr() error {
+	if r.audit.falseRepeats > 0 {
+		return fmt.Errorf("%d first deliveries were answered deduplicated", r.audit.falseRepeats)
 	}
 	return nil
 }
 
-func printLines(out io.Writer, lines []string) {
+func printFirstLines(out io.Writer, lines []string) {
 	for _, text := range lines[:min(len(lines), maxLinesPerKind)] {
 		_, _ = fmt.Fprintln(out, "  ", text)
 	}
 }
 
-func byKind(incidents []incident) map[string]int {
+func countByKind(incidents []incident) map[string]int {
 	kinds := map[string]int{}
 	for _, i := range incidents {
 		kinds[i.kind]++

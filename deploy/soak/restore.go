@@ -61,7 +61,7 @@ func (i *installation) restoreStoresAndCheck(
 	if err := setToggledActive(ctx, i.client(), false); err != nil {
 		return nil, err
 	}
-	s.deliverAll(ctx, "before")
+	s.deliverBatch(ctx, "before")
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		return nil, err
 	}
@@ -85,14 +85,14 @@ func (i *installation) restoreStoresAndCheck(
 	})
 	check("streams of queues", i.checkOwnStreams)
 	broken = append(broken, i.toggleByEachExecutor(ctx, s)...)
-	first, again := s.deliverAll(ctx, "after"), s.deliverAll(ctx, "after")
+	first, again := s.deliverBatch(ctx, "after"), s.deliverBatch(ctx, "after")
 	for marker, a := range first {
 		if b := again[marker]; a.Status != http.StatusOK || a.Deduplicated ||
 			b.ExecutionID != a.ExecutionID || !b.Deduplicated {
 			broken = append(broken, fmt.Sprintf("a delivery was answered %+v, then %+v", a, b))
 		}
 	}
-	s.deliverAll(ctx, "before") // a sender may repeat a delivery even after the response 200
+	s.deliverBatch(ctx, "before") // a sender may repeat a delivery even after the response 200
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		broken = append(broken, err.Error())
 	}
@@ -159,11 +159,11 @@ func (i *installation) awaitHealthy(ctx context.Context) error {
 	return i.awaitReady(ctx, recoverTimeout)
 }
 
-// deliverAll sends restoreDeliveryCount deliveries, spread over all queues, each until it gets a
+// deliverBatch sends restoreDeliveryCount deliveries, spread over all queues, each until it gets a
 // final response. It returns the final responses, keyed by delivery ID; deliveries without one
 // before the timeout are missing. name is the prefix of the delivery IDs, so a second call with the
 // same name repeats the same deliveries.
-func (s *senders) deliverAll(ctx context.Context, name string) map[string]deliver.Answer {
+func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deliver.Answer {
 	answers := map[string]deliver.Answer{}
 	for n := range restoreDeliveryCount {
 		d := &delivery{marker: name + "-" + strconv.Itoa(n), hasID: true}

@@ -13,7 +13,7 @@ const retryAfter = 2 * time.Second
 // refused request gets a 200 when it is retried once after retryAfter.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	i := set(t, processCounts{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
+	i := set(t, installConfig{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
 	p := post(t, i, retryAfter)
 	p.awaitAccepted(t, 200)
 

@@ -64,12 +64,12 @@ func runHostRunner(natsURL, credsFile, caFile, runsFile string) error {
 		return err
 	}
 	nc, err := bus.Connect(ctx, bus.Options{
-		URL:       natsURL,
-		Name:      roleHostRunner,
-		Timeout:   time.Minute,
-		CredsFile: credsFile,
-		CAFile:    caFile,
-		Log:       logrus.StandardLogger(),
+		URL:            natsURL,
+		Name:           roleHostRunner,
+		ConnectTimeout: time.Minute,
+		CredsFile:      credsFile,
+		CAFile:         caFile,
+		Log:            logrus.StandardLogger(),
 	})
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func recordingHandler(
 		if _, err := fmt.Fprintln(file, time.Now().UnixNano(), e.ID); err != nil {
 			return nil, err
 		}
-		return handle(ctx, e)
+		return handleExecution(ctx, e)
 	}, nil
 }
 
@@ -109,9 +109,9 @@ func runnerOptions(group string) runner.Options {
 	}
 }
 
-// handle runs an execution. The ID determines the outcome, as expectedStatus describes, and makes a
-// few executions take longer than the others.
-func handle(ctx context.Context, e runner.Execution) (any, error) {
+// handleExecution runs an execution. The ID determines the outcome, as expectedStatus describes,
+// and makes a few executions take longer than the others.
+func handleExecution(ctx context.Context, e runner.Execution) (any, error) {
 	if strings.HasSuffix(e.ID, "00") {
 		retry.Sleep(ctx, 3*time.Second/2) // long enough for a report that the execution is running
 	}

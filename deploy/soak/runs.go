@@ -16,8 +16,8 @@ const maxRedeliveryDelay = time.Minute
 
 // executionRun is one delivery of an execution to a runner.
 type executionRun struct {
-	id string
-	at time.Time
+	id         string
+	receivedAt time.Time
 }
 
 // lateRuns describes the executions that a runner received more than maxRedeliveryDelay after their
@@ -25,15 +25,15 @@ type executionRun struct {
 // mistake. ended maps execution IDs to the times of their ends.
 func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err error) {
 	for _, r := range i.runners {
-		runs, err := readRuns(r.runs)
+		runs, err := readRuns(r.runsFile)
 		if err != nil {
 			return nil, err
 		}
 		for _, next := range runs {
-			if end, ok := ended[next.id]; ok && next.at.Sub(end) > maxRedeliveryDelay {
+			if end, ok := ended[next.id]; ok && next.receivedAt.Sub(end) > maxRedeliveryDelay {
 				again = append(again,
 					fmt.Sprintf("%s by %s, %s after its end", next.id, r.name,
-						next.at.Sub(end).Round(time.Second)))
+						next.receivedAt.Sub(end).Round(time.Second)))
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func readRuns(path string) ([]executionRun, error) {
 		if _, err := fmt.Sscan(lines.Text(), &nanos, &r.id); err != nil {
 			continue // the runner was killed while it wrote the last line
 		}
-		r.at = time.Unix(0, nanos)
+		r.receivedAt = time.Unix(0, nanos)
 		runs = append(runs, r)
 	}
 	return runs, lines.Err()

@@ -26,10 +26,10 @@ func TestRanAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := &installation{runners: []*service{
-		{process: newProcess("", "runner-0"), runs: path},
+		{process: newProcess("", "runner-0"), runsFile: path},
 		{
-			process: newProcess("", "runner-1"),
-			runs:    filepath.Join(t.TempDir(), "was-given-nothing"),
+			process:  newProcess("", "runner-1"),
+			runsFile: filepath.Join(t.TempDir(), "was-given-nothing"),
 		},
 	}}
 	again, err := i.lateRuns(map[string]time.Time{"again": end, "repeated": end})

@@ -35,20 +35,20 @@ const (
 
 // senders simulates the senders that call the webhooks.
 type senders struct {
-	ledger *ledger
-	urls   []string // URLs of the ingresses
-	paths  []string // paths of the webhooks
+	ledger       *ledger
+	urls         []string // URLs of the ingresses
+	webhookPaths []string // paths of the webhooks
 	// queuePaths holds the path of one webhook for each queue.
 	queuePaths []string
 	client     *http.Client
-	run        string // makes the delivery IDs differ from those of another run
+	runID      string // makes the delivery IDs differ from those of another run
 }
 
 func newSenders(b *ledger, i *installation, run string) *senders {
-	s := &senders{ledger: b, paths: i.paths, run: run, client: &http.Client{
+	s := &senders{ledger: b, webhookPaths: i.webhookPaths, runID: run, client: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 30 * time.Second},
 	}}
-	s.queuePaths = i.paths[:len(i.queues())]
+	s.queuePaths = i.webhookPaths[:len(i.queues())]
 	for _, e := range i.ingresses {
 		s.urls = append(s.urls, e.url)
 	}
@@ -75,7 +75,7 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 					return
 				case <-tick.C:
 				}
-				s.sendNewDelivery(ctx, fmt.Sprintf("%s-%d-%d", s.run, n, number), random)
+				s.sendNewDelivery(ctx, fmt.Sprintf("%s-%d-%d", s.runID, n, number), random)
 			}
 		})
 	}
@@ -86,15 +86,15 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 // an ID and without retries, twice at the same time, again after its acknowledgement, or in the
 // usual way, with retries until it is acknowledged.
 func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *rand.Rand) {
-	path := s.paths[random.IntN(len(s.paths))]
+	path := s.webhookPaths[random.IntN(len(s.webhookPaths))]
 	open := func(hasID bool) *delivery {
 		d := s.ledger.addDelivery(marker, hasID)
-		d.always = true
+		d.alwaysActive = true
 		return d
 	}
 	switch chance := random.IntN(100); {
 	case chance < percentWithoutID:
-		s.attempt(ctx, open(false), path, s.urls[random.IntN(len(s.urls))])
+		s.sendAndRecord(ctx, open(false), path, s.urls[random.IntN(len(s.urls))])
 	case chance < percentWithoutID+percentSentTwice:
 		d := open(true)
 		s.ledger.markConcurrent(d)
@@ -118,7 +118,7 @@ func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *ra
 func (s *senders) deliver(ctx context.Context, d *delivery, path string, random *rand.Rand) {
 	pause := initialBackoff
 	for range maxAttempts {
-		if _, final := s.attempt(ctx, d, path, s.urls[random.IntN(len(s.urls))]); final {
+		if _, final := s.sendAndRecord(ctx, d, path, s.urls[random.IntN(len(s.urls))]); final {
 			return
 		}
 		retry.Sleep(ctx, pause/2+time.Duration(random.Int64N(int64(pause))))
@@ -129,9 +129,9 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 	}
 }
 
-// attempt sends one request and records the response. final is true if a sender would not retry the
-// request after this response.
-func (s *senders) attempt(
+// sendAndRecord sends one request and records the response. final is true if a sender would not
+// retry the request after this response.
+func (s *senders) sendAndRecord(
 	ctx context.Context, d *delivery, path, url string,
 ) (a deliver.Answer, final bool) {
 	s.ledger.countSent()

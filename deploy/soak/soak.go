@@ -101,7 +101,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	_, _ = fmt.Fprintf(c.Out,
 		"seed %d: 3 NATS nodes, 2 ingresses, 2 executors, 2 runners, PostgreSQL; %s%s\n", c.Seed,
 		ownStreams, c.Duration)
-	nodeDisk, databaseDisk, err := disks()
+	nodeDisk, databaseDisk, err := newDisks()
 	if err != nil {
 		_, _ = fmt.Fprintf(c.Out, "no full disks: %v\n", err)
 	} else {
@@ -112,14 +112,14 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Remove()) }()
-	i, err := install(ctx, folder, processCounts{
-		nodes:      3,
-		ingresses:  2,
-		executors:  2,
-		runners:    2,
-		ownStreams: c.OwnStreams,
-		database:   database,
-		disk:       nodeDisk,
+	i, err := install(ctx, folder, installConfig{
+		nodes:         3,
+		ingresses:     2,
+		executors:     2,
+		runners:       2,
+		ownStreams:    c.OwnStreams,
+		database:      database,
+		firstNodeDisk: nodeDisk,
 	})
 	if err == nil {
 		defer i.close()
@@ -134,34 +134,34 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	b := newLedger()
 	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
 	f := newFaultInjector(i, database, databaseDisk, c.Seed, c.Every, func(string, ...any) {})
-	f.only = c.Only
+	f.filter = c.Only
 	r := &report{seed: c.Seed}
 	if err := c.runLoadAndFaults(ctx, i, s, f, r); err != nil {
 		return err
 	}
-	if err := r.compare(ctx, i, b, f.pastIncidents(), f.unreportedAckTimes()); err != nil {
+	if err := r.addAudit(ctx, i, b, f.pastIncidents(), f.unreportedAckTimes()); err != nil {
 		return err
 	}
-	r.ended = append(i.problems(), f.problems...)
-	r.stood = f.standing
+	r.processProblems = append(i.problems(), f.problems...)
+	r.stalls = f.stalls
 	r.write(c.Out)
 	if c.Restore {
 		_, _ = fmt.Fprintln(c.Out,
 			"\nThe stores of all nodes are put back to an earlier copy: what was accepted after "+
 				"that may be gone from the stream, and nothing else")
-		if r.restored, err = i.restoreStoresAndCheck(ctx, s); err != nil {
+		if r.restoreViolations, err = i.restoreStoresAndCheck(ctx, s); err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
 		r.writeRestoreViolations(c.Out)
 		_, _ = fmt.Fprintln(c.Out,
 			"\nThe stores of all nodes are deleted: the registry comes back from the database, "+
 				"and until then nobody is refused for good")
-		if r.emptied, err = i.deleteStoresAndCheck(ctx, s, c.Out); err != nil {
+		if r.storeLossViolations, err = i.deleteStoresAndCheck(ctx, s, c.Out); err != nil {
 			return fmt.Errorf("lose the store: %w", err)
 		}
 		_, _ = fmt.Fprintf(c.Out, "%-14s %8v  after the store was deleted\n", "broken",
-			len(r.emptied))
-		printLines(c.Out, r.emptied)
+			len(r.storeLossViolations))
+		printFirstLines(c.Out, r.storeLossViolations)
 	}
 	return r.err()
 }
@@ -200,14 +200,14 @@ func (c *Config) runLoadAndFaults(
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		return err
 	}
-	return f.awaitUnreportedEnded(ctx)
+	return f.awaitUnreportedExecutionsEnd(ctx)
 }
 
-// compare reads the executions that are stored, recorded and put aside, and compares them with the
+// addAudit reads the executions that are stored, recorded and put aside, and compares them with the
 // responses to senders. unreported maps the IDs of the executions that were acknowledged without a
 // readable report to the times of the acknowledgements. Executors must have ended these executions
 // as failed.
-func (r *report) compare(
+func (r *report) addAudit(
 	ctx context.Context, i *installation, b *ledger, incidents []incident,
 	unreported map[string]time.Time,
 ) error {
@@ -219,26 +219,26 @@ func (r *report) compare(
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
-	if r.aside, err = deadLetterStarts(ctx, i.client()); err != nil {
+	if r.putAside, err = deadLetterStarts(ctx, i.client()); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for id, acknowledged := range unreported {
-		if _, reported := streams.ends[id]; !reported {
-			streams.ends[id], streams.ended[id] = execution.Failed, acknowledged
+		if _, reported := streams.finalStatuses[id]; !reported {
+			streams.finalStatuses[id], streams.finalStatusTimes[id] = execution.Failed, acknowledged
 		}
 	}
-	if r.again, err = i.lateRuns(streams.ended); err != nil {
+	if r.reruns, err = i.lateRuns(streams.finalStatusTimes); err != nil {
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
 	r.totals, r.incidents = b.currentTotals(), incidents
 	r.audit = auditLedger(b, streams, records, incidents)
-	r.audit.examineQueues(streams.starts, i)
+	r.audit.auditQueues(streams.starts, i)
 	return nil
 }
 
-// disks returns two disks that can be filled up, or an error if the privileges to mount them are
+// newDisks returns two disks that can be filled up, or an error if the privileges to mount them are
 // missing.
-func disks() (node, database *disk, err error) {
+func newDisks() (node, database *disk, err error) {
 	if node, err = newDisk(); err != nil {
 		return nil, nil, err
 	}
@@ -275,5 +275,5 @@ func status(b *ledger, f *faultInjector) string {
 	t := b.currentTotals()
 	return fmt.Sprintf("faults %d  acknowledged %d  refused %d  no answer %d",
 		len(f.pastIncidents()),
-		t.acknowledged, totalCount(t.refused), totalCount(t.errors))
+		t.acknowledged, totalCount(t.refusedByCode), totalCount(t.errorsByKind))
 }

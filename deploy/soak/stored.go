@@ -21,18 +21,18 @@ import (
 // streamContents holds the contents of the streams, keyed by execution ID.
 type streamContents struct {
 	starts map[string]storedStart
-	// ends holds the final status of each execution that a runner has reported, or the first one if
-	// there are several.
-	ends  map[string]execution.Status
-	ended map[string]time.Time // when the stream stored that report
+	// finalStatuses holds the final status of each execution that a runner has reported, or the
+	// first one if there are several.
+	finalStatuses    map[string]execution.Status
+	finalStatusTimes map[string]time.Time // when the stream stored that report
 }
 
 // storedStart is an execution with at least one start message in a stream.
 type storedStart struct {
-	marker   string
-	messages int    // start messages, without the copies that executors or a takeover add
-	queue    string // the queue of the execution
-	stream   string // the stream that holds the last of these messages
+	marker     string
+	messages   int    // start messages, without the copies that executors or a takeover add
+	queue      string // the queue of the execution
+	streamName string // the stream that holds the last of these messages
 }
 
 // readStreams reads every start and every report in the streams.
@@ -98,8 +98,8 @@ func (all *streamContents) addMessage(msg jetstream.Msg, at time.Time) error {
 // addEvent adds a message to the contents. name is the stream that holds the message, and at is the
 // time at which the stream stored it.
 func (all *streamContents) addEvent(event stream.DecodedMessage, name string, at time.Time) error {
-	if p := event.Progress; p != nil && p.Status.Final() && all.ends[p.ID] == "" {
-		all.ends[p.ID], all.ended[p.ID] = p.Status, at
+	if p := event.Progress; p != nil && p.Status.Final() && all.finalStatuses[p.ID] == "" {
+		all.finalStatuses[p.ID], all.finalStatusTimes[p.ID] = p.Status, at
 	}
 	if event.Start == nil {
 		return nil
@@ -114,7 +114,7 @@ func (all *streamContents) addEvent(event stream.DecodedMessage, name string, at
 			body.Marker)
 	}
 	found.marker, found.messages = body.Marker, found.messages+1
-	found.queue, found.stream = event.Start.Queue, name
+	found.queue, found.streamName = event.Start.Queue, name
 	all.starts[event.Start.ID] = found
 	return nil
 }
@@ -156,17 +156,17 @@ func checkConsumersCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// record holds the number of records of an execution, which should be 1, and the status in the last
-// one.
-type record struct {
+// recordSummary holds the number of records of an execution, which should be 1, and the status in
+// the last one.
+type recordSummary struct {
 	count  int
 	status execution.Status
 }
 
 // readRecords reads the records of all executions that were not rejected, keyed by execution ID.
-func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
-	records := map[string]record{}
-	for e, err := range eachItem(ctx,
+func readRecords(ctx context.Context, client *apiclient.Client) (map[string]recordSummary, error) {
+	records := map[string]recordSummary{}
+	for e, err := range itemsWithRetry(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.Execution], error) {
 			return client.Executions(ctx, apiclient.ExecutionFilter{}, p)
 		}) {
@@ -174,15 +174,15 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 			return nil, err
 		}
 		if status := execution.Status(e.Status); status != execution.Rejected {
-			records[e.ExecutionID] = record{records[e.ExecutionID].count + 1, status}
+			records[e.ExecutionID] = recordSummary{records[e.ExecutionID].count + 1, status}
 		}
 	}
 	return records, nil
 }
 
-// eachItem iterates over a paginated list, and retries the request for each page for up to
+// itemsWithRetry iterates over a paginated list, and retries the request for each page for up to
 // recoverTimeout.
-func eachItem[T any](
+func itemsWithRetry[T any](
 	ctx context.Context, fetch func(context.Context, apiclient.Page) (api.List[T], error),
 ) iter.Seq2[T, error] {
 	return apiclient.Items(func(p apiclient.Page) (list api.List[T], err error) {
@@ -197,7 +197,7 @@ func eachItem[T any](
 // deadLetterStarts describes the start messages that executors have put aside. There should be
 // none, because all start messages of a soak can be recorded.
 func deadLetterStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
-	for d, err := range eachItem(ctx,
+	for d, err := range itemsWithRetry(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)
 		}) {

@@ -21,11 +21,11 @@ const (
 	livenessFailureThreshold = 5
 )
 
-// fillNode fills a node's disk until only the given number of bytes is free, waits for the given
-// duration, and frees the space again. It then supervises the node as the deployment does, which
-// restarts a NATS server that stays unhealthy after its disk was full.
-func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) error {
-	if err := n.disk.fill(room); err != nil {
+// fillNodeDisk fills a node's disk until only the given number of bytes is free, waits for the
+// given duration, and frees the space again. It then supervises the node as the deployment does,
+// which restarts a NATS server that stays unhealthy after its disk was full.
+func fillNodeDisk(ctx context.Context, n *node, freeBytes uint64, lasts time.Duration) error {
+	if err := n.disk.fill(freeBytes); err != nil {
 		return err
 	}
 	retry.Sleep(ctx, lasts)

@@ -43,8 +43,8 @@ func (i *installation) toggleWorkflow(
 			continue
 		}
 		for n, ingress := range i.ingresses {
-			d := s.ledger.addDelivery(fmt.Sprintf("%s-switch-%d-%d", s.run, number, n), false)
-			a, _ := s.attempt(ctx, d, i.toggledPath, ingress.url)
+			d := s.ledger.addDelivery(fmt.Sprintf("%s-switch-%d-%d", s.runID, number, n), false)
+			a, _ := s.sendAndRecord(ctx, d, i.toggledPath, ingress.url)
 			disagrees := a.Status == http.StatusOK && !active ||
 				a.Code == "workflow_inactive" && active
 			if disagrees && time.Now().After(unsure) {

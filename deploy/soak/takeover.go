@@ -27,16 +27,16 @@ import (
 // Takeover is the configuration of a takeover by a second site. The struct tags define the
 // program's flags.
 type Takeover struct {
-	Before    time.Duration `help:"Duration of load before the first site is lost." default:"20s"`
-	After     time.Duration `help:"Duration of load after that." default:"30s"`
-	Near      time.Duration `help:"Latency between two zones of the first site, in one direction." default:"2ms"`
-	Latency   time.Duration `help:"Latency between the first and the second site, in one direction." default:"30ms"`
-	Rate      float64       `help:"Deliveries per second." default:"200"`
-	Senders   int           `help:"Number of senders that send at the same time." default:"200"`
-	Seed      uint64        `help:"Seed of the random choice of workflows and pauses. 0: another one each time; it is printed." default:"0"`
-	Hookstart string        `help:"The command line, whose commands make the copy and take over." default:"bin/hookstart" type:"path"`
-	NATS      string        `name:"nats" help:"The folder of the configuration of the NATS servers." default:"deploy/nats" type:"path"`
-	Keep      bool          `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
+	Before           time.Duration `help:"Duration of load before the first site is lost." default:"20s"`
+	After            time.Duration `help:"Duration of load after that." default:"30s"`
+	Near             time.Duration `help:"Latency between two zones of the first site, in one direction." default:"2ms"`
+	Latency          time.Duration `help:"Latency between the first and the second site, in one direction." default:"30ms"`
+	Rate             float64       `help:"Deliveries per second." default:"200"`
+	Senders          int           `help:"Number of senders that send at the same time." default:"200"`
+	Seed             uint64        `help:"Seed of the random choice of workflows and pauses. 0: another one each time; it is printed." default:"0"`
+	Hookstart        string        `help:"The command line, whose commands make the copy and take over." default:"bin/hookstart" type:"path"`
+	NATSConfigFolder string        `name:"nats" help:"The folder of the configuration of the NATS servers." default:"deploy/nats" type:"path"`
+	Keep             bool          `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
 
 	// Out receives the commands, the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
@@ -74,17 +74,17 @@ func RunTakeover(ctx context.Context, c Takeover) (err error) {
 
 // takeoverRun holds the two sites and the measurements of the takeover.
 type takeoverRun struct {
-	config        *Takeover
-	hosts         *network.Network
-	keys          *secrets
-	first, second *installation
-	ledger        *ledger
-	copied        time.Time // when the first site stored the newest copied message
-	killed        time.Time // when the first site was lost
-	ready         time.Time // when the take-over command finished
-	back          time.Time // when the second site accepted its first request
-	unrecognised  []string  // repeats of copied deliveries that were mistaken for new ones
-	repeated      int       // number of copied deliveries that were repeated
+	config              *Takeover
+	hosts               *network.Network
+	keys                *secrets
+	first, second       *installation
+	ledger              *ledger
+	copyEnd             time.Time // when the first site stored the newest copied message
+	killedAt            time.Time // when the first site was lost
+	takenOverAt         time.Time // when the take-over command finished
+	firstAcceptedAt     time.Time // when the second site accepted its first request
+	unrecognizedRepeats []string  // repeats of copied deliveries that were mistaken for new ones
+	repeatCount         int       // number of copied deliveries that were repeated
 }
 
 func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {
@@ -112,7 +112,7 @@ func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Netw
 		defer func() { err = errors.Join(err, databases[n].Remove()) }()
 	}
 	defer s.close()
-	if err := s.prepare(folder, all, databases); err != nil {
+	if err := s.prepareSites(folder, all, databases); err != nil {
 		return err
 	}
 	if err := s.run(ctx); err != nil {
@@ -126,16 +126,16 @@ func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Netw
 		}
 		return err
 	}
-	return s.compare(ctx)
+	return s.auditTakeover(ctx)
 }
 
-// prepare prepares both sites without starting anything.
-func (s *takeoverRun) prepare(
+// prepareSites prepares both sites without starting anything.
+func (s *takeoverRun) prepareSites(
 	folder string,
 	hosts []*network.Host,
 	databases [2]*pgtest.Server,
 ) error {
-	seed, err := os.ReadFile(s.keys.file("copy.nk"))
+	seed, err := os.ReadFile(s.keys.path("copy.nk"))
 	if err != nil {
 		return err
 	}
@@ -160,22 +160,22 @@ func (s *takeoverRun) prepare(
 		}
 	}
 	if err := s.first.prepareSite(first, sharedHostConfig{
-		keys:     s.keys,
-		config:   filepath.Join(s.config.NATS, "first-site.conf"),
-		database: databases[0].URL(),
-		replicas: len(first),
-		env: []string{
+		keys:           s.keys,
+		natsConfigPath: filepath.Join(s.config.NATSConfigFolder, "first-site.conf"),
+		databaseURL:    databases[0].URL(),
+		replicas:       len(first),
+		natsEnv: []string{
 			"NATSD_LEAF_LISTEN=0.0.0.0:" + portLeaf, "NATSD_COPY_NKEY=" + public,
 		},
 	}); err != nil {
 		return err
 	}
 	return s.second.prepareSite(second, sharedHostConfig{
-		keys:     s.keys,
-		config:   filepath.Join(s.config.NATS, "second-site.conf"),
-		database: databases[1].URL(),
-		replicas: 1,
-		env: []string{
+		keys:           s.keys,
+		natsConfigPath: filepath.Join(s.config.NATSConfigFolder, "second-site.conf"),
+		databaseURL:    databases[1].URL(),
+		replicas:       1,
+		natsEnv: []string{
 			"NATSD_FIRST_SITE=[" + strings.Join(leaves, ", ") + "]",
 			"NATSD_COPY_SEED=" + string(seed),
 		},
@@ -191,15 +191,15 @@ func (s *takeoverRun) close() {
 	}
 }
 
-// runAdminCommand runs `hookstart admin second-site` with the given arguments against the second
-// site's NATS server, and prints the command and its output.
-func (s *takeoverRun) runAdminCommand(ctx context.Context, args ...string) error {
+// runSecondSiteCommand runs `hookstart admin second-site` with the given arguments against the
+// second site's NATS server, and prints the command and its output.
+func (s *takeoverRun) runSecondSiteCommand(ctx context.Context, args ...string) error {
 	args = append([]string{"admin", "second-site"}, args...)
 	_, _ = fmt.Fprintf(s.config.Out, "\n$ hookstart %s\n", strings.Join(args, " "))
 	//nolint:gosec // the program that is tested
 	cmd := exec.CommandContext(ctx, s.config.Hookstart, append(args,
-		"--nats-url="+s.second.nodes[0].url, "--nats-creds="+s.keys.file("admin.nk"),
-		"--nats-ca="+s.keys.file("ca.crt"))...)
+		"--nats-url="+s.second.nodes[0].url, "--nats-creds="+s.keys.path("admin.nk"),
+		"--nats-ca="+s.keys.path("ca.crt"))...)
 	output, err := cmd.CombinedOutput()
 	_, _ = s.config.Out.Write(output)
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	if err := s.second.awaitNodes(ctx, time.Minute); err != nil {
 		return err
 	}
-	if err := s.runAdminCommand(ctx, "copy"); err != nil {
+	if err := s.runSecondSiteCommand(ctx, "copy"); err != nil {
 		return err
 	}
 
@@ -235,13 +235,13 @@ func (s *takeoverRun) run(ctx context.Context) error {
 		senders.sendLoad(ctx, starting, s.config.Senders, s.config.Rate, s.config.Seed)
 	})
 	retry.Sleep(ctx, s.config.Before)
-	if err := s.runAdminCommand(ctx, "status"); err != nil {
+	if err := s.runSecondSiteCommand(ctx, "status"); err != nil {
 		return err
 	}
 	// Cut the connection to the second site, so that messages on their way to it are lost, too.
 	all := s.hosts.Hosts()
 	s.hosts.Isolate(all[len(all)-1], true)
-	s.killed = time.Now()
+	s.killedAt = time.Now()
 	for _, p := range s.first.processes() {
 		p.kill()
 	}
@@ -249,7 +249,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	if err := s.takeOver(ctx); err != nil {
 		return err
 	}
-	if err := s.awaitAccepted(ctx, senders); err != nil {
+	if err := s.awaitFirstAccepted(ctx, senders); err != nil {
 		return err
 	}
 	retry.Sleep(ctx, s.config.After)
@@ -269,11 +269,11 @@ func (s *takeoverRun) takeOver(ctx context.Context) error {
 	if err := s.second.connect(); err != nil {
 		return err
 	}
-	if err := s.runAdminCommand(ctx, "take-over", "--runner-groups=default/"+hostRunnerGroup,
+	if err := s.runSecondSiteCommand(ctx, "take-over", "--runner-groups=default/"+hostRunnerGroup,
 		"--yes"); err != nil {
 		return err
 	}
-	s.ready = time.Now()
+	s.takenOverAt = time.Now()
 	for _, p := range slices.Concat(s.second.executors, s.second.ingresses, s.second.runners) {
 		if err := p.start(); err != nil {
 			return err
@@ -290,25 +290,25 @@ func (s *takeoverRun) takeOver(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("message %d: %w", sequence, err)
 		}
-		if msg.Time.Before(s.killed) &&
+		if msg.Time.Before(s.killedAt) &&
 			!strings.HasPrefix(msg.Header.Get(nats.MsgIdHdr), startCopyMsgIDPrefix) {
-			s.copied = msg.Time
+			s.copyEnd = msg.Time
 			break
 		}
 	}
 	return s.second.awaitReady(ctx, readyTimeout)
 }
 
-// awaitAccepted waits until the second site accepts a request.
-func (s *takeoverRun) awaitAccepted(ctx context.Context, senders *senders) error {
+// awaitFirstAccepted waits until the second site accepts a request.
+func (s *takeoverRun) awaitFirstAccepted(ctx context.Context, senders *senders) error {
 	return eventually(ctx, readyTimeout, func(ctx context.Context) error {
 		d := s.ledger.addDelivery(fmt.Sprintf("first-after-%d", time.Now().UnixNano()), true)
-		d.always = true
-		a, _ := senders.attempt(ctx, d, senders.paths[0], s.second.ingresses[0].url)
+		d.alwaysActive = true
+		a, _ := senders.sendAndRecord(ctx, d, senders.webhookPaths[0], s.second.ingresses[0].url)
 		if a.ExecutionID == "" {
 			return fmt.Errorf("the second site answers %d %s", a.Status, a.Code)
 		}
-		s.back = time.Now()
+		s.firstAcceptedAt = time.Now()
 		return nil
 	})
 }
@@ -327,14 +327,14 @@ func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 	var copied []*delivery
 	for id, start := range all.starts {
 		d := s.ledger.deliveries[start.marker]
-		if d != nil && d.hasID && d.ended.Before(s.killed) && slices.Contains(d.executions, id) {
+		if d != nil && d.hasID && d.ended.Before(s.killedAt) && slices.Contains(d.executions, id) {
 			copied = append(copied, d)
 		}
 	}
 	slices.SortFunc(copied, func(a, b *delivery) int { return b.ended.Compare(a.ended) })
 	for _, d := range copied[:min(len(copied), maxRedeliveries)] {
 		start := all.starts[d.executions[0]]
-		path, err := s.webhookPathOf(ctx, d.executions[0])
+		path, err := s.workflowWebhookPath(ctx, d.executions[0])
 		if err != nil {
 			return err
 		}
@@ -342,9 +342,9 @@ func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 		if err != nil {
 			return fmt.Errorf("repeat %s: %w", start.marker, err)
 		}
-		s.repeated++
+		s.repeatCount++
 		if !a.Deduplicated || a.ExecutionID != d.executions[0] {
-			s.unrecognised = append(s.unrecognised, fmt.Sprintf(
+			s.unrecognizedRepeats = append(s.unrecognizedRepeats, fmt.Sprintf(
 				"delivery %s, %s: answered %d as %s, deduplicated %v", d.marker,
 				d.executions[0], a.Status, a.ExecutionID, a.Deduplicated))
 		}
@@ -352,13 +352,13 @@ func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 	return nil
 }
 
-// webhookPathOf returns the webhook path of an execution's workflow.
-func (s *takeoverRun) webhookPathOf(ctx context.Context, id string) (string, error) {
+// workflowWebhookPath returns the webhook path of an execution's workflow.
+func (s *takeoverRun) workflowWebhookPath(ctx context.Context, id string) (string, error) {
 	e, err := s.second.client().Execution(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	for n, path := range s.first.paths {
+	for n, path := range s.first.webhookPaths {
 		if e.WorkflowID == "soak-"+strconv.Itoa(n) {
 			return path, nil
 		}

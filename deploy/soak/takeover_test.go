@@ -24,17 +24,17 @@ func TestCountOfATakeover(t *testing.T) {
 	}
 	here := func(messages int, ended time.Time) streamContents {
 		return streamContents{
-			starts: map[string]storedStart{"x": {marker: "m", messages: messages}},
-			ends:   map[string]execution.Status{"x": execution.Succeeded},
-			ended:  map[string]time.Time{"x": ended},
+			starts:           map[string]storedStart{"x": {marker: "m", messages: messages}},
+			finalStatuses:    map[string]execution.Status{"x": execution.Succeeded},
+			finalStatusTimes: map[string]time.Time{"x": ended},
 		}
 	}
 	x := map[string]bool{"x": true}
-	good := map[string]record{"x": {1, execution.Succeeded}}
+	good := map[string]recordSummary{"x": {1, execution.Succeeded}}
 	for name, c := range map[string]struct {
 		d           *delivery
 		all         streamContents
-		records     map[string]record
+		records     map[string]recordSummary
 		runs, again map[string]bool
 		want        string
 	}{
@@ -52,12 +52,12 @@ func TestCountOfATakeover(t *testing.T) {
 		},
 		"another state": {
 			told(copied, 1), here(1, copied),
-			map[string]record{"x": {1, execution.Queued}},
+			map[string]recordSummary{"x": {1, execution.Queued}},
 			x, nil,
 			"wrong 1",
 		},
 	} {
-		s := &takeoverRun{ledger: newLedger(), killed: killed, copied: copied}
+		s := &takeoverRun{ledger: newLedger(), killedAt: killed, copyEnd: copied}
 		s.ledger.deliveries["m"] = c.d
 		got := s.computeCost(c.all, c.records, c.runs, c.again)
 		text := ""
@@ -66,13 +66,13 @@ func TestCountOfATakeover(t *testing.T) {
 			count int
 		}{
 			{"lost", len(got.lost)},
-			{"older", len(got.older)},
+			{"older", len(got.lostEarlier)},
 			{"doubled", len(got.doubled)},
 			{"unrecorded", len(got.unrecorded)},
-			{"wrong", len(got.wrong)},
-			{"anew", got.anew},
-			{"twice", len(got.twice)},
-			{"forbidden", len(got.forbidden)},
+			{"wrong", len(got.wrongStatus)},
+			{"anew", got.reaccepted},
+			{"twice", len(got.ranAtBoth)},
+			{"forbidden", len(got.ranAgain)},
 		} {
 			if part.count > 0 {
 				text += fmt.Sprintf(" %s %d", part.name, part.count)

@@ -12,27 +12,27 @@ import (
 type takeoverCost struct {
 	acknowledged int      // executions acknowledged before the first site was lost
 	lost         []string // acknowledged executions that are missing at the second site
-	older        []string // lost although they were acknowledged before the last copied message
+	lostEarlier  []string // lost although they were acknowledged before the last copied message
 	doubled      []string // executions with two messages or records, deliveries with two executions
 	unrecorded   []string // executions that are stored but not recorded
-	wrong        []string // executions whose recorded status is not the one that a runner reported
-	anew         int      // lost executions whose delivery the second site accepted as new
-	twice        []string // executions that ran at both sites
-	// forbidden holds the executions that ran at both sites although the copy contains the report
+	wrongStatus  []string // executions whose recorded status is not the one that a runner reported
+	reaccepted   int      // lost executions whose delivery the second site accepted as new
+	ranAtBoth    []string // executions that ran at both sites
+	// ranAgain holds the executions that ran at both sites although the copy contains the report
 	// of their end, because of which the second site should not have run them.
-	forbidden []string
+	ranAgain []string
 }
 
 // computeCost compares the responses to senders with the contents of the second site. ranAtFirst
 // and ranAtSecond hold the IDs of the executions that ran at the first and at the second site.
 func (s *takeoverRun) computeCost(
 	all streamContents,
-	records map[string]record,
+	records map[string]recordSummary,
 	ranAtFirst map[string]bool,
 	ranAtSecond map[string]bool,
 ) (c takeoverCost) {
 	for _, d := range s.ledger.deliveries {
-		before := !d.ended.After(s.killed)
+		before := !d.ended.After(s.killedAt)
 		for _, id := range d.executions {
 			if before {
 				c.acknowledged++
@@ -41,10 +41,10 @@ func (s *takeoverRun) computeCost(
 				continue
 			}
 			line := fmt.Sprintf("%s (delivery %s), answered %s before the end", id, d.marker,
-				s.killed.Sub(d.ended).Round(time.Millisecond))
+				s.killedAt.Sub(d.ended).Round(time.Millisecond))
 			c.lost = append(c.lost, line)
-			if d.ended.Before(s.copied) {
-				c.older = append(c.older, line)
+			if d.ended.Before(s.copyEnd) {
+				c.lostEarlier = append(c.lostEarlier, line)
 			}
 		}
 		switch {
@@ -52,12 +52,12 @@ func (s *takeoverRun) computeCost(
 			c.doubled = append(c.doubled, fmt.Sprintf("delivery %s has the executions %v", d.marker,
 				d.executions))
 		case d.originals > 1:
-			c.anew++
+			c.reaccepted++
 		}
 	}
 	for id, start := range all.starts {
 		r := records[id]
-		end, ended := all.ends[id]
+		end, ended := all.finalStatuses[id]
 		switch {
 		case start.messages > 1 || r.count > 1:
 			c.doubled = append(c.doubled, fmt.Sprintf("%s has %d messages and %d records", id,
@@ -65,24 +65,25 @@ func (s *takeoverRun) computeCost(
 		case r.count == 0:
 			c.unrecorded = append(c.unrecorded, id)
 		case !ended || r.status != end:
-			c.wrong = append(c.wrong, fmt.Sprintf("%s is %s, a runner reported %q", id, r.status,
+			c.wrongStatus = append(c.wrongStatus, fmt.Sprintf("%s is %s, a runner reported %q", id,
+				r.status,
 				end))
 		}
 		if !ranAtFirst[id] || !ranAtSecond[id] {
 			continue
 		}
-		c.twice = append(c.twice, id)
-		if all.ended[id].Before(s.killed) {
-			c.forbidden = append(c.forbidden, fmt.Sprintf("%s, whose end was reported at %s", id,
-				all.ended[id].Format("15:04:05.000")))
+		c.ranAtBoth = append(c.ranAtBoth, id)
+		if all.finalStatusTimes[id].Before(s.killedAt) {
+			c.ranAgain = append(c.ranAgain, fmt.Sprintf("%s, whose end was reported at %s", id,
+				all.finalStatusTimes[id].Format("15:04:05.000")))
 		}
 	}
 	return c
 }
 
-// compare reads the streams and the records of the second site and the runs of both sites, and
-// prints the ledger of the takeover. It returns an error if a promise is broken.
-func (s *takeoverRun) compare(ctx context.Context) error {
+// auditTakeover reads the streams and the records of the second site and the runs of both sites,
+// and prints the ledger of the takeover. It returns an error if a promise is broken.
+func (s *takeoverRun) auditTakeover(ctx context.Context) error {
 	all, err := readStreams(ctx, s.second.js)
 	if err != nil {
 		return err
@@ -111,34 +112,34 @@ func (s *takeoverRun) compare(ctx context.Context) error {
 	}
 	never := func(name string, lines []string, why string) {
 		line(name, len(lines), why)
-		printLines(s.config.Out, lines)
+		printFirstLines(s.config.Out, lines)
 		if len(lines) > 0 {
 			broken = append(broken, fmt.Sprintf("%d %s", len(lines), name))
 		}
 	}
 	since := func(at time.Time) string {
-		return at.Sub(s.killed).Round(time.Millisecond).String()
+		return at.Sub(s.killedAt).Round(time.Millisecond).String()
 	}
 	_, _ = fmt.Fprintf(s.config.Out, "\nLedger of the takeover, seed %d\n", s.config.Seed)
 	line("sent", t.sent, "requests, repeats too")
 	line("acknowledged", t.acknowledged,
 		fmt.Sprintf("answers 200; %d executions before the first site was lost", c.acknowledged))
-	line("copied until", since(s.copied), "when the last copied start was stored, from the loss")
-	line("take-over", since(s.ready), "when the command had ended, from the loss")
-	line("back", since(s.back), "the second site accepts requests, from the loss")
+	line("copied until", since(s.copyEnd), "when the last copied start was stored, from the loss")
+	line("take-over", since(s.takenOverAt), "when the command had ended, from the loss")
+	line("back", since(s.firstAcceptedAt), "the second site accepts requests, from the loss")
 	line("lost", len(c.lost), "acknowledged at the first site after the last copied start")
-	line("sent again", c.anew, "of what was lost, accepted again as the same execution")
-	line("ran twice", len(c.twice), "at both sites: their end was not copied")
-	line("repeats", s.repeated, "of copied deliveries, sent to the second site")
-	never("lost earlier", c.older, "acknowledged before the last copied start, and lost")
-	never("unrecognised", s.unrecognised, "of these repeats, taken for new deliveries")
+	line("sent again", c.reaccepted, "of what was lost, accepted again as the same execution")
+	line("ran twice", len(c.ranAtBoth), "at both sites: their end was not copied")
+	line("repeats", s.repeatCount, "of copied deliveries, sent to the second site")
+	never("lost earlier", c.lostEarlier, "acknowledged before the last copied start, and lost")
+	never("unrecognised", s.unrecognizedRepeats, "of these repeats, taken for new deliveries")
 	never("doubled", c.doubled, "")
 	never("unrecorded", c.unrecorded, "in the stream, and not recorded")
-	never("wrong", c.wrong, "not in the state that a runner reported")
-	never("ran again", c.forbidden, "at both sites though the copy has their end")
+	never("wrong", c.wrongStatus, "not in the state that a runner reported")
+	never("ran again", c.ranAgain, "at both sites though the copy has their end")
 	never("put aside", aside, "starts that executors took for unreadable")
 	never("ended", s.second.problems(), "processes of the second site that ended by themselves")
-	if c.acknowledged == 0 || s.repeated == 0 {
+	if c.acknowledged == 0 || s.repeatCount == 0 {
 		broken = append(broken, "nothing to compare")
 	}
 	if len(broken) == 0 {
@@ -152,7 +153,7 @@ func (s *takeoverRun) compare(ctx context.Context) error {
 func (i *installation) receivedExecutionIDs() (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, r := range i.runners {
-		runs, err := readRuns(r.runs)
+		runs, err := readRuns(r.runsFile)
 		if err != nil {
 			return nil, err
 		}

@@ -17,15 +17,15 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Options configures a connection to NATS. URL, Timeout and Log are required.
+// Options configures a connection to NATS. URL, ConnectTimeout and Log are required.
 type Options struct {
 	// URL is a comma-separated list of the servers' URLs.
 	URL string
 	// Name identifies the connection in the server's list of connections.
 	Name string
-	// Timeout limits how long Connect waits for the first connection. After that, the connection
-	// reconnects indefinitely.
-	Timeout time.Duration
+	// ConnectTimeout limits how long Connect waits for the first connection. After that, the
+	// connection reconnects indefinitely.
+	ConnectTimeout time.Duration
 	// CredsFile is the path of a file with credentials: the seed of an NKey, or a JWT and a seed.
 	// "" means that the connection needs no credentials.
 	CredsFile string
@@ -37,10 +37,10 @@ type Options struct {
 	// Log receives a line if Connect has to wait, and a line for each later event of the
 	// connection, such as a lost connection. It is required.
 	Log logrus.FieldLogger
-	// Closed is called once if the connection is closed for good, although the program did not call
-	// its Close method. The connection does not reconnect, so the program must be restarted. The
-	// error is the reason. If Closed is nil, the connection's end is only logged.
-	Closed func(error)
+	// OnClosed is called once if the connection is closed for good, although the program did not
+	// call its Close method. The connection does not reconnect, so the program must be restarted.
+	// The error is the reason. If OnClosed is nil, the connection's end is only logged.
+	OnClosed func(error)
 }
 
 // ErrClosed means that a connection was closed for good, although the program did not call its
@@ -54,12 +54,12 @@ var ErrClosed = errors.New("the connection to NATS is closed for good")
 //
 // The connection reconnects indefinitely, with one exception. If the server reports an error that
 // nats.go does not know, such as a violation of a max_payload that has been lowered, nats.go closes
-// the connection for good. See Options.Closed.
+// the connection for good. See Options.OnClosed.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	if err := checkURLs(o.URL); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
 	defer cancel()
 	options := append([]nats.Option{
 		nats.Name(o.Name),
@@ -109,13 +109,13 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		if !announced && ctx.Err() == nil && time.Since(begin) >= connectQuietPeriod {
 			announced = true
 			o.Log.WithError(err).Warnf("waiting for NATS at %s, for up to %s (--nats-url)",
-				Redact(o.URL), o.Timeout)
+				Redact(o.URL), o.ConnectTimeout)
 		}
 		select {
 		case <-ctx.Done():
 			return nil,
 				fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is "+
-					"--nats-url right?", Redact(o.URL), o.Timeout, err)
+					"--nats-url right?", Redact(o.URL), o.ConnectTimeout, err)
 		// time.After starts the timer here. A ticker could be ready at the same time as ctx.Done.
 		case <-time.After(connectRetryInterval):
 		}
@@ -130,8 +130,8 @@ func (o *Options) handleClosed(nc *nats.Conn) {
 		err = fmt.Errorf("%w: %w", ErrClosed, last)
 	}
 	o.Log.WithError(err).Error("NATS connection closed for good")
-	if o.Closed != nil {
-		o.Closed(err)
+	if o.OnClosed != nil {
+		o.OnClosed(err)
 	}
 }
 

@@ -24,9 +24,9 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	connected := make(chan error, 1)
 	go func() {
 		nc, err := bus.Connect(t.Context(), bus.Options{
-			URL:     server.URL() + ",",
-			Timeout: 20 * time.Second,
-			Log:     logtest.Quiet(),
+			URL:            server.URL() + ",",
+			ConnectTimeout: 20 * time.Second,
+			Log:            logtest.Quiet(),
 		})
 		if err == nil {
 			nc.Close()
@@ -41,9 +41,9 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := bus.Connect(ctx, bus.Options{
-		URL:     "nats://me:secret@127.0.0.1:1,nats://127.0.0.1:2",
-		Timeout: time.Second,
-		Log:     logtest.Quiet(),
+		URL:            "nats://me:secret@127.0.0.1:1,nats://127.0.0.1:2",
+		ConnectTimeout: time.Second,
+		Log:            logtest.Quiet(),
 	})
 	if err == nil || strings.Contains(err.Error(), "secret") ||
 		!strings.Contains(err.Error(), "nats://127.0.0.1:1,nats://127.0.0.1:2") {
@@ -68,9 +68,9 @@ func TestConnectSaysWhatItWaitsFor(t *testing.T) {
 	address := strings.TrimPrefix(server.URL(), "nats://")
 	go func() {
 		nc, err := bus.Connect(t.Context(), bus.Options{
-			URL:     "nats://me:secret@" + address,
-			Timeout: time.Minute,
-			Log:     log,
+			URL:            "nats://me:secret@" + address,
+			ConnectTimeout: time.Minute,
+			Log:            log,
 		})
 		if err == nil {
 			nc.Close()
@@ -95,8 +95,8 @@ func TestConnectSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// If the first attempt takes longer than Timeout, because the server accepts the connection but
-// sends nothing, Connect fails without another attempt.
+// If the first attempt takes longer than ConnectTimeout, because the server accepts the connection
+// but sends nothing, Connect fails without another attempt.
 func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -115,9 +115,9 @@ func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	}()
 	defer func() { _ = listener.Close() }()
 	_, err = bus.Connect(t.Context(), bus.Options{
-		URL:     "nats://" + listener.Addr().String(),
-		Timeout: time.Millisecond,
-		Log:     logtest.Quiet(),
+		URL:            "nats://" + listener.Addr().String(),
+		ConnectTimeout: time.Millisecond,
+		Log:            logtest.Quiet(),
 	})
 	if err == nil || tries.Load() != 1 {
 		t.Errorf("%d tries: %v", tries.Load(), err)
@@ -133,7 +133,7 @@ func TestBadFilesAreNotWaitedFor(t *testing.T) {
 	for _, o := range []bus.Options{
 		{CAFile: empty}, {CAFile: empty + "-not"}, {CredsFile: empty}, {CredsFile: empty + "-not"},
 	} {
-		o.URL, o.Timeout, o.Log = "nats://127.0.0.1:1", time.Hour, logtest.Quiet()
+		o.URL, o.ConnectTimeout, o.Log = "nats://127.0.0.1:1", time.Hour, logtest.Quiet()
 		if _, err := bus.Connect(t.Context(), o); err == nil ||
 			!strings.Contains(err.Error(), empty) || !strings.HasPrefix(err.Error(), "--nats-c") {
 			t.Errorf("%v", err)
@@ -147,9 +147,9 @@ func TestWrongURLsAreNotWaitedFor(t *testing.T) {
 		"nats://user:geheim@h:99999", "nats://user:geheim@a b",
 	} {
 		_, err := bus.Connect(t.Context(), bus.Options{
-			URL:     wrong,
-			Timeout: time.Hour,
-			Log:     logtest.Quiet(),
+			URL:            wrong,
+			ConnectTimeout: time.Hour,
+			Log:            logtest.Quiet(),
 		})
 		if err == nil || !strings.HasPrefix(err.Error(), "--nats-url: ") ||
 			strings.Contains(err.Error(), "geheim") {
@@ -164,9 +164,9 @@ func TestNothingIsKeptForLater(t *testing.T) {
 	server := natstest.Start(t)
 	lost := make(chan struct{}, 1)
 	nc, err := bus.Connect(t.Context(), bus.Options{
-		URL:     server.URL(),
-		Timeout: 20 * time.Second,
-		Log:     logtest.Quiet(),
+		URL:            server.URL(),
+		ConnectTimeout: 20 * time.Second,
+		Log:            logtest.Quiet(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -193,9 +193,9 @@ func TestAServerThatGoesSilentUnderLoad(t *testing.T) {
 	t.Parallel()
 	link := natstest.Start(t).NewLink(t)
 	nc, err := bus.Connect(t.Context(), bus.Options{
-		URL:     link.URL(),
-		Timeout: 20 * time.Second,
-		Log:     logtest.Quiet(),
+		URL:            link.URL(),
+		ConnectTimeout: 20 * time.Second,
+		Log:            logtest.Quiet(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -222,16 +222,16 @@ func TestAServerThatGoesSilentUnderLoad(t *testing.T) {
 }
 
 // If the server reports an error that nats.go does not recognize, the connection is closed for
-// good. Options.Closed is called once, with the reason, and the readiness check fails. If the
-// program itself calls Close, Options.Closed is not called.
+// good. Options.OnClosed is called once, with the reason, and the readiness check fails. If the
+// program itself calls Close, Options.OnClosed is not called.
 func TestClosedForGood(t *testing.T) {
 	server := natstest.Start(t)
 	closed := make(chan error, 2)
 	connect := func() *nats.Conn {
 		nc, err := bus.Connect(t.Context(),
 			bus.Options{
-				URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(),
-				Closed: func(err error) {
+				URL: server.URL(), ConnectTimeout: 20 * time.Second, Log: logtest.Quiet(),
+				OnClosed: func(err error) {
 					closed <- err
 				},
 			})
@@ -254,7 +254,7 @@ func TestClosedForGood(t *testing.T) {
 		!strings.Contains(strings.ToLower(err.Error()), "control line") {
 		t.Errorf("%v", err)
 	}
-	if err := bus.Check("NATS", nc).Ask(t.Context()); !errors.Is(err, bus.ErrClosed) {
+	if err := bus.Check("NATS", nc).Probe(t.Context()); !errors.Is(err, bus.ErrClosed) {
 		t.Errorf("readiness: %v", err)
 	}
 	if len(closed) != 0 {
@@ -282,7 +282,8 @@ func TestALostHostIsLeft(t *testing.T) {
 	server := natstest.Start(t)
 	link := server.NewLink(t)
 	nc, err := bus.Connect(t.Context(), bus.Options{
-		URL: link.URL() + "," + server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(),
+		URL: link.URL() + "," + server.URL(), ConnectTimeout: 20 * time.Second,
+		Log:   logtest.Quiet(),
 		Extra: []nats.Option{nats.DontRandomize(), nats.IgnoreDiscoveredServers()},
 	})
 	if err != nil {

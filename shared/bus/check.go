@@ -13,8 +13,8 @@ import (
 // argument names the connection in /readyz and in the log. It would not be enough to read the state
 // of the connection: a connection that hangs looks healthy until several pings have gone
 // unanswered.
-func Check(part string, nc *nats.Conn) ops.Check {
-	return ops.Check{Part: part, Ask: func(ctx context.Context) error {
+func Check(component string, nc *nats.Conn) ops.Check {
+	return ops.Check{Component: component, Probe: func(ctx context.Context) error {
 		if nc.IsClosed() {
 			return ErrClosed
 		}

@@ -54,14 +54,14 @@ type conn struct {
 	net.Conn
 	stallTimeout, maxSilence time.Duration
 
-	begin    time.Time
-	received atomic.Int64 // when the server last sent something: nanoseconds since begin
-	stalled  atomic.Bool
+	createdAt time.Time
+	received  atomic.Int64 // when the server last sent something: nanoseconds since createdAt
+	stalled   atomic.Bool
 }
 
 func newConn(raw net.Conn, stallTimeout, maxSilence time.Duration) *conn {
 	return &conn{
-		Conn: raw, stallTimeout: stallTimeout, maxSilence: maxSilence, begin: time.Now(),
+		Conn: raw, stallTimeout: stallTimeout, maxSilence: maxSilence, createdAt: time.Now(),
 	}
 }
 
@@ -69,7 +69,7 @@ func newConn(raw net.Conn, stallTimeout, maxSilence time.Duration) *conn {
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.received.Store(int64(time.Since(c.begin)))
+		c.received.Store(int64(time.Since(c.createdAt)))
 	}
 	return n, err
 }
@@ -103,7 +103,7 @@ func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 // Close closes the connection. If the server's host seems to have failed, Close also discards the
 // data that the kernel has not sent yet.
 func (c *conn) Close() error {
-	silence := time.Since(c.begin) - time.Duration(c.received.Load())
+	silence := time.Since(c.createdAt) - time.Duration(c.received.Load())
 	if tcp, ok := c.Conn.(*net.TCPConn); ok && (c.stalled.Load() || silence > c.maxSilence) {
 		_ = tcp.SetLinger(0) // fails only if the connection is closed already
 	}

@@ -39,7 +39,7 @@ func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 // determines these two behaviors.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Env == nil {
-		cmd.Env = EnvironmentWithoutFlags()
+		cmd.Env = EnvironmentWithoutFlagVariables()
 	}
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = sysProcAttr()
@@ -128,9 +128,9 @@ func (p *Process) TerminateGroup() { signalGroup(p.cmd.Process, syscall.SIGTERM)
 // KillGroup is like TerminateGroup, but sends SIGKILL.
 func (p *Process) KillGroup() { signalGroup(p.cmd.Process, syscall.SIGKILL) }
 
-// EnvironmentWithoutFlags returns this process's environment without the variables that set flags
-// of Hookstart's programs.
-func EnvironmentWithoutFlags() []string {
+// EnvironmentWithoutFlagVariables returns this process's environment without the variables that set
+// flags of Hookstart's programs.
+func EnvironmentWithoutFlagVariables() []string {
 	var kept []string
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "HOOKSTART_") {

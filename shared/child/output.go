@@ -11,18 +11,18 @@ import (
 // Output collects the output of a process and lets others wait for it. The zero value can be used
 // as the Stdout or Stderr of a command.
 type Output struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	grown chan struct{} // closed when there is more output; nil if no call is waiting
+	mu      sync.Mutex
+	text    bytes.Buffer
+	changed chan struct{} // closed when there is more output; nil if no call is waiting
 }
 
 // Write implements io.Writer.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.grown != nil {
-		close(o.grown)
-		o.grown = nil
+	if o.changed != nil {
+		close(o.changed)
+		o.changed = nil
 	}
 	return o.text.Write(p)
 }
@@ -40,10 +40,10 @@ func (o *Output) Await(ctx context.Context, p *Process, pattern *regexp.Regexp) 
 	for ended := false; ; {
 		o.mu.Lock()
 		match := pattern.FindStringSubmatch(o.text.String())
-		if o.grown == nil {
-			o.grown = make(chan struct{})
+		if o.changed == nil {
+			o.changed = make(chan struct{})
 		}
-		grown := o.grown
+		grown := o.changed
 		o.mu.Unlock()
 		switch {
 		case match != nil:

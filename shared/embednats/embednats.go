@@ -109,13 +109,13 @@ type Server struct {
 	url     string
 	stop    sync.Once
 
-	changing sync.Mutex // held by Restart and Shutdown; acquired before mu
-	stopped  bool       // guarded by changing
+	restartMu sync.Mutex // held by Restart and Shutdown; acquired before mu
+	stopped   bool       // guarded by restartMu
 
 	mu   sync.Mutex     // held only briefly, because clients wait for it with their own locks held
 	nats *server.Server // nil while Restart replaces it, and after Restart has failed
 
-	full atomic.Pointer[error] // what CheckRoom returns, set by WatchRoom
+	roomError atomic.Pointer[error] // what CheckRoom returns, set by WatchRoom
 }
 
 // errNotRunning means that Restart has stopped the server and not started it again.
@@ -249,7 +249,7 @@ func runServer(o Options, log *logger) (*server.Server, error) {
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 
-	if err := awaitClusterListener(ns, o, log.fatal); err != nil {
+	if err := awaitClusterListener(ns, o, log.firstFatalLine); err != nil {
 		ns.Shutdown()
 		ns.WaitForShutdown()
 		return nil, err
@@ -409,8 +409,8 @@ func (s *Server) Health() error {
 // clients that use InProcess. If Restart returns an error, the server is no longer running. After
 // Shutdown, Restart does nothing.
 func (s *Server) Restart() error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
+	s.restartMu.Lock()
+	defer s.restartMu.Unlock()
 	if s.stopped {
 		return nil
 	}
@@ -430,8 +430,8 @@ func (s *Server) Restart() error {
 // Concurrent and later calls wait for the first one.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
-		s.changing.Lock()
-		defer s.changing.Unlock()
+		s.restartMu.Lock()
+		defer s.restartMu.Unlock()
 		s.stopped = true
 		if ns := s.natsServer(); ns != nil {
 			ns.Shutdown()
@@ -444,14 +444,16 @@ func (s *Server) Shutdown() {
 // logger passes the server's log lines to the hook. It also records the first fatal line, and the
 // consumers whose states could not be read.
 type logger struct {
-	hook  func(slog.Level, string)
-	fatal chan string // capacity 1
+	hook           func(slog.Level, string)
+	firstFatalLine chan string // capacity 1
 
 	mu      sync.Mutex
 	damaged []damagedConsumer
 }
 
-func newLogger(o Options) *logger { return &logger{hook: o.Log, fatal: make(chan string, 1)} }
+func newLogger(o Options) *logger {
+	return &logger{hook: o.Log, firstFatalLine: make(chan string, 1)}
+}
 
 func (l *logger) unreadableConsumers() []damagedConsumer {
 	l.mu.Lock()
@@ -467,7 +469,7 @@ func (l *logger) log(level slog.Level, format string, args []any) {
 
 func (l *logger) Fatalf(format string, args ...any) {
 	select {
-	case l.fatal <- fmt.Sprintf(format, args...):
+	case l.firstFatalLine <- fmt.Sprintf(format, args...):
 	default:
 	}
 	l.log(slog.LevelError, format, args)

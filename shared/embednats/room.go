@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// maxReserve is the maximum number of bytes that CheckRoom keeps free. It is the default size
-	// limit of the stream of reports.
-	maxReserve = 1 << 30
+	// maxReservedBytes is the maximum number of bytes that CheckRoom keeps free. It is the default
+	// size limit of the stream of reports.
+	maxReservedBytes = 1 << 30
 	// roomCheckInterval is the interval at which WatchRoom measures how much all streams hold.
 	roomCheckInterval = 100 * time.Millisecond
 )
@@ -26,7 +26,7 @@ const (
 // CheckRoom never blocks: it returns the result of WatchRoom's last measurement, or nil if there is
 // none.
 func (s *Server) CheckRoom() error {
-	if full := s.full.Load(); full != nil {
+	if full := s.roomError.Load(); full != nil {
 		return *full
 	}
 	return nil
@@ -34,7 +34,7 @@ func (s *Server) CheckRoom() error {
 
 // WatchRoom measures at regular intervals how much all streams hold, until ctx ends. CheckRoom
 // returns the result.
-func (s *Server) WatchRoom(ctx context.Context) { s.watchRoom(ctx, measureRoom) }
+func (s *Server) WatchRoom(ctx context.Context) { s.watchRoom(ctx, checkRoomNow) }
 
 func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) error) {
 	tick := time.NewTicker(roomCheckInterval)
@@ -43,9 +43,9 @@ func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) err
 		// While the server is being restarted, the last result remains valid.
 		if ns := s.natsServer(); ns != nil {
 			if err := measure(ns); err != nil {
-				s.full.Store(&err)
+				s.roomError.Store(&err)
 			} else {
-				s.full.Store(nil)
+				s.roomError.Store(nil)
 			}
 		}
 		select {
@@ -56,10 +56,10 @@ func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) err
 	}
 }
 
-// measureRoom measures how much all streams hold, and returns the error for CheckRoom, or nil if
+// checkRoomNow measures how much all streams hold, and returns the error for CheckRoom, or nil if
 // more executions may be started. It uses Varz, because Jsz waits for streams whose messages are
 // being written to the disk.
-func measureRoom(ns *server.Server) error {
+func checkRoomNow(ns *server.Server) error {
 	v, err := ns.Varz(nil)
 	if err != nil {
 		return fmt.Errorf("NATS server: %w", err)
@@ -69,7 +69,7 @@ func measureRoom(ns *server.Server) error {
 		return nil // Health reports that
 	}
 	limit, used := config.MaxStore, int64(min(stats.Store, math.MaxInt64))
-	if used <= limit-min(limit/10, maxReserve) {
+	if used <= limit-min(limit/10, maxReservedBytes) {
 		return nil
 	}
 	return fmt.Errorf("the streams hold %d of the %d bytes that NATS may store on this disk; the "+

@@ -49,12 +49,12 @@ type Filter struct {
 
 // condition is a test of the value at one place.
 type condition struct {
-	text  string // the place as written in the filter
-	place sender.ValueRef
-	// slot is the index of the place's JSON pointer in pointers, or -1 if the place is not a JSON
-	// pointer.
-	slot int
-	test predicate
+	placeText string // the place as written in the filter
+	place     sender.Place
+	// pointerIndex is the index of the place's JSON pointer in pointers, or -1 if the place is not
+	// a JSON pointer.
+	pointerIndex int
+	test         predicate
 }
 
 // Parse compiles a filter, which must be a JSON object. Any error is an *Error.
@@ -81,15 +81,15 @@ func Parse(text []byte) (*Filter, error) {
 	f := &Filter{text: compact.String()}
 	var paths [][]string
 	for _, m := range members {
-		c := condition{text: m.name, slot: -1}
-		if c.place, err = sender.ParseValueRef(m.name); err != nil {
+		c := condition{placeText: m.name, pointerIndex: -1}
+		if c.place, err = sender.ParsePlace(m.name); err != nil {
 			return nil, &Error{Place: m.name, Detail: err.Error()}
 		}
 		if c.test, err = parsePredicate(m.value, 0); err != nil {
 			return nil, &Error{Place: m.name, Detail: err.Error()}
 		}
 		if path := c.place.Pointer(); path != nil {
-			c.slot = len(paths)
+			c.pointerIndex = len(paths)
 			paths = append(paths, path)
 		}
 		f.conditions = append(f.conditions, c)
@@ -115,14 +115,14 @@ func (f *Filter) Headers() (names []string) {
 
 // Match reports whether a request meets all conditions of the filter. If it does not, the first
 // result is the first place whose condition does not hold, as written in the filter.
-func (f *Filter) Match(r *sender.Request) (failedRef string, ok bool) {
+func (f *Filter) Match(r *sender.Request) (failedPlace string, ok bool) {
 	var room [8]value
 	var found []value // the values of the pointers, once the document has been read
 	for i := range f.conditions {
 		c := &f.conditions[i]
 		var v value
 		switch {
-		case c.slot < 0:
+		case c.pointerIndex < 0:
 			if text, ok := c.place.Text(r); ok {
 				v = value{kind: kindText, text: text}
 			}
@@ -130,10 +130,10 @@ func (f *Filter) Match(r *sender.Request) (failedRef string, ok bool) {
 			if found == nil {
 				found = f.pointers.resolve(room[:0], r.JSONDocument())
 			}
-			v = found[c.slot]
+			v = found[c.pointerIndex]
 		}
 		if !c.test.holds(v) {
-			return c.text, false
+			return c.placeText, false
 		}
 	}
 	return "", true
@@ -187,18 +187,18 @@ type predicate struct {
 
 // comparison is the test of a number against a bound: $gt, $gte, $lt or $lte.
 type comparison struct {
-	bound       decimal
-	less, equal bool // whether the value may be less than the bound, or equal to it
-	greater     bool
+	bound                   decimal
+	allowsLess, allowsEqual bool // whether the value may be less than the bound, or equal to it
+	allowsGreater           bool
 }
 
 // literal is a constant in a filter, which the value at a place is compared with. kind determines
 // which of the other fields is set.
 type literal struct {
-	kind   kind
-	text   string
-	number decimal
-	truth  bool
+	kind      kind
+	text      string
+	number    decimal
+	boolValue bool
 }
 
 const conditionSyntax = "a condition is a value, a list of values, or an object of $not, " +
@@ -243,7 +243,7 @@ func parseLiteral(text json.RawMessage) (literal, error) {
 		err := json.Unmarshal(text, &l.text)
 		return l, err
 	case 't', 'f':
-		return literal{kind: kindBool, truth: text[0] == 't'}, nil
+		return literal{kind: kindBool, boolValue: text[0] == 't'}, nil
 	case 'n':
 		return literal{kind: kindNull}, nil
 	case '{', '[':
@@ -294,14 +294,14 @@ func parseOperator(m member, depth int) (predicate, error) {
 		}
 		return predicate{prefix: prefix}, nil
 	case "$gt", "$gte", "$lt", "$lte":
-		if !isNumber(string(m.value)) {
+		if !isJSONNumber(string(m.value)) {
 			return predicate{}, fmt.Errorf("%s is a number", m.name)
 		}
 		return predicate{compare: &comparison{
-			bound:   parseDecimal(string(m.value)),
-			less:    strings.HasPrefix(m.name, "$l"),
-			greater: strings.HasPrefix(m.name, "$g"),
-			equal:   strings.HasSuffix(m.name, "e"),
+			bound:         parseDecimal(string(m.value)),
+			allowsLess:    strings.HasPrefix(m.name, "$l"),
+			allowsGreater: strings.HasPrefix(m.name, "$g"),
+			allowsEqual:   strings.HasSuffix(m.name, "e"),
 		}}, nil
 	default:
 		return predicate{}, fmt.Errorf("there is no operator %q; %s", m.name, conditionSyntax)
@@ -330,8 +330,8 @@ func (t *predicate) holds(v value) bool {
 			return false
 		}
 		order := number.compare(t.compare.bound)
-		return order < 0 && t.compare.less || order == 0 && t.compare.equal ||
-			order > 0 && t.compare.greater
+		return order < 0 && t.compare.allowsLess || order == 0 && t.compare.allowsEqual ||
+			order > 0 && t.compare.allowsGreater
 	}
 	for i := range t.all {
 		if !t.all[i].holds(v) {

@@ -16,25 +16,25 @@ const (
 	hashedKeyPrefix = "sha256:"
 )
 
-// OrderKey is a compiled place: the header, field or JSON pointer that contains the order key of a
-// request. It is immutable and safe for concurrent use.
-type OrderKey struct {
+// OrderKeyPlace is a compiled place: the header, field or JSON pointer that contains the order key
+// of a request. It is immutable and safe for concurrent use.
+type OrderKeyPlace struct {
 	text     string
-	place    sender.ValueRef
+	place    sender.Place
 	pointers *pointerSet // nil means that the place is not a JSON pointer
 }
 
-// ParseOrderKey compiles the place of an order key, such as header:X-Order or ptr:/order/id. Any
-// error is an *Error.
-func ParseOrderKey(text string) (*OrderKey, error) {
+// ParseOrderKeyPlace compiles the place of an order key, such as header:X-Order or ptr:/order/id.
+// Any error is an *Error.
+func ParseOrderKeyPlace(text string) (*OrderKeyPlace, error) {
 	if len(text) > MaxBytes || !utf8.ValidString(text) {
 		return nil, &Error{Detail: "is longer than 16 KiB, or is not UTF-8"}
 	}
-	place, err := sender.ParseValueRef(text)
+	place, err := sender.ParsePlace(text)
 	if err != nil {
 		return nil, &Error{Detail: err.Error()}
 	}
-	k := &OrderKey{text: text, place: place}
+	k := &OrderKeyPlace{text: text, place: place}
 	if path := place.Pointer(); path != nil {
 		k.pointers = newPointerSet([][]string{path})
 	}
@@ -42,17 +42,17 @@ func ParseOrderKey(text string) (*OrderKey, error) {
 }
 
 // String returns the place as written in the setting.
-func (k *OrderKey) String() string { return k.text }
+func (k *OrderKeyPlace) String() string { return k.text }
 
 // Header returns the canonical name of the header that contains the order key, or "" if another
 // part of a request contains it.
-func (k *OrderKey) Header() string { return k.place.Header() }
+func (k *OrderKeyPlace) Header() string { return k.place.Header() }
 
 // Value returns the order key of a request: the text of a string, or a number or a boolean as
 // written. It returns "" if the request has no key, because there is nothing at the place, or
 // because the value is an empty string, null, an object or an array. A key that is too long or not
 // UTF-8 is replaced by its hash.
-func (k *OrderKey) Value(r *sender.Request) string {
+func (k *OrderKeyPlace) Value(r *sender.Request) string {
 	var key string
 	if k.pointers == nil {
 		key, _ = k.place.Text(r)

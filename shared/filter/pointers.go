@@ -8,41 +8,41 @@ import (
 // pointerSet is a set of JSON pointers that are resolved together, in one pass over the document.
 // The pass stops as soon as all of them are resolved.
 type pointerSet struct {
-	root  *node
-	slots int // number of pointers
-	nodes int // number of nodes in the tree
+	root        *node
+	numPointers int // number of pointers
+	numNodes    int // number of nodes in the tree
 }
 
 // node is a node in a tree of pointers: a step that one or more pointers have in common.
 type node struct {
-	number   int    // number of the node in the tree, from 0
-	name     string // name of the member that this step selects
-	index    int    // index of the selected element; -1 if name is not an index
-	slots    []int  // indexes of the pointers that end here
-	below    int    // number of pointers that end here or below
-	children []*node
+	number         int    // number of the node in the tree, from 0
+	name           string // name of the member that this step selects
+	index          int    // index of the selected element; -1 if name is not an index
+	pointerIndexes []int  // indexes of the pointers that end here
+	numPointers    int    // number of pointers that end here or below
+	children       []*node
 }
 
 func newPointerSet(paths [][]string) *pointerSet {
-	p := &pointerSet{root: &node{}, slots: len(paths), nodes: 1}
+	p := &pointerSet{root: &node{}, numPointers: len(paths), numNodes: 1}
 	for slot, path := range paths {
 		at := p.root
-		at.below++
+		at.numPointers++
 		for _, name := range path {
 			next := at.child(name)
 			if next == nil {
-				next = &node{number: p.nodes, name: name, index: -1}
+				next = &node{number: p.numNodes, name: name, index: -1}
 				if index, err := strconv.ParseUint(name, 10, 31); err == nil &&
 					strconv.FormatUint(index, 10) == name {
 					next.index = int(index)
 				}
-				p.nodes++
+				p.numNodes++
 				at.children = append(at.children, next)
 			}
 			at = next
-			at.below++
+			at.numPointers++
 		}
-		at.slots = append(at.slots, slot)
+		at.pointerIndexes = append(at.pointerIndexes, slot)
 	}
 	return p
 }
@@ -59,42 +59,42 @@ func (n *node) child(name string) *node {
 // resolve returns the value of each pointer in a document, which must be valid JSON or empty. The
 // values are stored in buffer if it is large enough.
 func (p *pointerSet) resolve(buffer []value, document []byte) []value {
-	s := scanner{text: document, left: p.slots}
-	if cap(buffer) < p.slots {
-		buffer = make([]value, p.slots)
+	s := scanner{text: document, unresolved: p.numPointers}
+	if cap(buffer) < p.numPointers {
+		buffer = make([]value, p.numPointers)
 	}
-	s.found = buffer[:p.slots]
-	clear(s.found)
+	s.values = buffer[:p.numPointers]
+	clear(s.values)
 	var seen [64]bool
-	if s.seen = seen[:]; p.nodes > len(seen) {
-		s.seen = make([]bool, p.nodes)
+	if s.visited = seen[:]; p.numNodes > len(seen) {
+		s.visited = make([]bool, p.numNodes)
 	}
 	if len(document) > 0 {
 		s.scanNode(p.root)
 	}
-	return s.found
+	return s.values
 }
 
 // scanner looks for the values of pointers in a document, which must be valid JSON.
 type scanner struct {
-	text  []byte
-	at    int
-	found []value
-	left  int    // number of pointers that have not been resolved yet
-	seen  []bool // whether a node has been reached, by number: a duplicate member is ignored
+	text       []byte
+	position   int
+	values     []value
+	unresolved int    // number of pointers that have not been resolved yet
+	visited    []bool // whether a node has been reached, by number: a duplicate member is ignored
 }
 
 // scanNode scans the value at the current position, which is the value that n selects. It stops as
 // soon as all pointers are resolved.
 func (s *scanner) scanNode(n *node) {
 	s.skipSpace()
-	before := s.left
-	start := s.at
+	before := s.unresolved
+	start := s.position
 	if len(n.children) == 0 {
 		s.setValue(n, s.scanValue())
 		return
 	}
-	switch s.text[s.at] {
+	switch s.text[s.position] {
 	case '{':
 		s.setKind(n, kindOther, start)
 		s.readMembers(n)
@@ -106,15 +106,15 @@ func (s *scanner) scanNode(n *node) {
 	}
 	// Pointers below this node that were not found here do not exist anywhere in the document. They
 	// no longer count as unresolved.
-	s.left = min(s.left, before-n.below)
+	s.unresolved = min(s.unresolved, before-n.numPointers)
 }
 
 // setValue stores the value of the pointers that end at a node.
 func (s *scanner) setValue(n *node, v value) {
-	for _, slot := range n.slots {
-		s.found[slot] = v
+	for _, slot := range n.pointerIndexes {
+		s.values[slot] = v
 	}
-	s.left -= len(n.slots)
+	s.unresolved -= len(n.pointerIndexes)
 }
 
 // setKind stores the kind of the value that begins at start, for the pointers that end at a node.
@@ -125,36 +125,36 @@ func (s *scanner) setKind(n *node, k kind, start int) {
 
 // readMembers scans the members of an object, and resolves the pointers below n.
 func (s *scanner) readMembers(n *node) {
-	s.at++ // {
-	for s.left > 0 {
+	s.position++ // {
+	for s.unresolved > 0 {
 		s.skipSpace()
-		if s.text[s.at] == '}' {
-			s.at++
+		if s.text[s.position] == '}' {
+			s.position++
 			return
 		}
-		if s.text[s.at] == ',' {
-			s.at++
+		if s.text[s.position] == ',' {
+			s.position++
 			s.skipSpace()
 		}
-		start := s.at
+		start := s.position
 		escaped := s.skipString()
-		name := s.text[start:s.at]
+		name := s.text[start:s.position]
 		s.skipSpace()
-		s.at++ // :
-		next := n.childNamed(name, escaped)
-		if next == nil || s.seen[next.number] {
+		s.position++ // :
+		next := n.childByQuotedName(name, escaped)
+		if next == nil || s.visited[next.number] {
 			s.skipSpace()
 			s.scanValue()
 			continue
 		}
-		s.seen[next.number] = true
+		s.visited[next.number] = true
 		s.scanNode(next)
 	}
 }
 
-// childNamed returns the child with a member's name, or nil if there is none. The name is quoted as
-// in the document; escaped reports whether it contains escapes.
-func (n *node) childNamed(quoted []byte, escaped bool) *node {
+// childByQuotedName returns the child with a member's name, or nil if there is none. The name is
+// quoted as in the document; escaped reports whether it contains escapes.
+func (n *node) childByQuotedName(quoted []byte, escaped bool) *node {
 	name := quoted[1 : len(quoted)-1]
 	if escaped {
 		name = []byte(unquote(quoted))
@@ -169,15 +169,15 @@ func (n *node) childNamed(quoted []byte, escaped bool) *node {
 
 // readElements scans the elements of an array, and resolves the pointers below n.
 func (s *scanner) readElements(n *node) {
-	s.at++ // [
-	for index := 0; s.left > 0; index++ {
+	s.position++ // [
+	for index := 0; s.unresolved > 0; index++ {
 		s.skipSpace()
-		if s.text[s.at] == ']' {
-			s.at++
+		if s.text[s.position] == ']' {
+			s.position++
 			return
 		}
-		if s.text[s.at] == ',' {
-			s.at++
+		if s.text[s.position] == ',' {
+			s.position++
 			s.skipSpace()
 		}
 		var next *node
@@ -196,17 +196,17 @@ func (s *scanner) readElements(n *node) {
 
 // scanValue scans a complete value and returns it.
 func (s *scanner) scanValue() value {
-	start := s.at
-	switch c := s.text[s.at]; c {
+	start := s.position
+	switch c := s.text[s.position]; c {
 	case '"':
 		s.skipString()
-		return value{kind: kindText, json: s.text[start:s.at]}
+		return value{kind: kindText, json: s.text[start:s.position]}
 	case '{', '[':
 		s.skipContainer()
-		return value{kind: kindOther, json: s.text[start:s.at]}
+		return value{kind: kindOther, json: s.text[start:s.position]}
 	default:
-		for s.at < len(s.text) && !endsToken(s.text[s.at]) {
-			s.at++
+		for s.position < len(s.text) && !endsToken(s.text[s.position]) {
+			s.position++
 		}
 		k := kindNumber
 		switch c {
@@ -215,7 +215,7 @@ func (s *scanner) scanValue() value {
 		case 'n':
 			k = kindNull
 		}
-		return value{kind: k, json: s.text[start:s.at]}
+		return value{kind: k, json: s.text[start:s.position]}
 	}
 }
 
@@ -232,7 +232,7 @@ func endsToken(c byte) bool {
 // skipContainer skips an object or an array.
 func (s *scanner) skipContainer() {
 	for depth := 0; ; {
-		switch s.text[s.at] {
+		switch s.text[s.position] {
 		case '"':
 			s.skipString()
 			continue
@@ -241,7 +241,7 @@ func (s *scanner) skipContainer() {
 		case '}', ']':
 			depth--
 		}
-		s.at++
+		s.position++
 		if depth == 0 {
 			return
 		}
@@ -250,15 +250,15 @@ func (s *scanner) skipContainer() {
 
 // skipString skips a string and reports whether it contains escapes.
 func (s *scanner) skipString() (escaped bool) {
-	s.at++
+	s.position++
 	for {
-		end := bytes.IndexByte(s.text[s.at:], '"')
-		s.at += end + 1
+		end := bytes.IndexByte(s.text[s.position:], '"')
+		s.position += end + 1
 		backslashes := 0
-		for s.text[s.at-2-backslashes] == '\\' {
+		for s.text[s.position-2-backslashes] == '\\' {
 			backslashes++
 		}
-		if bytes.IndexByte(s.text[s.at-1-end:s.at-1], '\\') >= 0 {
+		if bytes.IndexByte(s.text[s.position-1-end:s.position-1], '\\') >= 0 {
 			escaped = true
 		}
 		if backslashes%2 == 0 {
@@ -268,10 +268,10 @@ func (s *scanner) skipString() (escaped bool) {
 }
 
 func (s *scanner) skipSpace() {
-	for s.at < len(s.text) {
-		switch s.text[s.at] {
+	for s.position < len(s.text) {
+		switch s.text[s.position] {
 		case ' ', '\t', '\r', '\n':
-			s.at++
+			s.position++
 		default:
 			return
 		}

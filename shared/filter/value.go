@@ -42,9 +42,9 @@ func (v value) equals(l *literal) bool {
 		return ok && number.compare(l.number) == 0
 	case kindBool:
 		if v.json == nil {
-			return v.kind == kindText && v.text == strconv.FormatBool(l.truth)
+			return v.kind == kindText && v.text == strconv.FormatBool(l.boolValue)
 		}
-		return v.kind == kindBool && (v.json[0] == 't') == l.truth
+		return v.kind == kindBool && (v.json[0] == 't') == l.boolValue
 	case kindNull:
 		return v.kind == kindNull
 	case kindAbsent, kindOther: // no literal is of these kinds
@@ -64,7 +64,7 @@ func (v value) asText() (string, bool) {
 
 func (v value) asNumber() (decimal, bool) {
 	switch {
-	case v.json == nil && v.kind == kindText && isNumber(v.text):
+	case v.json == nil && v.kind == kindText && isJSONNumber(v.text):
 		return parseDecimal(v.text), true
 	case v.kind == kindNumber:
 		return parseDecimal(string(v.json)), true
@@ -95,10 +95,10 @@ type decimal struct {
 	exponent int64
 }
 
-// clampedExponent is the largest exponent that parseDecimal accepts, and its negative the smallest.
+// maxExponent is the largest exponent that parseDecimal accepts, and its negative the smallest.
 // An exponent beyond is replaced by the nearer of the two. The limit is so large that no number of
 // digits can make up for the difference.
-const clampedExponent = 1 << 60
+const maxExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.
 func parseDecimal(text string) decimal {
@@ -117,10 +117,10 @@ func parseDecimal(text string) decimal {
 	}
 	if exponent != "" {
 		n, err := strconv.ParseInt(exponent, 10, 64)
-		if err != nil || n > clampedExponent || n < -clampedExponent {
-			n = clampedExponent
+		if err != nil || n > maxExponent || n < -maxExponent {
+			n = maxExponent
 			if exponent[0] == '-' {
-				n = -clampedExponent
+				n = -maxExponent
 			}
 		}
 		d.exponent += n
@@ -152,8 +152,8 @@ func (d decimal) sign() int {
 	}
 }
 
-// isNumber reports whether text is a JSON number.
-func isNumber(text string) bool {
+// isJSONNumber reports whether text is a JSON number.
+func isJSONNumber(text string) bool {
 	digits := func() bool {
 		rest := strings.TrimLeft(text, "0123456789")
 		found := len(rest) < len(text)

@@ -14,7 +14,7 @@ import (
 func TestPartsStopInReverse(t *testing.T) {
 	t.Parallel()
 	var (
-		parts lifecycle.Parts
+		parts lifecycle.Components
 		order []string
 	)
 	parts.Add(func() { order = append(order, "connection") })
@@ -39,18 +39,18 @@ var errBroken = errors.New("broken")
 
 func TestReady(t *testing.T) {
 	t.Parallel()
-	var parts lifecycle.Parts
+	var parts lifecycle.Components
 	defer parts.Stop()
 	well := parts.Start(t.Context(), func(ctx context.Context, ready func()) error {
 		ready()
 		<-ctx.Done()
 		return nil
 	})
-	if err := well.Ready(t.Context()); err != nil {
+	if err := well.AwaitReady(t.Context()); err != nil {
 		t.Errorf("a part that is ready: %v", err)
 	}
 	failed := parts.Start(t.Context(), func(context.Context, func()) error { return errBroken })
-	if err := failed.Ready(t.Context()); !errors.Is(err, errBroken) {
+	if err := failed.AwaitReady(t.Context()); !errors.Is(err, errBroken) {
 		t.Errorf("a part that failed: %v", err)
 	}
 	slow := parts.Start(t.Context(), func(ctx context.Context, _ func()) error {
@@ -59,7 +59,7 @@ func TestReady(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := slow.Ready(ctx); !errors.Is(err, context.Canceled) {
+	if err := slow.AwaitReady(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a part that is not ready when the context ends: %v", err)
 	}
 }
@@ -67,7 +67,7 @@ func TestReady(t *testing.T) {
 // When one component ends, all others are stopped, and Wait returns its error.
 func TestWaitForAPartThatFails(t *testing.T) {
 	t.Parallel()
-	var parts lifecycle.Parts
+	var parts lifecycle.Components
 	stopped := false
 	parts.Add(func() { stopped = true })
 	parts.Start(t.Context(), func(ctx context.Context, _ func()) error {
@@ -82,7 +82,7 @@ func TestWaitForAPartThatFails(t *testing.T) {
 
 func TestWaitForTheEnd(t *testing.T) {
 	t.Parallel()
-	var parts lifecycle.Parts
+	var parts lifecycle.Components
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := false
 	parts.Start(ctx, func(ctx context.Context, _ func()) error {

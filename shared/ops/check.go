@@ -18,11 +18,11 @@ const (
 
 // Check tests one component that a program needs for its work.
 type Check struct {
-	// Part is the component's name in /readyz and in the log.
-	Part string
-	// Ask returns nil if the component works, or an error that explains the problem to operators.
+	// Component is the component's name in /readyz and in the log.
+	Component string
+	// Probe returns nil if the component works, or an error that explains the problem to operators.
 	// It must return when ctx ends. Calls never overlap.
-	Ask func(ctx context.Context) error
+	Probe func(ctx context.Context) error
 }
 
 // Watch runs each check once a second, each in a separate goroutine, until stop is called, and
@@ -40,7 +40,7 @@ func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check
 }
 
 func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
-	defer o.Ready.MarkReady(c.Part) // when the service stops, it reports that itself
+	defer o.Ready.MarkReady(c.Component) // when the service stops, it reports that itself
 	tick := time.NewTicker(readinessCheckInterval)
 	defer tick.Stop()
 	ready := true
@@ -54,14 +54,14 @@ func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
 		if ctx.Err() != nil {
 			return
 		}
-		switch entry := log.WithField("part", c.Part); {
+		switch entry := log.WithField("part", c.Component); {
 		case err != nil:
-			o.Ready.MarkNotReady(c.Part, err.Error())
+			o.Ready.MarkNotReady(c.Component, err.Error())
 			if ready {
 				entry.WithError(err).Warn("not ready")
 			}
 		case !ready:
-			o.Ready.MarkReady(c.Part)
+			o.Ready.MarkReady(c.Component)
 			entry.Info("ready again")
 		}
 		ready = err == nil
@@ -71,7 +71,7 @@ func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
 func (c Check) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readinessCheckTimeout)
 	defer cancel()
-	err := c.Ask(ctx)
+	err := c.Probe(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %s (%w)", readinessCheckTimeout, err)
 	}

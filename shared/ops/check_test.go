@@ -20,14 +20,14 @@ func TestWatch(t *testing.T) {
 	o := ops.New()
 	var lost atomic.Bool
 	stop := o.Watch(t.Context(), logtest.Quiet(),
-		ops.Check{Part: "well", Ask: func(context.Context) error { return nil }},
-		ops.Check{Part: "lost", Ask: func(context.Context) error {
+		ops.Check{Component: "well", Probe: func(context.Context) error { return nil }},
+		ops.Check{Component: "lost", Probe: func(context.Context) error {
 			if lost.Load() {
 				return errors.New("it is gone")
 			}
 			return nil
 		}},
-		ops.Check{Part: "silent", Ask: func(ctx context.Context) error {
+		ops.Check{Component: "silent", Probe: func(ctx context.Context) error {
 			if lost.Load() {
 				<-ctx.Done()
 			}

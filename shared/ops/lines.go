@@ -36,19 +36,19 @@ const maxWaitingBytes = 1 << 20
 type batchedLineWriter struct {
 	out io.Writer
 
-	mu      sync.Mutex
-	waiting []byte
-	spare   []byte // an empty buffer to replace waiting, or nil while it is written
-	dropped int    // number of lines that were lost since lines were last written
-	written time.Time
-	timer   *time.Timer // starts a write; nil until the first line is held back
-	timed   bool        // whether timer is running
-	writing bool        // whether a goroutine has been started to write, and has not ended
-	// urgent means that the goroutine must write the waiting lines immediately, instead of holding
-	// them back.
-	urgent bool
-	// empty is closed when no lines are left. It is nil unless a call of flush is waiting.
-	empty chan struct{}
+	mu           sync.Mutex
+	waitingLines []byte
+	spare        []byte // an empty buffer to replace waitingLines, or nil while it is written
+	dropped      int    // number of lines that were lost since lines were last written
+	lastWrite    time.Time
+	timer        *time.Timer // starts a write; nil until the first line is held back
+	timed        bool        // whether timer is running
+	writing      bool        // whether a goroutine has been started to write, and has not ended
+	// writeNow means that the goroutine must write the waiting lines immediately, instead of
+	// holding them back.
+	writeNow bool
+	// drained is closed when no lines are left. It is nil unless a call of flush is waiting.
+	drained chan struct{}
 }
 
 // Write queues a line, to be written together with the collected ones without further delay. It
@@ -70,7 +70,7 @@ func (w *batchedLineWriter) add(line []byte, now time.Time) {
 	w.collect(line)
 	switch {
 	case w.writing:
-	case len(w.waiting) > maxHeldBackBytes, !w.timed && now.Sub(w.written) >= maxLineDelay:
+	case len(w.waitingLines) > maxHeldBackBytes, !w.timed && now.Sub(w.lastWrite) >= maxLineDelay:
 		w.startWriting()
 	default:
 		w.startTimer()
@@ -80,17 +80,17 @@ func (w *batchedLineWriter) add(line []byte, now time.Time) {
 // collect adds a line to the waiting ones, or counts it as dropped if they would exceed
 // maxWaitingBytes. The caller must hold mu.
 func (w *batchedLineWriter) collect(line []byte) {
-	if len(w.waiting)+len(line) > maxWaitingBytes {
+	if len(w.waitingLines)+len(line) > maxWaitingBytes {
 		w.dropped++
 		return
 	}
-	w.waiting = append(w.waiting, line...)
+	w.waitingLines = append(w.waitingLines, line...)
 }
 
 // startWriting makes a goroutine write the waiting lines: the one that is already writing, or else
 // a new one. The caller must hold mu.
 func (w *batchedLineWriter) startWriting() {
-	w.urgent = true
+	w.writeNow = true
 	if !w.writing {
 		w.writing = true
 		go w.write()
@@ -118,7 +118,7 @@ func (w *batchedLineWriter) writeHeldBack() {
 		w.mu.Unlock()
 		return
 	}
-	w.writing, w.urgent = true, true
+	w.writing, w.writeNow = true, true
 	w.mu.Unlock()
 	w.write()
 }
@@ -128,25 +128,25 @@ func (w *batchedLineWriter) writeHeldBack() {
 func (w *batchedLineWriter) write() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.waiting) > 0 &&
-		(w.urgent || w.empty != nil || len(w.waiting) > maxHeldBackBytes) {
-		lines, dropped := w.waiting, w.dropped
-		w.waiting, w.spare, w.dropped, w.urgent = w.spare, nil, 0, false
+	for len(w.waitingLines) > 0 &&
+		(w.writeNow || w.drained != nil || len(w.waitingLines) > maxHeldBackBytes) {
+		lines, dropped := w.waitingLines, w.dropped
+		w.waitingLines, w.spare, w.dropped, w.writeNow = w.spare, nil, 0, false
 		w.mu.Unlock()
 		err := w.writeOut(lines, dropped)
 		w.mu.Lock()
 		if err != nil {
 			w.dropped += bytes.Count(lines, []byte("\n")) + dropped
 		}
-		w.spare, w.written = lines[:0], time.Now()
+		w.spare, w.lastWrite = lines[:0], time.Now()
 	}
 	w.writing = false
 	switch {
-	case len(w.waiting) > 0:
+	case len(w.waitingLines) > 0:
 		w.startTimer()
-	case w.empty != nil:
-		close(w.empty)
-		w.empty = nil
+	case w.drained != nil:
+		close(w.drained)
+		w.drained = nil
 	}
 }
 
@@ -165,14 +165,14 @@ func (w *batchedLineWriter) writeOut(lines []byte, dropped int) error {
 // timeout has passed.
 func (w *batchedLineWriter) flush(timeout time.Duration) {
 	w.mu.Lock()
-	if len(w.waiting) == 0 && !w.writing {
+	if len(w.waitingLines) == 0 && !w.writing {
 		w.mu.Unlock()
 		return
 	}
-	if w.empty == nil {
-		w.empty = make(chan struct{})
+	if w.drained == nil {
+		w.drained = make(chan struct{})
 	}
-	empty := w.empty
+	empty := w.drained
 	w.startWriting()
 	w.mu.Unlock()
 	select {

@@ -29,25 +29,25 @@ var (
 // use.
 type Readiness struct {
 	mu      sync.Mutex
-	waiting map[string]string
+	reasons map[string]string
 }
 
 // MarkNotReady marks a part of the program as not ready, until MarkReady. why explains the reason
 // to operators.
-func (r *Readiness) MarkNotReady(part, why string) {
+func (r *Readiness) MarkNotReady(component, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waiting == nil {
-		r.waiting = map[string]string{}
+	if r.reasons == nil {
+		r.reasons = map[string]string{}
 	}
-	r.waiting[part] = why
+	r.reasons[component] = why
 }
 
 // MarkReady marks a part of the program as ready. It does nothing if the part is ready already.
-func (r *Readiness) MarkReady(part string) {
+func (r *Readiness) MarkReady(component string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.waiting, part)
+	delete(r.reasons, component)
 }
 
 // Reasons returns one line for each part that is not ready, in the form "part: reason", sorted. It
@@ -55,8 +55,8 @@ func (r *Readiness) MarkReady(part string) {
 func (r *Readiness) Reasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	reasons := make([]string, 0, len(r.waiting))
-	for part, why := range r.waiting {
+	reasons := make([]string, 0, len(r.reasons))
+	for part, why := range r.reasons {
 		reasons = append(reasons, part+": "+why)
 	}
 	sort.Strings(reasons)

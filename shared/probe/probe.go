@@ -65,9 +65,9 @@ func (q Question) IsAnsweredBy(answer string) bool {
 type Answerer struct {
 	key []byte
 
-	mu    sync.Mutex
-	asked [maxRememberedNonces]string // the nonces of the most recent questions
-	next  int
+	mu         sync.Mutex
+	seenNonces [maxRememberedNonces]string // the nonces of the most recent questions
+	nextIndex  int
 }
 
 // maxRememberedNonces is the number of nonces that are kept to refuse replayed questions.
@@ -102,18 +102,18 @@ func (a *Answerer) Answer(question string) string {
 func (a *Answerer) isNewNonce(nonce string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slices.Contains(a.asked[:], nonce) {
+	if slices.Contains(a.seenNonces[:], nonce) {
 		return false
 	}
-	a.asked[a.next] = nonce
-	a.next = (a.next + 1) % maxRememberedNonces
+	a.seenNonces[a.nextIndex] = nonce
+	a.nextIndex = (a.nextIndex + 1) % maxRememberedNonces
 	return true
 }
 
 // sign returns the first half of an HMAC-SHA256 of its other arguments, in base64url. Half is
 // enough for a question that can be asked only once.
-func sign(key []byte, what, nonce string) string {
+func sign(key []byte, purpose, nonce string) string {
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(what + " " + nonce))
+	mac.Write([]byte(purpose + " " + nonce))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:sha256.Size/2])
 }

@@ -14,37 +14,37 @@ import (
 // in section 1 (user commands), the pages of the services in section 8 (administration). exitStatus
 // describes the exit codes that only this program has.
 func writeManual(w io.Writer, app *kong.Application, version, exitStatus string) error {
-	page := &manual{Writer: bufio.NewWriter(w)}
+	page := &manualWriter{Writer: bufio.NewWriter(w)}
 	section := "8"
 	if len(app.Children) > 0 {
 		section = "1"
 	}
-	page.macro("TH", strings.ToUpper(app.Name), section, "", "hookstart "+version, "hookstart")
+	page.writeMacro("TH", strings.ToUpper(app.Name), section, "", "hookstart "+version, "hookstart")
 	fmt.Fprintln(page, ".nh\n.ad l") // no hyphenation, no justified lines
-	page.macro("SH", "NAME")
-	page.text(app.Name + " \\- " + escape(app.Help))
-	page.macro("SH", "SYNOPSIS")
-	page.macro("B", app.Name)
-	page.text(escape(strings.TrimPrefix(app.Summary(), app.Name)))
+	page.writeMacro("SH", "NAME")
+	page.writeText(app.Name + " \\- " + escapeRoff(app.Help))
+	page.writeMacro("SH", "SYNOPSIS")
+	page.writeMacro("B", app.Name)
+	page.writeText(escapeRoff(strings.TrimPrefix(app.Summary(), app.Name)))
 	if len(app.Children) > 0 {
-		page.macro("SH", "COMMANDS")
+		page.writeMacro("SH", "COMMANDS")
 		for _, leaf := range app.Leaves(true) {
-			page.macro("SS", leaf.FullPath())
-			page.text(escape(leaf.Help))
-			page.preformatted(leaf.Detail)
-			page.values(leaf.Positional)
+			page.writeMacro("SS", leaf.FullPath())
+			page.writeText(escapeRoff(leaf.Help))
+			page.writePreformatted(leaf.Detail)
+			page.writePositionals(leaf.Positional)
 			for _, flags := range flagsOf(leaf) {
-				page.flags(flags)
+				page.writeFlags(flags)
 			}
 		}
 	}
-	page.macro("SH", "OPTIONS")
-	page.flags(visibleFlags(app.Flags))
-	page.macro("SH", "ENVIRONMENT")
-	page.text("Each option is also an environment variable, which is named beside it; an option " +
-		"on the command line wins.")
-	page.macro("SH", "EXIT STATUS")
-	page.text("0 for success, 1 for a failure, 2 for wrong usage.\n" + escape(exitStatus))
+	page.writeMacro("SH", "OPTIONS")
+	page.writeFlags(visibleFlags(app.Flags))
+	page.writeMacro("SH", "ENVIRONMENT")
+	page.writeText("Each option is also an environment variable, which is named beside it; an " +
+		"option on the command line wins.")
+	page.writeMacro("SH", "EXIT STATUS")
+	page.writeText("0 for success, 1 for a failure, 2 for wrong usage.\n" + escapeRoff(exitStatus))
 	return page.Flush()
 }
 
@@ -66,22 +66,22 @@ func visibleFlags(flags []*kong.Flag) (shown []*kong.Flag) {
 	return shown
 }
 
-// manual writes lines of a manual page. Flush returns the first error.
-type manual struct{ *bufio.Writer }
+// manualWriter writes lines of a manual page. Flush returns the first error.
+type manualWriter struct{ *bufio.Writer }
 
-// macro writes a line like .SH NAME, with its arguments quoted.
-func (m *manual) macro(name string, args ...string) {
+// writeMacro writes a line like .SH NAME, with its arguments quoted.
+func (m *manualWriter) writeMacro(name string, args ...string) {
 	fmt.Fprintf(m, ".%s", name)
 	for _, arg := range args {
-		fmt.Fprintf(m, " \"%s\"", strings.ReplaceAll(escape(arg), `"`, `\(dq`))
+		fmt.Fprintf(m, " \"%s\"", strings.ReplaceAll(escapeRoff(arg), `"`, `\(dq`))
 	}
 	fmt.Fprintln(m)
 }
 
-// text writes text that is already escaped. A line that begins with a roff control character would
-// be read as a macro, so it is prefixed.
-func (m *manual) text(text string) {
-	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
+// writeText writes text that is already escaped. A line that begins with a roff control character
+// would be read as a macro, so it is prefixed.
+func (m *manualWriter) writeText(writeText string) {
+	for line := range strings.Lines(strings.TrimSpace(writeText) + "\n") {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
 			line = `\&` + line
@@ -90,45 +90,45 @@ func (m *manual) text(text string) {
 	}
 }
 
-// preformatted writes text and preserves its lines and columns.
-func (m *manual) preformatted(text string) {
+// writePreformatted writes text and preserves its lines and columns.
+func (m *manualWriter) writePreformatted(text string) {
 	if text == "" {
 		return
 	}
 	fmt.Fprintln(m, ".PP\n.nf")
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
-		fmt.Fprintf(m, "\\&%s", escape(line))
+		fmt.Fprintf(m, "\\&%s", escapeRoff(line))
 	}
 	fmt.Fprintln(m, ".fi")
 }
 
-func (m *manual) values(values []*kong.Value) {
-	for _, value := range values {
-		m.entry(value.Summary(), value.Help, "")
+func (m *manualWriter) writePositionals(writePositionals []*kong.Value) {
+	for _, value := range writePositionals {
+		m.writeEntry(value.Summary(), value.Help, "")
 	}
 }
 
-func (m *manual) flags(flags []*kong.Flag) {
-	for _, flag := range flags {
+func (m *manualWriter) writeFlags(writeFlags []*kong.Flag) {
+	for _, flag := range writeFlags {
 		help := flag.Help
 		if flag.HasDefault && flag.Default != "" {
 			help += " Default: " + flag.Default + "."
 		}
-		m.entry(flag.String(), help, strings.Join(flag.Envs, ", "))
+		m.writeEntry(flag.String(), help, strings.Join(flag.Envs, ", "))
 	}
 }
 
-func (m *manual) entry(term, help, variables string) {
+func (m *manualWriter) writeEntry(term, help, variables string) {
 	fmt.Fprintln(m, ".TP")
-	m.macro("B", term)
-	m.text(escape(help))
+	m.writeMacro("B", term)
+	m.writeText(escapeRoff(help))
 	if variables != "" {
-		fmt.Fprintf(m, "Environment: %s.\n", escape(variables))
+		fmt.Fprintf(m, "Environment: %s.\n", escapeRoff(variables))
 	}
 }
 
-// escape returns text with the special characters of roff escaped. A hyphen becomes a minus, so
+// escapeRoff returns text with the special characters of roff escaped. A hyphen becomes a minus, so
 // that an option can be copied from the page. A list without spaces may be broken after each comma.
-func escape(text string) string {
+func escapeRoff(text string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, ", ", ", ", ",", `,\:`).Replace(text)
 }

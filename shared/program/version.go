@@ -36,9 +36,9 @@ type manFlag bool
 // exitStatusVar is the kong variable that holds a program's own exit codes for its manual page.
 const exitStatusVar = "exit-status"
 
-// ExitStatus adds a text to the program's manual page. It describes the exit codes that the program
-// has in addition to those of Main.
-func ExitStatus(text string) kong.Option { return kong.Vars{exitStatusVar: text} }
+// ExitStatusHelp adds a text to the program's manual page. It describes the exit codes that the
+// program has in addition to those of Main.
+func ExitStatusHelp(text string) kong.Option { return kong.Vars{exitStatusVar: text} }
 
 // BeforeReset prints the manual page and exits.
 func (manFlag) BeforeReset(app *kong.Kong, vars kong.Vars) error {

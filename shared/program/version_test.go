@@ -20,7 +20,7 @@ func printed(t *testing.T, flags any, arg string) (out string) {
 	t.Helper()
 	var stdout bytes.Buffer
 	parser := kong.Must(flags, kong.Name("sample"), kong.Description("A sample."),
-		kong.DefaultEnvars(program.EnvPrefix), program.ExitStatus("7 for no-one."),
+		kong.DefaultEnvars(program.EnvPrefix), program.ExitStatusHelp("7 for no-one."),
 		kong.Writers(&stdout, &stdout), kong.Exit(func(code int) { panic(ended(code)) }))
 	defer func() {
 		if code, ok := recover().(ended); !ok || code != 0 {

@@ -12,28 +12,28 @@ import (
 // DecryptionCounts holds how many encrypted secrets a set of keys can decrypt, and how many it
 // cannot.
 type DecryptionCounts struct {
-	Opened  int      // encrypted values, or workflows, that the keys can decrypt
-	Closed  int      // encrypted values, or workflows, that the keys cannot decrypt
-	Missing []string // IDs of the missing keys, sorted
-	Why     error    // the last error that was counted; nil if there was none
+	Decryptable   int      // encrypted values, or workflows, that the keys can decrypt
+	Undecryptable int      // encrypted values, or workflows, that the keys cannot decrypt
+	MissingKeyIDs []string // IDs of the missing keys, sorted
+	LastError     error    // the last error that was counted; nil if there was none
 }
 
-// Count counts one encrypted value, given the error from decrypting it: as decryptable if err is
-// nil, and as undecryptable if err wraps seal.ErrNoKey or seal.ErrInvalidBox. It ignores other
+// CountResult counts one encrypted value, given the error from decrypting it: as decryptable if err
+// is nil, and as undecryptable if err wraps seal.ErrNoKey or seal.ErrInvalidBox. It ignores other
 // errors, because the keys are not their cause.
-func (s *DecryptionCounts) Count(err error) {
+func (s *DecryptionCounts) CountResult(err error) {
 	switch {
 	case err == nil:
-		s.Opened++
+		s.Decryptable++
 		return
 	case !errors.Is(err, seal.ErrNoKey) && !errors.Is(err, seal.ErrInvalidBox):
 		return // the keys are not the cause
 	}
-	s.Closed++
-	s.Why = err
+	s.Undecryptable++
+	s.LastError = err
 	if missing, ok := errors.AsType[*seal.MissingKeyError](err); ok {
-		if at, known := slices.BinarySearch(s.Missing, missing.ID); !known {
-			s.Missing = slices.Insert(s.Missing, at, missing.ID)
+		if at, known := slices.BinarySearch(s.MissingKeyIDs, missing.ID); !known {
+			s.MissingKeyIDs = slices.Insert(s.MissingKeyIDs, at, missing.ID)
 		}
 	}
 }
@@ -41,11 +41,11 @@ func (s *DecryptionCounts) Count(err error) {
 // CheckAnyDecrypted returns an error if there are encrypted secrets but the keys can decrypt none
 // of them, which suggests that the process has the wrong key file.
 func (s *DecryptionCounts) CheckAnyDecrypted(keys *seal.Keys) error {
-	if s.Closed == 0 || s.Opened > 0 {
+	if s.Undecryptable == 0 || s.Decryptable > 0 {
 		return nil
 	}
-	if len(s.Missing) == 0 {
-		return fmt.Errorf("--secrets-key-file opens nothing of what is sealed: %w", s.Why)
+	if len(s.MissingKeyIDs) == 0 {
+		return fmt.Errorf("--secrets-key-file opens nothing of what is sealed: %w", s.LastError)
 	}
 	present := "there is none"
 	if ids := keys.IDs(); len(ids) > 0 {
@@ -53,37 +53,37 @@ func (s *DecryptionCounts) CheckAnyDecrypted(keys *seal.Keys) error {
 	}
 	return fmt.Errorf("--secrets-key-file opens nothing of what is sealed: that needs the key "+
 		"%s, and %s; give every executor and ingress the same file",
-		strings.Join(s.Missing, ", "), present)
+		strings.Join(s.MissingKeyIDs, ", "), present)
 }
 
 // Warning returns a warning that names the missing keys, or "" if every secret can be decrypted.
 func (s *DecryptionCounts) Warning() string {
 	switch {
-	case s.Closed == 0:
+	case s.Undecryptable == 0:
 		return ""
-	case len(s.Missing) == 0:
+	case len(s.MissingKeyIDs) == 0:
 		return fmt.Sprintf("a part of what is sealed does not open: %v; requests to nodes whose "+
-			"secrets it is are answered with 503", s.Why)
+			"secrets it is are answered with 503", s.LastError)
 	}
 	return fmt.Sprintf("--secrets-key-file lacks the key %s, with which a part of what is sealed "+
 		"is sealed; requests to nodes whose secrets that is are answered with 503",
-		strings.Join(s.Missing, ", "))
+		strings.Join(s.MissingKeyIDs, ", "))
 }
 
-// CountWorkflow tries to decrypt every encrypted value in a workflow's record and counts the
+// CountWorkflowSecrets tries to decrypt every encrypted value in a workflow's record and counts the
 // results.
-func (s *DecryptionCounts) CountWorkflow(keys *seal.Keys, w *Workflow) {
+func (s *DecryptionCounts) CountWorkflowSecrets(keys *seal.Keys, w *Workflow) {
 	try := func(box []byte, about string) {
 		_, err := keys.Open(box, about)
-		s.Count(err)
+		s.CountResult(err)
 	}
 	for _, node := range w.Triggers {
 		if node.Sender == nil {
 			continue
 		}
 		for _, secret := range node.Sender.Secrets {
-			if len(secret.Sealed) > 0 { // otherwise it is a public key
-				try(secret.Sealed, SecretSealPurpose(w.ID, node.NodeID, secret.ID))
+			if len(secret.SealedText) > 0 { // otherwise it is a public key
+				try(secret.SealedText, SecretSealPurpose(w.ID, node.NodeID, secret.ID))
 			}
 		}
 		for name, box := range node.Sender.SealedSettings {

@@ -38,7 +38,7 @@ func TestSurvey(t *testing.T) {
 		ID: "wf",
 		Triggers: []registry.Trigger{{NodeID: "n", Sender: &registry.Sender{
 			Secrets: []registry.SenderSecret{
-				{ID: "s", Sealed: box(first, registry.SecretSealPurpose("wf", "n", "s"))}, {
+				{ID: "s", SealedText: box(first, registry.SecretSealPurpose("wf", "n", "s"))}, {
 					ID:        "p",
 					PublicKey: "in clear",
 				},
@@ -65,9 +65,9 @@ func TestSurvey(t *testing.T) {
 		"none": {nil, 0, 2, true, id(one)},
 	} {
 		var s registry.DecryptionCounts
-		s.CountWorkflow(c.keys, w)
+		s.CountWorkflowSecrets(c.keys, w)
 		err := s.CheckAnyDecrypted(c.keys)
-		if s.Opened != c.opened || s.Closed != c.closed || (err != nil) != c.refused ||
+		if s.Decryptable != c.opened || s.Undecryptable != c.closed || (err != nil) != c.refused ||
 			!strings.Contains(s.Warning(), c.names) || (s.Warning() == "") != (c.names == "") {
 			t.Errorf("%s: %+v, %v, %q", what, s, err, s.Warning())
 		}

@@ -13,9 +13,9 @@ type EventSubscription struct {
 	// SilentAfter is how long a trigger node may receive no requests before it counts as silent. 0
 	// means that the limit is derived from the node's usual rate of requests.
 	SilentAfter time.Duration `audit:"silentAfterSeconds"` // whole seconds
-	// Since is when the account's events began to start a workflow. Replacing the subscription does
-	// not change it. Nothing that happened earlier becomes an event.
-	Since time.Time `audit:"-"`
+	// SubscribedAt is when the account's events began to start a workflow. Replacing the
+	// subscription does not change it. Nothing that happened earlier becomes an event.
+	SubscribedAt time.Time `audit:"-"`
 
 	unknown unknownFields `audit:"-"`
 }

@@ -44,22 +44,22 @@ var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of t
 // there. A request is counted before it reads the target. A change of the target is in force once
 // all requests that were counted before the change have finished.
 type queueGate struct {
-	target atomic.Uint32 // a StoreTarget
-	before atomic.Uint32 // the target before the queue was closed
-	closed atomic.Int64  // clock reading when the queue was closed; 0 means open
-	hasOwn atomic.Bool   // the queue has its own stream, which may hold messages
+	target              atomic.Uint32 // a StoreTarget
+	targetBeforeClosing atomic.Uint32 // the target before the queue was closed
+	closedAt            atomic.Int64  // clock reading when the queue was closed; 0 means open
+	hasOwnStream        atomic.Bool   // the queue has its own stream, which may hold messages
 
-	epoch  atomic.Uint32
-	inside [2]atomic.Int64 // requests inside, indexed by the epoch's lowest bit
-	left   chan struct{}   // receives a value when the last request of an epoch leaves
-	drain  sync.Mutex      // held while an epoch is being drained
+	epoch        atomic.Uint32
+	requests     [2]atomic.Int64 // requests inside, indexed by the epoch's lowest bit
+	epochDrained chan struct{}   // receives a value when the last request of an epoch leaves
+	drainMu      sync.Mutex      // held while an epoch is being drained
 }
 
-func newQueueGate() *queueGate { return &queueGate{left: make(chan struct{}, 1)} }
+func newQueueGate() *queueGate { return &queueGate{epochDrained: make(chan struct{}, 1)} }
 
 // setTarget sets the target according to the queue's record. It reports whether the target changed.
 func (q *queueGate) setTarget(record *Queue) (changed bool) {
-	q.hasOwn.Store(record.Stream != nil)
+	q.hasOwnStream.Store(record.Stream != nil)
 	target := record.StoreTarget()
 	was := StoreTarget(q.target.Load())
 	if target == was {
@@ -70,10 +70,10 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 		if record.Stream.Phase == QueuePhaseClosedMovingToShared {
 			before = StoreTargetOwn
 		}
-		q.before.Store(uint32(before))
-		q.closed.Store(monotonicNow())
+		q.targetBeforeClosing.Store(uint32(before))
+		q.closedAt.Store(monotonicNow())
 	} else {
-		q.closed.Store(0)
+		q.closedAt.Store(0)
 	}
 	q.target.Store(uint32(target))
 	return true
@@ -83,8 +83,8 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 // long, that is the target before it was closed.
 func (q *queueGate) currentTarget() StoreTarget {
 	target := StoreTarget(q.target.Load())
-	if target == StoreTargetClosed && hasReopened(q.closed.Load()) {
-		return StoreTarget(q.before.Load())
+	if target == StoreTargetClosed && hasReopened(q.closedAt.Load()) {
+		return StoreTarget(q.targetBeforeClosing.Load())
 	}
 	return target
 }
@@ -100,7 +100,7 @@ func hasReopened(closedAt int64) bool {
 func (q *queueGate) enter() (epoch uint32) {
 	for {
 		epoch = q.epoch.Load()
-		q.inside[epoch&1].Add(1)
+		q.requests[epoch&1].Add(1)
 		if q.epoch.Load() == epoch {
 			return epoch
 		}
@@ -109,38 +109,38 @@ func (q *queueGate) enter() (epoch uint32) {
 }
 
 func (q *queueGate) leave(epoch uint32) {
-	if q.inside[epoch&1].Add(-1) == 0 && q.epoch.Load() != epoch {
+	if q.requests[epoch&1].Add(-1) == 0 && q.epoch.Load() != epoch {
 		select {
-		case q.left <- struct{}{}:
+		case q.epochDrained <- struct{}{}:
 		default:
 		}
 	}
 }
 
 // isIdle reports whether every request that has called enter has also called leave.
-func (q *queueGate) isIdle() bool { return q.inside[0].Load() == 0 && q.inside[1].Load() == 0 }
+func (q *queueGate) isIdle() bool { return q.requests[0].Load() == 0 && q.requests[1].Load() == 0 }
 
 // awaitIdle starts a new epoch and waits until all requests of the previous epoch have called
 // leave.
 func (q *queueGate) awaitIdle() {
-	q.drain.Lock()
-	defer q.drain.Unlock()
+	q.drainMu.Lock()
+	defer q.drainMu.Unlock()
 	select {
-	case <-q.left: // a value left over from an earlier epoch
+	case <-q.epochDrained: // a value left over from an earlier epoch
 	default:
 	}
 	epoch := q.epoch.Add(1) - 1
-	for q.inside[epoch&1].Load() > 0 {
-		<-q.left
+	for q.requests[epoch&1].Load() > 0 {
+		<-q.epochDrained
 	}
 }
 
 // workflowGate determines where the start messages of one workflow are stored.
 type workflowGate struct {
 	queue *queueGate
-	// closed is the clock reading when the workflow was closed; 0 means that it is open.
+	// closedAt is the clock reading when the workflow was closed; 0 means that it is open.
 	// gateSuperseded means that there is a later record of the workflow, or that it was deleted.
-	closed atomic.Int64
+	closedAt atomic.Int64
 }
 
 const gateSuperseded = -1
@@ -148,7 +148,7 @@ const gateSuperseded = -1
 func (g *workflowGate) init(queue *queueGate, closed bool) {
 	g.queue = queue
 	if closed {
-		g.closed.Store(monotonicNow())
+		g.closedAt.Store(monotonicNow())
 	}
 }
 
@@ -157,20 +157,20 @@ func (g *workflowGate) init(queue *queueGate, closed bool) {
 // has changed, because a request that still holds g's record must notice when a later record
 // changes the queue or closes the workflow.
 func (g *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
-	wasClosed := g.closed.Swap(gateSuperseded) != 0
-	return g.queue != next.queue || wasClosed != (next.closed.Load() != 0)
+	wasClosed := g.closedAt.Swap(gateSuperseded) != 0
+	return g.queue != next.queue || wasClosed != (next.closedAt.Load() != 0)
 }
 
 // supersede marks g as superseded although there is no next record. Call it when the workflow was
 // deleted (it may be created again later) and when the registry was reloaded.
-func (g *workflowGate) supersede() { g.closed.Store(gateSuperseded) }
+func (g *workflowGate) supersede() { g.closedAt.Store(gateSuperseded) }
 
 // StorePermit is the permission to store one start message of a workflow.
 type StorePermit struct {
 	Target StoreTarget // where to store the message; StoreTargetClosed means nowhere for now
-	// HasOwn means that the queue has its own stream, which may hold start messages even if Target
-	// is not StoreTargetOwn.
-	HasOwn bool
+	// HasOwnStream means that the queue has its own stream, which may hold start messages even if
+	// Target is not StoreTargetOwn.
+	HasOwnStream bool
 	// Superseded means that the workflow has a later record, or was deleted. The caller must look
 	// it up again.
 	Superseded bool
@@ -186,8 +186,8 @@ func (w *Webhook) AcquirePermit() StorePermit {
 	if q == nil {
 		return StorePermit{}
 	}
-	p := StorePermit{queue: q, epoch: q.enter(), HasOwn: q.hasOwn.Load()}
-	switch closed := w.gate.closed.Load(); {
+	p := StorePermit{queue: q, epoch: q.enter(), HasOwnStream: q.hasOwnStream.Load()}
+	switch closed := w.gate.closedAt.Load(); {
 	case closed == gateSuperseded:
 		p.Target, p.Superseded = StoreTargetClosed, true
 	case closed != 0 && !hasReopened(closed):
@@ -206,12 +206,13 @@ func (p StorePermit) Release() {
 	}
 }
 
-// gateOf returns the gate of the queue with the given name, and creates it if there is none.
-func (t *tables) gateOf(name string) *queueGate {
-	q := t.queues[name]
+// ensureQueueGate returns the gate of the queue with the given name, and creates it if there is
+// none.
+func (t *tables) ensureQueueGate(name string) *queueGate {
+	q := t.queueGates[name]
 	if q == nil {
 		q = newQueueGate()
-		t.queues[t.intern(name)] = q
+		t.queueGates[t.intern(name)] = q
 	}
 	return q
 }
@@ -222,17 +223,18 @@ func (t *tables) gateOf(name string) *queueGate {
 func (s *Snapshot) StoreTargetOf(queue string) StoreTarget {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q := s.current.Load().queues[queue]; q != nil {
+	if q := s.current.Load().queueGates[queue]; q != nil {
 		return q.currentTarget()
 	}
 	return StoreTargetShared
 }
 
-// OwnStreams returns the names of the queues whose start messages are stored in their own streams.
-func (s *Snapshot) OwnStreams() (queues []string) {
+// QueuesStoringInOwnStreams returns the names of the queues whose start messages are stored in
+// their own streams.
+func (s *Snapshot) QueuesStoringInOwnStreams() (queues []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, q := range s.current.Load().queues {
+	for name, q := range s.current.Load().queueGates {
 		if q.currentTarget() == StoreTargetOwn {
 			queues = append(queues, name)
 		}
@@ -243,28 +245,28 @@ func (s *Snapshot) OwnStreams() (queues []string) {
 // QueuesWithOwnStreams returns the names of the queues that have their own streams. These may hold
 // earlier start messages even if new ones are stored in the shared stream. The caller must not
 // change the slice.
-func (s *Snapshot) QueuesWithOwnStreams() []string { return *s.current.Load().own.Load() }
+func (s *Snapshot) QueuesWithOwnStreams() []string { return *s.current.Load().ownStreams.Load() }
 
-// noteOwn records whether a queue has its own stream.
-func (t *tables) noteOwn(queue string, hasOwn bool) {
-	queues := *t.own.Load()
-	if slices.Contains(queues, queue) == hasOwn {
+// noteOwnStream records whether a queue has its own stream.
+func (t *tables) noteOwnStream(queue string, hasOwnStream bool) {
+	queues := *t.ownStreams.Load()
+	if slices.Contains(queues, queue) == hasOwnStream {
 		return
 	}
-	if hasOwn {
+	if hasOwnStream {
 		queues = append(slices.Clone(queues), t.intern(queue))
 	} else {
 		queues = slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == queue })
 	}
-	t.own.Store(&queues)
+	t.ownStreams.Store(&queues)
 }
 
 // pendingMoves tracks the changes that have been applied but are not yet in force, because earlier
 // requests are still storing messages according to the previous state.
 type pendingMoves struct {
-	mu      sync.Mutex
-	pending map[uint64]int // number of queues still draining, by revision
-	settled chan struct{}  // closed and replaced whenever a queue has drained
+	mu                 sync.Mutex
+	drainingByRevision map[uint64]int // number of queues still draining, by revision
+	queueDrained       chan struct{}  // closed and replaced whenever a queue has drained
 }
 
 // trackMove marks revision, which changed the queue's target, as not yet in force if requests still
@@ -274,32 +276,33 @@ func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 		return
 	}
 	d.mu.Lock()
-	if d.pending == nil {
-		d.pending, d.settled = map[uint64]int{}, make(chan struct{})
+	if d.drainingByRevision == nil {
+		d.drainingByRevision, d.queueDrained = map[uint64]int{}, make(chan struct{})
 	}
-	d.pending[revision]++
+	d.drainingByRevision[revision]++
 	d.mu.Unlock()
 	go func() {
 		q.awaitIdle()
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.pending[revision]--; d.pending[revision] == 0 {
-			delete(d.pending, revision)
+		if d.drainingByRevision[revision]--; d.drainingByRevision[revision] == 0 {
+			delete(d.drainingByRevision, revision)
 		}
-		close(d.settled)
-		d.settled = make(chan struct{})
+		close(d.queueDrained)
+		d.queueDrained = make(chan struct{})
 	}()
 }
 
-// oldest returns the lowest revision that is not in force yet, or 0 if all are in force, and a
-// channel that is closed when that may have changed. The channel may be nil if nothing is pending.
-func (d *pendingMoves) oldest() (since uint64, settled <-chan struct{}) {
+// firstRevision returns the lowest revision that is not in force yet, or 0 if all are in force, and
+// a channel that is closed when that may have changed. The channel may be nil if nothing is
+// pending.
+func (d *pendingMoves) firstRevision() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for revision := range d.pending {
+	for revision := range d.drainingByRevision {
 		if since == 0 || revision < since {
 			since = revision
 		}
 	}
-	return since, d.settled
+	return since, d.queueDrained
 }

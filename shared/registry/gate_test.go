@@ -50,20 +50,20 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 	} {
 		s.Apply(queue(uint64(i+2), c.phase))
 		permit := workflow().AcquirePermit()
-		if permit.Target != c.target || !permit.HasOwn || permit.Superseded {
+		if permit.Target != c.target || !permit.HasOwnStream || permit.Superseded {
 			t.Errorf("in phase %s: %+v", c.phase, permit)
 		}
 		permit.Release()
 		if own := s.QueuesWithOwnStreams(); !slices.Equal(own, []string{"q"}) {
 			t.Errorf("in phase %s, these have their own streams: %q", c.phase, own)
 		}
-		if since, _ := s.Pending(); since != 0 {
+		if since, _ := s.FirstPendingRevision(); since != 0 {
 			t.Errorf("in phase %s, revision %d waits for nothing", c.phase, since)
 		}
 	}
 	s.Apply(registry.Change{Revision: 20, Queue: &registry.Queue{Name: "q"}})
 	if permit := workflow().AcquirePermit(); permit.Target != registry.StoreTargetShared ||
-		permit.HasOwn {
+		permit.HasOwnStream {
 		t.Errorf("without its own stream: %+v", permit)
 	}
 	if own := s.QueuesWithOwnStreams(); len(own) != 0 {
@@ -78,11 +78,11 @@ func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	s, workflow := following(t)
 	s.Apply(queue(2, registry.QueuePhaseMovingToOwn))
 	before := workflow().AcquirePermit()
-	if since, _ := s.Pending(); since != 0 {
+	if since, _ := s.FirstPendingRevision(); since != 0 {
 		t.Errorf("a phase in the same target waits: %d", since)
 	}
 	s.Apply(queue(3, registry.QueuePhaseClosedMovingToOwn))
-	since, settled := s.Pending()
+	since, settled := s.FirstPendingRevision()
 	if since != 3 {
 		t.Fatalf("revision 3 is in force while a request stores in the old target (%d)", since)
 	}
@@ -91,12 +91,12 @@ func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 		t.Errorf("a later request: %+v", after)
 	}
 	after.Release()
-	if since, _ := s.Pending(); since != 3 {
+	if since, _ := s.FirstPendingRevision(); since != 3 {
 		t.Error("the end of a later request counts")
 	}
 	before.Release()
 	<-settled
-	if since, _ := s.Pending(); since != 0 {
+	if since, _ := s.FirstPendingRevision(); since != 0 {
 		t.Errorf("revision %d is not in force after the last request has ended", since)
 	}
 }
@@ -111,7 +111,7 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		Revision: 2,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Name: "renamed"},
 	})
-	if since, _ := s.Pending(); since != 0 {
+	if since, _ := s.FirstPendingRevision(); since != 0 {
 		t.Errorf("another change waits for a request: %d", since)
 	}
 	renamed := workflow()
@@ -121,9 +121,9 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	} else {
 		permit.Release()
 	}
-	closed := &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Closed: true}
+	closed := &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", IntakeClosed: true}
 	s.Apply(registry.Change{Revision: 3, Workflow: closed})
-	if since, _ := s.Pending(); since != 3 {
+	if since, _ := s.FirstPendingRevision(); since != 3 {
 		t.Errorf("the closing is in force while a request is inside: %d", since)
 	}
 	// All earlier records must be superseded, not only the last one: a request may have held an old
@@ -200,16 +200,16 @@ func TestALoadWaitsForRequests(t *testing.T) {
 	s.Reset()
 	s.Apply(registry.Change{
 		Revision: 7,
-		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Closed: true},
+		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", IntakeClosed: true},
 	})
 	s.FinishLoad()
-	since, settled := s.Pending()
+	since, settled := s.FirstPendingRevision()
 	if since != 1 {
 		t.Fatalf("the new copy is in force while a request is inside (%d)", since)
 	}
 	before.Release()
 	<-settled
-	if since, _ := s.Pending(); since != 0 {
+	if since, _ := s.FirstPendingRevision(); since != 0 {
 		t.Errorf("revision %d is not in force after the last request has ended", since)
 	}
 }

@@ -68,11 +68,11 @@ type Account struct {
 type ActivationTransition struct {
 	// Number counts the account's transitions from 1. A workflow's record holds the number of its
 	// last transition.
-	Number     int64
-	WorkflowID string
-	Active     bool      // true for an activation, false for a deactivation
-	At         time.Time // when it was requested
-	By         Actor     // who requested it
+	Number      int64
+	WorkflowID  string
+	Active      bool      // true for an activation, false for a deactivation
+	RequestedAt time.Time // when it was requested
+	RequestedBy Actor     // who requested it
 
 	unknown unknownFields
 }
@@ -101,10 +101,10 @@ type Workflow struct {
 	CreatedAt  time.Time `audit:"-"`
 	UpdatedAt  time.Time `audit:"-"`
 	MovedAt    time.Time `audit:"-"` // when it last moved to another account; zero: never
-	// Closed means that no request for the workflow is accepted while an executor copies its
+	// IntakeClosed means that no request for the workflow is accepted while an executor copies its
 	// delivery IDs to the stream of another queue. That takes a few seconds at most: see
 	// MaxGateClosedTime.
-	Closed bool `audit:"-"`
+	IntakeClosed bool `audit:"-"`
 
 	unknown unknownFields `audit:"-"`
 }
@@ -126,9 +126,9 @@ type Trigger struct {
 	Sender *Sender `audit:"sender"`
 	// Filter selects the requests that start an execution, as compact JSON. "" selects all.
 	Filter string `audit:"filter"`
-	// Answer makes the response to a request wait until its execution has finished. nil means that
-	// the response does not wait.
-	Answer *SyncResponse `audit:"answer"`
+	// SyncResponse makes the response to a request wait until its execution has finished. nil means
+	// that the response does not wait.
+	SyncResponse *SyncResponse `audit:"answer"`
 	// OrderKey identifies where a request contains its order key. "" means that the executions are
 	// not ordered.
 	OrderKey string `audit:"orderKey"`
@@ -195,8 +195,8 @@ func (w *Workflow) SealedValues() (boxes [][]byte) {
 			continue
 		}
 		for _, secret := range node.Sender.Secrets {
-			if len(secret.Sealed) > 0 { // otherwise it is a public key
-				boxes = append(boxes, secret.Sealed)
+			if len(secret.SealedText) > 0 { // otherwise it is a public key
+				boxes = append(boxes, secret.SealedText)
 			}
 		}
 		for _, box := range node.Sender.SealedSettings {
@@ -209,13 +209,13 @@ func (w *Workflow) SealedValues() (boxes [][]byte) {
 // SenderSecret is a secret or a public key with which a sender's requests are verified.
 type SenderSecret struct {
 	ID string // identifies the secret where its text must not appear
-	// Sealed is the text, encrypted for SecretSealPurpose. Empty means that PublicKey is set
+	// SealedText is the text, encrypted for SecretSealPurpose. Empty means that PublicKey is set
 	// instead.
-	Sealed    []byte
-	PublicKey string // the text of a public key; "" means that Sealed holds a secret
-	Last4     string // the last characters of the text, for display; "" if the text is short
-	SetAt     time.Time
-	ExpiresAt time.Time // the zero time means never
+	SealedText []byte
+	PublicKey  string // the text of a public key; "" means that Sealed holds a secret
+	Last4      string // the last characters of the text, for display; "" if the text is short
+	SetAt      time.Time
+	ExpiresAt  time.Time // the zero time means never
 	// Unseen means that the secret was received from the provider and has not been shown to an
 	// operator yet. It is shown only once.
 	Unseen bool
@@ -243,13 +243,13 @@ type Installation struct {
 	ID string // a random UUID, which is also in the database
 	// Restoring is true while a backup is being restored.
 	Restoring bool
-	// Stamp is a random UUID that changes each time the record is written. If a process has seen
-	// the registry go back to an earlier state, it does not rely on the registry again until the
-	// stamp has changed: see package consistency.
-	Stamp string
-	// Life is a random UUID that changes each time the registry is restored from the copy in the
-	// database.
-	Life string
+	// WriteStamp is a random UUID that changes each time the record is written. If a process has
+	// seen the registry go back to an earlier state, it does not rely on the registry again until
+	// the stamp has changed: see package consistency.
+	WriteStamp string
+	// RestoreID is a random UUID that changes each time the registry is restored from the copy in
+	// the database.
+	RestoreID string
 
 	unknown unknownFields
 }
@@ -263,9 +263,10 @@ type Queue struct {
 	// PausedUntil is when the pause ends automatically. The zero time means never.
 	PausedUntil time.Time    `audit:"pausedUntil"`
 	Groups      []QueueGroup `audit:"groups"` // sorted by name
-	// Lanes is the number of lanes. Every group of runners has a separate consumer for each lane. 0
-	// means that the queue has no lanes because none of its workflows has ever had an order key.
-	Lanes int64 `audit:"-"`
+	// LaneCount is the number of lanes. Every group of runners has a separate consumer for each
+	// lane. 0 means that the queue has no lanes because none of its workflows has ever had an order
+	// key.
+	LaneCount int64 `audit:"-"`
 	// Stream is the queue's own stream. nil means that the queue's start messages are in the stream
 	// that all queues share.
 	Stream *QueueStream `audit:"stream"`
@@ -358,15 +359,15 @@ type QueueGroup struct {
 	unknown unknownFields `audit:"-"`
 }
 
-// Paused reports whether the queue is paused at the given time.
-func (q *Queue) Paused(now time.Time) bool {
+// IsPaused reports whether the queue is paused at the given time.
+func (q *Queue) IsPaused(now time.Time) bool {
 	return !q.PausedSince.IsZero() && (q.PausedUntil.IsZero() || now.Before(q.PausedUntil))
 }
 
-// AnyInForce reports whether an operator's setting is in force at the given time: a pause, the
-// queue's own stream, or a limit of a group.
-func (q *Queue) AnyInForce(now time.Time) bool {
-	return q.Paused(now) || q.Stream != nil ||
+// HasSettingInForce reports whether an operator's setting is in force at the given time: a pause,
+// the queue's own stream, or a limit of a group.
+func (q *Queue) HasSettingInForce(now time.Time) bool {
+	return q.IsPaused(now) || q.Stream != nil ||
 		slices.ContainsFunc(q.Groups, func(g QueueGroup) bool { return g.MaxInFlight > 0 })
 }
 
@@ -387,9 +388,9 @@ func (q *Queue) Clone() *Queue {
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record holds the hashes of the valid ones
 	SamplePayload []byte  // one JSON text; nil means that none is configured
-	// Sealed holds Tokens and SamplePayload, encrypted for TriggerSecretsSealPurpose; the two
-	// fields are then empty. If Sealed is empty, they are not encrypted.
-	Sealed []byte
+	// SealedContent holds Tokens and SamplePayload, encrypted for TriggerSecretsSealPurpose; the
+	// two fields are then empty. If Sealed is empty, they are not encrypted.
+	SealedContent []byte
 
 	unknown unknownFields
 }
@@ -413,7 +414,7 @@ func (w *Workflow) Clone() *Workflow {
 	for i := range own.Triggers {
 		own.Triggers[i].Tokens = slices.Clone(own.Triggers[i].Tokens)
 		own.Triggers[i].Sender = own.Triggers[i].Sender.Clone()
-		own.Triggers[i].Answer = own.Triggers[i].Answer.Clone()
+		own.Triggers[i].SyncResponse = own.Triggers[i].SyncResponse.Clone()
 	}
 	return &own
 }

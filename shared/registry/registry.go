@@ -64,8 +64,8 @@ const HeaderAudit = "Hookstart-Audit"
 // Exactly one of the fields below At is set.
 type Change struct {
 	Revision uint64 // the sequence of the message in the bucket's stream
-	// At is when the server stored the revision.
-	At time.Time
+	// StoredAt is when the server stored the revision.
+	StoredAt time.Time
 
 	Plans    Plans // the plans; may be empty, but not nil
 	Account  *Account
@@ -91,7 +91,7 @@ var subjectPrefix = SubjectOf(Bucket, "")
 func DecodeChange(
 	subject string, deleted bool, revision uint64, at time.Time, data []byte,
 ) (c Change, err error) {
-	c = Change{Revision: revision, At: at}
+	c = Change{Revision: revision, StoredAt: at}
 	key := strings.TrimPrefix(subject, subjectPrefix)
 	kind, id, _ := strings.Cut(key, ".")
 	switch kind += "."; {

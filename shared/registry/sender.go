@@ -62,8 +62,8 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 	}
 	for _, s := range record.Secrets {
 		secret := sender.Secret{ID: s.ID, Text: s.PublicKey, ExpiresAt: s.ExpiresAt}
-		if len(s.Sealed) > 0 {
-			text, err := open(s.Sealed, SecretSealPurpose(workflowID, nodeID, s.ID))
+		if len(s.SealedText) > 0 {
+			text, err := open(s.SealedText, SecretSealPurpose(workflowID, nodeID, s.ID))
 			if err != nil {
 				return config, err
 			}

@@ -26,14 +26,14 @@ type shardedMap[V keyedPointer] struct {
 	// published reports whether the table is complete. Before that, the writer fills the shards in
 	// place and readers find nothing.
 	published atomic.Bool
-	shard     [shardCount]atomic.Pointer[shard[V]]
+	shards    [shardCount]atomic.Pointer[shard[V]]
 }
 
 // shard is one part of the table. It uses open addressing with linear probing, and always has a
 // free slot.
 type shard[V keyedPointer] struct {
-	slots []slot[V] // the length is a power of two
-	used  int
+	slots     []slot[V] // the length is a power of two
+	usedSlots int
 }
 
 // slot is one slot of a shard. It is free if its value is nil.
@@ -45,27 +45,27 @@ type slot[V keyedPointer] struct {
 func (s *shardedMap[V]) init() {
 	s.seed = maphash.MakeSeed()
 	empty := &shard[V]{slots: make([]slot[V], 1)}
-	for i := range s.shard {
-		s.shard[i].Store(empty)
+	for i := range s.shards {
+		s.shards[i].Store(empty)
 	}
 }
 
 func (s *shardedMap[V]) shardOf(
 	hash uint64,
 ) *atomic.Pointer[shard[V]] {
-	return &s.shard[hash%shardCount]
+	return &s.shards[hash%shardCount]
 }
 
 func (s *shardedMap[V]) get(key string) (v V, found bool) {
 	if !s.published.Load() {
 		return v, false
 	}
-	return s.latest(key)
+	return s.getAsWriter(key)
 }
 
-// latest returns the value that the writer last set for key, and whether there is one. Unlike get,
-// it does not depend on whether the table is published.
-func (s *shardedMap[V]) latest(key string) (V, bool) {
+// getAsWriter returns the value that the writer last set for key, and whether there is one. Unlike
+// get, it does not depend on whether the table is published.
+func (s *shardedMap[V]) getAsWriter(key string) (V, bool) {
 	hash := maphash.String(s.seed, key)
 	at := s.shardOf(hash).Load().find(hash, key)
 	return at.value, at.value != *new(V)
@@ -78,14 +78,14 @@ func (s *shardedMap[V]) set(v V) {
 	in := where.Load()
 	isNew := in.find(hash, key).value == *new(V)
 	switch {
-	case isNew && 4*(in.used+1) > 3*len(in.slots):
+	case isNew && 4*(in.usedSlots+1) > 3*len(in.slots):
 		in = in.copyWithout(*new(V), max(8, 2*len(in.slots)))
 	case s.published.Load():
-		in = &shard[V]{slices.Clone(in.slots), in.used}
+		in = &shard[V]{slices.Clone(in.slots), in.usedSlots}
 	}
 	*in.find(hash, key) = slot[V]{hash, v}
 	if isNew {
-		in.used++
+		in.usedSlots++
 	}
 	where.Store(in)
 }
@@ -102,8 +102,8 @@ func (s *shardedMap[V]) remove(key string) {
 // values iterates over the values, in no particular order, whether or not the table is published.
 func (s *shardedMap[V]) values() iter.Seq[V] {
 	return func(yield func(V) bool) {
-		for i := range s.shard {
-			for _, at := range s.shard[i].Load().slots {
+		for i := range s.shards {
+			for _, at := range s.shards[i].Load().slots {
 				if at.value != *new(V) && !yield(at.value) {
 					return
 				}
@@ -119,8 +119,8 @@ func (s *shardedMap[V]) len() int {
 	if !s.published.Load() {
 		return n
 	}
-	for i := range s.shard {
-		n += s.shard[i].Load().used
+	for i := range s.shards {
+		n += s.shards[i].Load().usedSlots
 	}
 	return n
 }
@@ -142,7 +142,7 @@ func (s *shard[V]) copyWithout(v V, slots int) *shard[V] {
 	for _, old := range s.slots {
 		if old.value != *new(V) && old.value != v {
 			*other.find(old.hash, old.value.key()) = old
-			other.used++
+			other.usedSlots++
 		}
 	}
 	return other

@@ -39,7 +39,7 @@ func TestShardsAreAMap(t *testing.T) {
 	for range 3 * keys {
 		change(keys)
 	}
-	check(table.latest)
+	check(table.getAsWriter)
 	if _, ok := table.get("wf-1"); ok || table.len() != 0 {
 		t.Error("something is found before the table is published")
 	}

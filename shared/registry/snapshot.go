@@ -15,15 +15,15 @@ import (
 // Webhook is the part of a workflow that is needed to handle a request. It is immutable: a change
 // replaces it.
 type Webhook struct {
-	ID         string
-	AccountID  string
-	Queue      string
-	Active     bool      // as recorded, regardless of the plan
-	index      uint32    // index in accountWriterState.active; for the writer only
-	Transition int64     // orders the active workflows of an account
-	RateLimit  RateLimit // zero means the plan's rate limit
-	Nodes      []TriggerNode
-	gate       workflowGate // determines where the workflow's start messages are stored
+	ID          string
+	AccountID   string
+	Queue       string
+	Active      bool      // as recorded, regardless of the plan
+	activeIndex uint32    // index in accountWriterState.active; for the writer only
+	Transition  int64     // orders the active workflows of an account
+	RateLimit   RateLimit // zero means the plan's rate limit
+	Nodes       []TriggerNode
+	gate        workflowGate // determines where the workflow's start messages are stored
 }
 
 func (w *Webhook) key() string { return w.ID }
@@ -45,14 +45,14 @@ type TriggerNode struct {
 	Filter *filter.Filter
 	// OrderKey identifies where a request contains its order key. If it is nil, the executions are
 	// not ordered, unless Unusable is set.
-	OrderKey *filter.OrderKey
-	// Answer makes the response to a request wait until its execution has finished. nil means that
-	// the response does not wait.
-	Answer *SyncResponse
-	// Unusable is the reason why the node cannot handle requests: this process cannot decrypt the
-	// secrets of its sender, or cannot interpret its sender, its filter or its order key. Such a
-	// node must refuse every request. nil means that the node is usable.
-	Unusable error
+	OrderKey *filter.OrderKeyPlace
+	// SyncResponse makes the response to a request wait until its execution has finished. nil means
+	// that the response does not wait.
+	SyncResponse *SyncResponse
+	// UnusableReason is the reason why the node cannot handle requests: this process cannot decrypt
+	// the secrets of its sender, or cannot interpret its sender, its filter or its order key. Such
+	// a node must refuse every request. nil means that the node is usable.
+	UnusableReason error
 }
 
 // WorkflowView is a workflow and its account's plan, as needed to handle a request.
@@ -67,9 +67,9 @@ type WorkflowView struct {
 // nil.
 func (v WorkflowView) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
 
-// Limit returns the rate limit in force, or the zero RateLimit if the workflow has none and Plan is
-// nil.
-func (v WorkflowView) Limit() RateLimit {
+// RateLimit returns the rate limit in force, or the zero RateLimit if the workflow has none and
+// Plan is nil.
+func (v WorkflowView) RateLimit() RateLimit {
 	switch {
 	case v.Workflow.RateLimit.Requests > 0:
 		return v.Workflow.RateLimit
@@ -83,11 +83,11 @@ func (v WorkflowView) Limit() RateLimit {
 type accountView struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
-	// limited reports whether the plan limits the number of active workflows. If it does, the next
-	// field is the last workflow that the plan allows, in the order of activation, or nil if it
-	// allows none.
-	limited bool
-	last    *Webhook
+	// limitsActive reports whether the plan limits the number of active workflows. If it does, the
+	// next field is the last workflow that the plan allows, in the order of activation, or nil if
+	// it allows none.
+	limitsActive bool
+	cutoff       *Webhook
 }
 
 func (a *accountView) key() string { return a.id }
@@ -95,16 +95,16 @@ func (a *accountView) key() string { return a.id }
 // allows reports whether the plan allows w to be active. If the plan limits the number of active
 // workflows, it returns false for an inactive one.
 func (a *accountView) allows(w *Webhook) bool {
-	return !a.limited || a.last != nil && w.Active && w.compare(a.last) <= 0
+	return !a.limitsActive || a.cutoff != nil && w.Active && w.compare(a.cutoff) <= 0
 }
 
 // accountWriterState is the state of an account from which the writer computes the accountView that
 // Lookup reads.
 type accountWriterState struct {
-	id     string
-	known  bool       // whether the account has a record; otherwise only workflows refer to it
-	plan   string     // the ID of the account's plan
-	active []*Webhook // the active workflows, in no particular order
+	id        string
+	hasRecord bool       // whether the account has a record; otherwise only workflows refer to it
+	planID    string     // the ID of the account's plan
+	active    []*Webhook // the active workflows, in no particular order
 }
 
 // Snapshot is the registry in memory. Lookup takes no lock. When the bucket has been recreated or
@@ -113,11 +113,11 @@ type Snapshot struct {
 	current atomic.Pointer[tables] // read by Lookup
 
 	mu sync.Mutex
-	// filling holds the tables to which changes are applied. They are the same as current, except
-	// while another copy is being loaded.
-	filling *tables
-	keys    *seal.Keys   // decrypt senders' secrets
-	drains  pendingMoves // the changes that have been applied but are not yet in force
+	// writeTarget holds the tables to which changes are applied. They are the same as current,
+	// except while another copy is being loaded.
+	writeTarget  *tables
+	keys         *seal.Keys   // decrypt senders' secrets
+	pendingMoves pendingMoves // the changes that have been applied but are not yet in force
 }
 
 // tables holds the records of one snapshot. The maps that Lookup reads are split into shards. A
@@ -128,42 +128,43 @@ type tables struct {
 	accounts  shardedMap[*accountView]
 
 	// The following fields are only for writers, which hold Snapshot.mu. Lookup does not read them.
-	loading bool
-	plans   Plans
-	owners  map[string]*accountWriterState // by account ID
-	texts   map[string]string              // strings that many records share: see intern
-	// unusable holds, for each workflow with an unusable sender, the reason (see
+	loading         bool
+	plans           Plans
+	accountStates   map[string]*accountWriterState // by account ID
+	internedStrings map[string]string              // strings that many records share: see intern
+	// unusableSenders holds, for each workflow with an unusable sender, the reason (see
 	// TriggerNode.Unusable).
-	unusable map[string]error
-	// opened holds the workflows whose senders have encrypted secrets that could all be decrypted.
-	opened map[string]struct{}
-	queues map[string]*queueGate // the queues named by workflows or records
-	keys   *seal.Keys            // decrypt senders' secrets
+	unusableSenders map[string]error
+	// decryptedWorkflows holds the workflows whose senders have encrypted secrets that could all be
+	// decrypted.
+	decryptedWorkflows map[string]struct{}
+	queueGates         map[string]*queueGate // the queues named by workflows or records
+	keys               *seal.Keys            // decrypt senders' secrets
 
-	// own holds the names of the queues that have their own streams. It is replaced at each change,
-	// so readers take no lock.
-	own atomic.Pointer[[]string]
+	// ownStreams holds the names of the queues that have their own streams. It is replaced at each
+	// change, so readers take no lock.
+	ownStreams atomic.Pointer[[]string]
 }
 
 // NewSnapshot returns an empty snapshot. Lookup finds nothing until FinishLoad has been called.
 // keys decrypts senders' secrets; nil means that there are no keys.
 func NewSnapshot(keys *seal.Keys) *Snapshot {
-	s := &Snapshot{filling: newTables(keys), keys: keys}
-	s.current.Store(s.filling)
+	s := &Snapshot{writeTarget: newTables(keys), keys: keys}
+	s.current.Store(s.writeTarget)
 	return s
 }
 
 func newTables(keys *seal.Keys) *tables {
 	t := &tables{
-		loading:  true,
-		owners:   map[string]*accountWriterState{},
-		texts:    map[string]string{},
-		unusable: map[string]error{},
-		opened:   map[string]struct{}{},
-		queues:   map[string]*queueGate{},
-		keys:     keys,
+		loading:            true,
+		accountStates:      map[string]*accountWriterState{},
+		internedStrings:    map[string]string{},
+		unusableSenders:    map[string]error{},
+		decryptedWorkflows: map[string]struct{}{},
+		queueGates:         map[string]*queueGate{},
+		keys:               keys,
 	}
-	t.own.Store(&[]string{})
+	t.ownStreams.Store(&[]string{})
 	t.workflows.init()
 	t.accounts.init()
 	return t
@@ -194,12 +195,12 @@ func (s *Snapshot) OtherActiveCount(accountID, workflowID string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.current.Load()
-	o := t.owners[accountID]
+	o := t.accountStates[accountID]
 	if o == nil {
 		return 0
 	}
 	count := int64(len(o.active))
-	if w, ok := t.workflows.latest(workflowID); ok && w.Active && w.AccountID == accountID {
+	if w, ok := t.workflows.getAsWriter(workflowID); ok && w.Active && w.AccountID == accountID {
 		count--
 	}
 	return count
@@ -210,7 +211,7 @@ func (s *Snapshot) OtherActiveCount(accountID, workflowID string) int64 {
 func (s *Snapshot) UnusableSenders() (count int, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unusable := s.current.Load().unusable
+	unusable := s.current.Load().unusableSenders
 	for _, why = range unusable {
 		break
 	}
@@ -223,10 +224,10 @@ func (s *Snapshot) DecryptionCounts() (found DecryptionCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.current.Load()
-	for _, why := range now.unusable {
-		found.Count(why)
+	for _, why := range now.unusableSenders {
+		found.CountResult(why)
 	}
-	found.Opened = len(now.opened)
+	found.Decryptable = len(now.decryptedWorkflows)
 	return found
 }
 
@@ -234,25 +235,25 @@ func (s *Snapshot) DecryptionCounts() (found DecryptionCounts) {
 func (s *Snapshot) Apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, q := range s.filling.apply(c) {
-		s.drains.trackMove(q, c.Revision)
+	for _, q := range s.writeTarget.apply(c) {
+		s.pendingMoves.trackMove(q, c.Revision)
 	}
 }
 
-// Pending implements consistency.PendingReporter. The changes from revision since on are not in
-// force yet, because requests that began before them are still storing messages. since is 0 if all
-// changes are in force.
-func (s *Snapshot) Pending() (since uint64, settled <-chan struct{}) {
-	return s.drains.oldest()
+// FirstPendingRevision implements consistency.PendingReporter. The changes from revision since on
+// are not in force yet, because requests that began before them are still storing messages. since
+// is 0 if all changes are in force.
+func (s *Snapshot) FirstPendingRevision() (since uint64, settled <-chan struct{}) {
+	return s.pendingMoves.firstRevision()
 }
 
 // FinishLoad implements consistency.Sink.
 func (s *Snapshot) FinishLoad() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.filling.publish()
-	before := s.current.Swap(s.filling)
-	if before == s.filling {
+	s.writeTarget.publish()
+	before := s.current.Swap(s.writeTarget)
+	if before == s.writeTarget {
 		return
 	}
 	for w := range before.workflows.values() {
@@ -260,8 +261,8 @@ func (s *Snapshot) FinishLoad() {
 	}
 	// The gates of the earlier copy count the requests that are still storing a message according
 	// to that copy. No change in the new copy is in force until these requests have finished.
-	for _, q := range before.queues {
-		s.drains.trackMove(q, 1)
+	for _, q := range before.queueGates {
+		s.pendingMoves.trackMove(q, 1)
 	}
 }
 
@@ -269,7 +270,7 @@ func (s *Snapshot) FinishLoad() {
 func (s *Snapshot) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.filling = newTables(s.keys)
+	s.writeTarget = newTables(s.keys)
 }
 
 func (t *tables) lookup(workflowID string) (WorkflowView, bool) {
@@ -300,32 +301,32 @@ func (t *tables) newView(w *Webhook) WorkflowView {
 
 // apply applies a change. It returns the queues for which requests may still be storing messages
 // according to the previous state.
-func (t *tables) apply(c Change) (moved []*queueGate) {
+func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 	switch {
 	case c.Plans != nil:
 		t.plans = c.Plans
 		t.recomputeAllAccounts()
 	case c.Account != nil:
 		o := t.ensureAccountState(c.Account.ID)
-		o.known, o.plan = true, t.intern(c.Account.Plan)
+		o.hasRecord, o.planID = true, t.intern(c.Account.Plan)
 		t.recomputeAllowedWorkflows(c.Account.ID)
 	case c.DeletedAccount != "":
-		t.ensureAccountState(c.DeletedAccount).known = false
+		t.ensureAccountState(c.DeletedAccount).hasRecord = false
 		t.dropEmptyAccountState(c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
 		return t.setWorkflow(t.webhookOf(c.Workflow))
 	case c.Queue != nil:
-		q := t.gateOf(c.Queue.Name)
-		t.noteOwn(c.Queue.Name, c.Queue.Stream != nil)
+		q := t.ensureQueueGate(c.Queue.Name)
+		t.noteOwnStream(c.Queue.Name, c.Queue.Stream != nil)
 		if q.setTarget(c.Queue) {
 			return []*queueGate{q}
 		}
 	case c.DeletedWorkflow != "":
-		if before, existed := t.workflows.latest(c.DeletedWorkflow); existed {
+		if before, existed := t.workflows.getAsWriter(c.DeletedWorkflow); existed {
 			t.workflows.remove(c.DeletedWorkflow)
-			delete(t.unusable, c.DeletedWorkflow)
-			delete(t.opened, c.DeletedWorkflow)
+			delete(t.unusableSenders, c.DeletedWorkflow)
+			delete(t.decryptedWorkflows, c.DeletedWorkflow)
 			t.removeFromActive(before)
 			before.gate.supersede()
 		}
@@ -342,22 +343,22 @@ func (t *tables) publish() {
 	t.workflows.publish()
 }
 
-func (t *tables) setWorkflow(w *Webhook) (moved []*queueGate) {
-	before, existed := t.workflows.latest(w.ID)
+func (t *tables) setWorkflow(w *Webhook) (affectedQueues []*queueGate) {
+	before, existed := t.workflows.getAsWriter(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
 	// A lookup that finds an active workflow must also find account data that counts the workflow
 	// as active. So update the account before an activation, but after a deactivation.
 	switch {
 	case stays:
-		w.index = before.index
-		t.owners[w.AccountID].active[w.index] = w
+		w.activeIndex = before.activeIndex
+		t.accountStates[w.AccountID].active[w.activeIndex] = w
 		if before.Transition != w.Transition {
 			t.recomputeAllowedWorkflows(w.AccountID)
 		}
 	case w.Active:
 		o := t.ensureAccountState(w.AccountID)
 		//nolint:gosec // an account has fewer than 4 billion workflows
-		w.index = uint32(len(o.active))
+		w.activeIndex = uint32(len(o.active))
 		o.active = append(o.active, w)
 		t.recomputeAllowedWorkflows(w.AccountID)
 	}
@@ -366,9 +367,9 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queueGate) {
 		t.removeFromActive(before)
 	}
 	if existed && before.gate.supersedeWith(&w.gate) {
-		moved = []*queueGate{before.gate.queue}
+		affectedQueues = []*queueGate{before.gate.queue}
 	}
-	return moved
+	return affectedQueues
 }
 
 // removeFromActive removes w from its account's active workflows, if it was active.
@@ -376,10 +377,10 @@ func (t *tables) removeFromActive(w *Webhook) {
 	if !w.Active {
 		return
 	}
-	o := t.owners[w.AccountID]
+	o := t.accountStates[w.AccountID]
 	last := len(o.active) - 1
 	moved := o.active[last]
-	moved.index, o.active[w.index], o.active[last] = w.index, moved, nil
+	moved.activeIndex, o.active[w.activeIndex], o.active[last] = w.activeIndex, moved, nil
 	o.active = o.active[:last]
 	t.recomputeAllowedWorkflows(w.AccountID)
 	t.dropEmptyAccountState(w.AccountID)
@@ -387,10 +388,10 @@ func (t *tables) removeFromActive(w *Webhook) {
 
 // ensureAccountState returns the state of an account, and creates it if there is none.
 func (t *tables) ensureAccountState(accountID string) *accountWriterState {
-	o := t.owners[accountID]
+	o := t.accountStates[accountID]
 	if o == nil {
 		o = &accountWriterState{id: accountID}
-		t.owners[accountID] = o
+		t.accountStates[accountID] = o
 	}
 	return o
 }
@@ -398,13 +399,13 @@ func (t *tables) ensureAccountState(accountID string) *accountWriterState {
 // dropEmptyAccountState deletes the state of an account if the account has neither a record nor
 // active workflows.
 func (t *tables) dropEmptyAccountState(accountID string) {
-	if o := t.owners[accountID]; !o.known && len(o.active) == 0 {
-		delete(t.owners, accountID)
+	if o := t.accountStates[accountID]; !o.hasRecord && len(o.active) == 0 {
+		delete(t.accountStates, accountID)
 	}
 }
 
 func (t *tables) recomputeAllAccounts() {
-	for accountID := range t.owners {
+	for accountID := range t.accountStates {
 		t.recomputeAllowedWorkflows(accountID)
 	}
 }
@@ -412,15 +413,15 @@ func (t *tables) recomputeAllAccounts() {
 // recomputeAllowedWorkflows recomputes which of an account's active workflows the plan allows: the
 // ones that were activated first, up to the plan's limit.
 func (t *tables) recomputeAllowedWorkflows(accountID string) {
-	o := t.owners[accountID]
-	if t.loading || !o.known {
+	o := t.accountStates[accountID]
+	if t.loading || !o.hasRecord {
 		return
 	}
-	a := &accountView{id: o.id, plan: t.plans.Find(o.plan)}
+	a := &accountView{id: o.id, plan: t.plans.Find(o.planID)}
 	if a.plan != nil && a.plan.MaxActive != Unlimited {
-		a.limited = true
+		a.limitsActive = true
 		if allowed := min(len(o.active), int(a.plan.MaxActive)); allowed > 0 {
-			a.last = slices.SortedFunc(slices.Values(o.active), (*Webhook).compare)[allowed-1]
+			a.cutoff = slices.SortedFunc(slices.Values(o.active), (*Webhook).compare)[allowed-1]
 		}
 	}
 	t.accounts.set(a)
@@ -441,37 +442,37 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 		Nodes: whole.node[:0],
 	}
 	w, tokens := &whole.Webhook, whole.token[:0]
-	w.gate.init(t.gateOf(w.Queue), r.Closed)
-	if o := t.owners[w.AccountID]; o != nil {
+	w.gate.init(t.ensureQueueGate(w.Queue), r.IntakeClosed)
+	if o := t.accountStates[w.AccountID]; o != nil {
 		w.AccountID = o.id
 	}
-	delete(t.unusable, w.ID)
-	delete(t.opened, w.ID)
+	delete(t.unusableSenders, w.ID)
+	delete(t.decryptedWorkflows, w.ID)
 	if len(r.SealedValues()) > 0 {
-		t.opened[w.ID] = struct{}{}
+		t.decryptedWorkflows[w.ID] = struct{}{}
 	}
 	for _, trigger := range r.Triggers {
 		node := TriggerNode{
-			ID:     t.intern(trigger.NodeID),
-			Tokens: append(tokens, trigger.Tokens...),
-			Answer: trigger.Answer,
+			ID:           t.intern(trigger.NodeID),
+			Tokens:       append(tokens, trigger.Tokens...),
+			SyncResponse: trigger.SyncResponse,
 		}
 		tokens = nil // only the first node uses the preallocated space
 		if trigger.Sender != nil {
 			// The sender is compiled once per revision, not once per request.
-			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID,
-				trigger.Sender); node.Unusable != nil {
-				t.unusable[w.ID] = node.Unusable
-				delete(t.opened, w.ID)
+			if node.Sender, node.UnusableReason = compileSender(t.keys, w.ID, node.ID,
+				trigger.Sender); node.UnusableReason != nil {
+				t.unusableSenders[w.ID] = node.UnusableReason
+				delete(t.decryptedWorkflows, w.ID)
 			}
 		}
-		if trigger.Filter != "" && node.Unusable == nil {
+		if trigger.Filter != "" && node.UnusableReason == nil {
 			// A node whose filter this version cannot parse refuses requests for now, so that no
 			// execution is started or lost by mistake.
-			node.Filter, node.Unusable = compileFilter(w.ID, node.ID, trigger.Filter)
+			node.Filter, node.UnusableReason = compileFilter(w.ID, node.ID, trigger.Filter)
 		}
-		if trigger.OrderKey != "" && node.Unusable == nil {
-			node.OrderKey, node.Unusable = compileOrderKey(w.ID, node.ID, trigger.OrderKey,
+		if trigger.OrderKey != "" && node.UnusableReason == nil {
+			node.OrderKey, node.UnusableReason = compileOrderKey(w.ID, node.ID, trigger.OrderKey,
 				node.Sender)
 		}
 		w.Nodes = append(w.Nodes, node)
@@ -494,8 +495,8 @@ func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 // operators. Earlier versions stored such order keys.
 func compileOrderKey(
 	workflowID, nodeID, text string, s *sender.Sender,
-) (*filter.OrderKey, error) {
-	k, err := filter.ParseOrderKey(text)
+) (*filter.OrderKeyPlace, error) {
+	k, err := filter.ParseOrderKeyPlace(text)
 	if err != nil {
 		return nil,
 			fmt.Errorf("the order key of trigger node %q of workflow %q: %w", nodeID, workflowID,
@@ -514,11 +515,11 @@ const maxInternedStrings = 10_000
 // intern returns a string that equals text. If many records use the same string, it is in memory
 // only once.
 func (t *tables) intern(text string) string {
-	if same, ok := t.texts[text]; ok {
+	if same, ok := t.internedStrings[text]; ok {
 		return same
 	}
-	if len(t.texts) < maxInternedStrings {
-		t.texts[text] = text
+	if len(t.internedStrings) < maxInternedStrings {
+		t.internedStrings[text] = text
 	}
 	return text
 }

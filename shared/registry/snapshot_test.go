@@ -84,7 +84,7 @@ func TestStoredOrderKeyInASecretHeader(t *testing.T) {
 			ID: "wf", AccountID: "a", Active: true, Transition: 1,
 			Triggers: []registry.Trigger{{NodeID: "node", OrderKey: place, Sender: &registry.Sender{
 				Preset: "header", Settings: map[string]string{"header": "X-Api-Key"},
-				Secrets: []registry.SenderSecret{{ID: "1", Sealed: sealed}},
+				Secrets: []registry.SenderSecret{{ID: "1", SealedText: sealed}},
 			}}},
 		}})
 		snapshot.FinishLoad()
@@ -92,7 +92,7 @@ func TestStoredOrderKeyInASecretHeader(t *testing.T) {
 		if !ok {
 			t.Fatal("there is no workflow")
 		}
-		if node := view.Workflow.Nodes[0]; node.Unusable != nil || node.Sender == nil ||
+		if node := view.Workflow.Nodes[0]; node.UnusableReason != nil || node.Sender == nil ||
 			(node.OrderKey != nil) != want {
 			t.Errorf("%s: %+v", place, node)
 		}

@@ -63,9 +63,9 @@ func (a *Account) Encode() ([]byte, error) {
 			Number:     last.Number,
 			WorkflowId: last.WorkflowID,
 			Active:     last.Active,
-			At:         timeToWire(last.At),
+			At:         timeToWire(last.RequestedAt),
 		}
-		if actor := last.By; actor != (Actor{}) {
+		if actor := last.RequestedBy; actor != (Actor{}) {
 			wire.LastTransition.By = &hookstartv1.Actor{
 				Kind: actor.Kind,
 				Id:   actor.ID,
@@ -79,7 +79,7 @@ func (a *Account) Encode() ([]byte, error) {
 			WorkflowId:         e.WorkflowID,
 			Kinds:              e.Kinds,
 			SilentAfterSeconds: int64(e.SilentAfter / time.Second),
-			Since:              timeToWire(e.Since),
+			Since:              timeToWire(e.SubscribedAt),
 		}
 		e.unknown.addTo(wire.Events)
 	}
@@ -102,11 +102,11 @@ func DecodeAccount(data []byte) (*Account, error) {
 	}
 	if last := wire.GetLastTransition(); last != nil {
 		a.LastTransition = ActivationTransition{
-			Number:     last.GetNumber(),
-			WorkflowID: last.GetWorkflowId(),
-			Active:     last.GetActive(),
-			At:         timeFromWire(last.GetAt()),
-			By: Actor{
+			Number:      last.GetNumber(),
+			WorkflowID:  last.GetWorkflowId(),
+			Active:      last.GetActive(),
+			RequestedAt: timeFromWire(last.GetAt()),
+			RequestedBy: Actor{
 				Kind: last.GetBy().GetKind(),
 				ID:   last.GetBy().GetId(),
 				Name: last.GetBy().GetName(),
@@ -116,11 +116,11 @@ func DecodeAccount(data []byte) (*Account, error) {
 	}
 	if e := wire.GetEvents(); e != nil {
 		a.Events = &EventSubscription{
-			WorkflowID:  e.GetWorkflowId(),
-			Kinds:       e.GetKinds(),
-			SilentAfter: time.Duration(e.GetSilentAfterSeconds()) * time.Second,
-			Since:       timeFromWire(e.GetSince()),
-			unknown:     unknownFieldsOf(e),
+			WorkflowID:   e.GetWorkflowId(),
+			Kinds:        e.GetKinds(),
+			SilentAfter:  time.Duration(e.GetSilentAfterSeconds()) * time.Second,
+			SubscribedAt: timeFromWire(e.GetSince()),
+			unknown:      unknownFieldsOf(e),
 		}
 	}
 	return a, nil
@@ -139,7 +139,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 		RateLimit:   rateLimitToWire(w.RateLimit),
 		CreatedAt:   timeToWire(w.CreatedAt),
 		UpdatedAt:   timeToWire(w.UpdatedAt),
-		Closed:      w.Closed,
+		Closed:      w.IntakeClosed,
 		MovedAt:     timeToWire(w.MovedAt),
 	}
 	for _, t := range w.Triggers {
@@ -149,7 +149,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 			Sender:   t.Sender.toWire(),
 			Filter:   t.Filter,
 			OrderKey: t.OrderKey,
-			Answer:   t.Answer.toWire(),
+			Answer:   t.SyncResponse.toWire(),
 		}
 		for _, token := range t.Tokens {
 			node.Tokens = append(node.Tokens, &hookstartv1.TokenHash{
@@ -171,31 +171,31 @@ func DecodeWorkflow(data []byte) (*Workflow, error) {
 		return nil, fmt.Errorf("a workflow: %w", err)
 	}
 	w := &Workflow{
-		ID:          wire.GetId(),
-		AccountID:   wire.GetAccountId(),
-		Name:        wire.GetName(),
-		Queue:       wire.GetQueue(),
-		Active:      wire.GetActive(),
-		ActivatedAt: timeFromWire(wire.GetActivatedAt()),
-		Transition:  wire.GetTransition(),
-		RateLimit:   rateLimitFromWire(wire.GetRateLimit()),
-		Triggers:    make([]Trigger, 0, len(wire.GetTriggers())),
-		CreatedAt:   timeFromWire(wire.GetCreatedAt()),
-		UpdatedAt:   timeFromWire(wire.GetUpdatedAt()),
-		unknown:     unknownFieldsOf(&wire),
-		Closed:      wire.GetClosed(),
-		MovedAt:     timeFromWire(wire.GetMovedAt()),
+		ID:           wire.GetId(),
+		AccountID:    wire.GetAccountId(),
+		Name:         wire.GetName(),
+		Queue:        wire.GetQueue(),
+		Active:       wire.GetActive(),
+		ActivatedAt:  timeFromWire(wire.GetActivatedAt()),
+		Transition:   wire.GetTransition(),
+		RateLimit:    rateLimitFromWire(wire.GetRateLimit()),
+		Triggers:     make([]Trigger, 0, len(wire.GetTriggers())),
+		CreatedAt:    timeFromWire(wire.GetCreatedAt()),
+		UpdatedAt:    timeFromWire(wire.GetUpdatedAt()),
+		unknown:      unknownFieldsOf(&wire),
+		IntakeClosed: wire.GetClosed(),
+		MovedAt:      timeFromWire(wire.GetMovedAt()),
 	}
 	for _, node := range wire.GetTriggers() {
 		t := Trigger{
-			NodeID:   node.GetNodeId(),
-			Name:     node.GetName(),
-			Tokens:   make([]HashedToken, 0, len(node.GetTokens())),
-			Sender:   senderFromWire(node.GetSender()),
-			Filter:   node.GetFilter(),
-			OrderKey: node.GetOrderKey(),
-			Answer:   syncResponseFromWire(node.GetAnswer()),
-			unknown:  unknownFieldsOf(node),
+			NodeID:       node.GetNodeId(),
+			Name:         node.GetName(),
+			Tokens:       make([]HashedToken, 0, len(node.GetTokens())),
+			Sender:       senderFromWire(node.GetSender()),
+			Filter:       node.GetFilter(),
+			OrderKey:     node.GetOrderKey(),
+			SyncResponse: syncResponseFromWire(node.GetAnswer()),
+			unknown:      unknownFieldsOf(node),
 		}
 		for _, token := range node.GetTokens() {
 			if len(token.GetSha256()) != len(TokenHash{}) {
@@ -227,7 +227,7 @@ func (s *Sender) toWire() *hookstartv1.Sender {
 	for _, secret := range s.Secrets {
 		encoded := &hookstartv1.SenderSecret{
 			Id:        secret.ID,
-			Sealed:    secret.Sealed,
+			Sealed:    secret.SealedText,
 			PublicKey: secret.PublicKey,
 			Last4:     secret.Last4,
 			SetAt:     timeToWire(secret.SetAt),
@@ -253,14 +253,14 @@ func senderFromWire(wire *hookstartv1.Sender) *Sender {
 	}
 	for _, secret := range wire.GetSecrets() {
 		s.Secrets = append(s.Secrets, SenderSecret{
-			ID:        secret.GetId(),
-			Sealed:    secret.GetSealed(),
-			PublicKey: secret.GetPublicKey(),
-			Last4:     secret.GetLast4(),
-			SetAt:     timeFromWire(secret.GetSetAt()),
-			ExpiresAt: timeFromWire(secret.GetExpiresAt()),
-			Unseen:    secret.GetUnseen(),
-			unknown:   unknownFieldsOf(secret),
+			ID:         secret.GetId(),
+			SealedText: secret.GetSealed(),
+			PublicKey:  secret.GetPublicKey(),
+			Last4:      secret.GetLast4(),
+			SetAt:      timeFromWire(secret.GetSetAt()),
+			ExpiresAt:  timeFromWire(secret.GetExpiresAt()),
+			Unseen:     secret.GetUnseen(),
+			unknown:    unknownFieldsOf(secret),
 		})
 	}
 	return s
@@ -323,8 +323,8 @@ func (i *Installation) Encode() ([]byte, error) {
 	wire := &hookstartv1.Installation{
 		Id:        i.ID,
 		Restoring: i.Restoring,
-		Stamp:     i.Stamp,
-		Life:      i.Life,
+		Stamp:     i.WriteStamp,
+		Life:      i.RestoreID,
 	}
 	i.unknown.addTo(wire)
 	return marshalOptions.Marshal(wire)
@@ -337,11 +337,11 @@ func DecodeInstallation(data []byte) (*Installation, error) {
 		return nil, fmt.Errorf("the installation's identity: %w", err)
 	}
 	return &Installation{
-		ID:        wire.GetId(),
-		Restoring: wire.GetRestoring(),
-		Stamp:     wire.GetStamp(),
-		Life:      wire.GetLife(),
-		unknown:   unknownFieldsOf(&wire),
+		ID:         wire.GetId(),
+		Restoring:  wire.GetRestoring(),
+		WriteStamp: wire.GetStamp(),
+		RestoreID:  wire.GetLife(),
+		unknown:    unknownFieldsOf(&wire),
 	}, nil
 }
 
@@ -351,7 +351,7 @@ func (q *Queue) Encode() ([]byte, error) {
 		Queue:       q.Name,
 		PausedSince: timeToWire(q.PausedSince),
 		PausedUntil: timeToWire(q.PausedUntil),
-		Lanes:       q.Lanes,
+		Lanes:       q.LaneCount,
 	}
 	for _, g := range q.Groups {
 		group := &hookstartv1.QueueGroupSettings{Group: g.Group, MaxInFlight: g.MaxInFlight}
@@ -382,7 +382,7 @@ func DecodeQueue(data []byte) (*Queue, error) {
 		Name:        wire.GetQueue(),
 		PausedSince: timeFromWire(wire.GetPausedSince()),
 		PausedUntil: timeFromWire(wire.GetPausedUntil()),
-		Lanes:       wire.GetLanes(),
+		LaneCount:   wire.GetLanes(),
 		unknown:     unknownFieldsOf(&wire),
 	}
 	for _, g := range wire.GetGroups() {
@@ -404,7 +404,7 @@ func DecodeQueue(data []byte) (*Queue, error) {
 
 // Encode implements Record.
 func (s *TriggerSecrets) Encode() ([]byte, error) {
-	wire := &hookstartv1.TriggerSecrets{SamplePayload: s.SamplePayload, Sealed: s.Sealed}
+	wire := &hookstartv1.TriggerSecrets{SamplePayload: s.SamplePayload, Sealed: s.SealedContent}
 	for _, t := range s.Tokens {
 		encoded := &hookstartv1.Token{Token: t.Text, CreatedAt: timeToWire(t.CreatedAt)}
 		t.unknown.addTo(encoded)
@@ -422,7 +422,7 @@ func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	}
 	s := &TriggerSecrets{
 		SamplePayload: wire.SamplePayload,
-		Sealed:        wire.GetSealed(),
+		SealedContent: wire.GetSealed(),
 		unknown:       unknownFieldsOf(&wire),
 	}
 	for _, t := range wire.GetTokens() {

@@ -24,9 +24,9 @@ const maxErrorBytes = 4000
 // execution.
 const maxEndedGroups = 100
 
-// reportOverhead is the number of bytes that are reserved in a report for everything but the
+// reportOverheadBytes is the number of bytes that are reserved in a report for everything but the
 // output.
-const reportOverhead = 16 << 10
+const reportOverheadBytes = 16 << 10
 
 // beginAttempt begins an attempt at the execution of one message. The handler runs in a separate
 // goroutine, and occupies a concurrency slot until it has returned or has been abandoned. o is the
@@ -40,20 +40,20 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *leaseState) {
 		r.observeAndLogAttempt(nil, 0, began, Unreadable, failureOutcome(err))
 		_ = msg.TermWithReason(err.Error())
 		r.freeSlot()
-		r.markDone(&message{ordered: o})
+		r.markDone(&message{lease: o})
 		return
 	}
 	m := &message{
-		messageKey: messageKey{meta.Sequence.Stream, event.Start.ID},
-		Msg:        msg,
-		heartbeat:  began,
-		layout:     layoutOf(msg),
-		start:      event.Start,
-		attempt:    int(min(meta.NumDelivered, 1<<30)),
-		began:      began,
-		ordered:    o,
+		messageKey:    messageKey{meta.Sequence.Stream, event.Start.ID},
+		Msg:           msg,
+		lastHeartbeat: began,
+		layout:        layoutOf(msg),
+		start:         event.Start,
+		attempt:       int(min(meta.NumDelivered, 1<<30)),
+		receivedAt:    began,
+		lease:         o,
 	}
-	if !r.underway.add(m) {
+	if !r.inFlight.add(m) {
 		r.freeSlot()
 		r.markDone(m)
 		return
@@ -70,7 +70,7 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *leaseState) {
 }
 
 // freeSlot frees a concurrency slot.
-func (r *runner) freeSlot() { r.slots <- struct{}{} }
+func (r *runner) freeSlot() { r.freeSlots <- struct{}{} }
 
 // failExhausted reports an execution as failed because no runner has finished it within the allowed
 // number of attempts.
@@ -86,18 +86,18 @@ func (r *runner) failExhausted(m *message) {
 // if the execution has already ended or has been canceled, or if another member may have it.
 func (r *runner) runOrdered(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
-	held, ended, canceled, err := r.prepareOrdered(r.working, m)
+	held, ended, canceled, err := r.claimOrdered(r.handlersCtx, m)
 	switch {
 	case err != nil: // the runner is stopping, or could not take the lease
-		if r.working.Err() == nil {
-			r.logLaneFailure(ctx, m.ordered.lane, err)
+		if r.handlersCtx.Err() == nil {
+			r.logLaneFailure(ctx, m.lease.lane, err)
 		}
-		r.observeAndLogAttempt(m.start, m.attempt, m.began, HandedBack, failureOutcome(err))
+		r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, HandedBack, failureOutcome(err))
 		r.handBack(m, 0)
 	case !held:
-		r.dropExpired(m, outcome{})
+		r.dropLostMessage(m, outcome{})
 	case ended:
-		r.underway.remove(m)
+		r.inFlight.remove(m)
 		_ = m.Ack()
 		r.markDone(m)
 	case m.attempt > r.Attempts:
@@ -105,11 +105,11 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		r.failExhausted(m)
 		return
 	case canceled:
-		r.endCanceled(ctx, m)
+		r.reportCanceled(ctx, m)
 		return
 	default:
 		//nolint:contextcheck // the heartbeat is sent after ctx has ended, too
-		again := time.AfterFunc(secondHeartbeatDelay, func() { r.underway.renewLease(m) })
+		again := time.AfterFunc(secondHeartbeatDelay, func() { r.inFlight.renewLease(m) })
 		defer again.Stop()
 		r.runHandler(ctx, m)
 		return
@@ -118,22 +118,22 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	r.freeSlot()
 }
 
-// prepareOrdered takes the lease of a message, and then determines whether its execution has ended
+// claimOrdered takes the lease of a message, and then determines whether its execution has ended
 // or has been canceled. If this took so long that less than half of AckWait is left of the lease,
 // it starts over. held is false if another member may have the message. The error is not nil if ctx
 // ends, or if the lease cannot be taken within AckWait.
-func (r *runner) prepareOrdered(ctx context.Context, m *message) (
+func (r *runner) claimOrdered(ctx context.Context, m *message) (
 	held, ended, canceled bool, err error,
 ) {
 	for {
-		if held, err = r.underway.takeLease(ctx, m); err != nil || !held {
+		if held, err = r.inFlight.takeLease(ctx, m); err != nil || !held {
 			return held, false, false, err
 		}
 		if ended, err = r.hasEnded(ctx, m); err != nil || ended {
 			return held, ended, false, err
 		}
 		canceled, err = r.cancellations.isCanceled(ctx, m.start.ID)
-		if err != nil || canceled || r.underway.hasFreshLease(m) {
+		if err != nil || canceled || r.inFlight.hasFreshLease(m) {
 			return held, ended, canceled, err
 		}
 	}
@@ -153,35 +153,35 @@ func (r *runner) runHandler(ctx context.Context, m *message) {
 	defer stop(nil)
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	m.stop = stop
-	m.calledAt = time.Now()
+	m.cancelHandler = stop
+	m.handlerCalledAt = time.Now()
 	if r.ReportRunningAfter < 0 {
 		r.reportRunning(m)
 	}
-	r.underway.watchHandler(ctx, m)
+	r.inFlight.watchHandler(ctx, m)
 	o := callHandler(ctx, r.handler, Execution{
 		Start:   *m.start,
 		Input:   m.start.Payload.Input(),
 		Attempt: m.attempt,
 	})
-	if r.underway.unwatchHandler(m) {
-		r.finish(ctx, m, o)
+	if r.inFlight.unwatchHandler(m) {
+		r.finishAttempt(ctx, m, o)
 	}
 }
 
 // finishTimedOut finishes an attempt whose handler was abandoned because it did not return in time.
 func (r *runner) finishTimedOut(ctx context.Context, m *message) {
 	err := fmt.Errorf("the handler did not return within %s", r.Timeout)
-	if r.working.Err() != nil {
+	if r.handlersCtx.Err() != nil {
 		err = errors.New("the handler did not return before the runner stopped")
 	}
-	r.finish(ctx, m, failureOutcome(err))
+	r.finishAttempt(ctx, m, failureOutcome(err))
 }
 
-// finish ends an attempt according to its outcome: it reports a final state, or hands the message
-// back for another attempt, or drops the message if its lease has expired. Then it frees the
-// concurrency slot.
-func (r *runner) finish(ctx context.Context, m *message, o outcome) {
+// finishAttempt ends an attempt according to its outcome: it reports a final state, or hands the
+// message back for another attempt, or drops the message if its lease has expired. Then it frees
+// the concurrency slot.
+func (r *runner) finishAttempt(ctx context.Context, m *message, o outcome) {
 	defer r.freeSlot()
 	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
 		// The NATS server would refuse the report every time, so the execution fails.
@@ -191,23 +191,27 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	r.endSpan(ctx, o)
 
 	switch {
-	case !r.underway.hasLease(m):
-		r.dropExpired(m, o)
+	case !r.inFlight.hasLease(m):
+		r.dropLostMessage(m, o)
 	case o.err == nil:
 		r.reportFinal(m, execution.Progress{
 			Status:    execution.Succeeded,
-			StartedAt: m.calledAt,
+			StartedAt: m.handlerCalledAt,
 			Output:    o.output,
 		}, o)
 	case errors.Is(context.Cause(ctx), ErrCanceled):
-		r.reportFinal(m, execution.Progress{Status: execution.Canceled, StartedAt: m.calledAt}, o)
-	case r.working.Err() != nil:
-		r.observeAndLogAttempt(m.start, m.attempt, m.began, HandedBack, o)
+		r.reportFinal(m, execution.Progress{
+			Status:    execution.Canceled,
+			StartedAt: m.handlerCalledAt,
+		}, o)
+	case r.handlersCtx.Err() != nil:
+		r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, HandedBack, o)
 		r.handBack(m, 0)
 	case o.permanent, m.attempt == r.Attempts:
-		r.reportFinal(m, execution.Progress{Status: execution.Failed, StartedAt: m.calledAt}, o)
+		r.reportFinal(m, execution.Progress{Status: execution.Failed, StartedAt: m.handlerCalledAt},
+			o)
 	default:
-		r.observeAndLogAttempt(m.start, m.attempt, m.began, TriedAgain, o)
+		r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, TriedAgain, o)
 		r.handBack(m, r.retryDelay(m.attempt, o))
 	}
 }
@@ -215,10 +219,10 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 // retryDelay returns the delay before the next attempt. attempt is the number of the attempt that
 // has failed, from 1.
 func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
-	if o.after > 0 {
-		return o.after
+	if o.retryAfter > 0 {
+		return o.retryAfter
 	}
-	wait = backoff(attempt) //nolint:wastedassign // the result if Backoff panics
+	wait = defaultBackoff(attempt) //nolint:wastedassign // the result if Backoff panics
 	defer r.logOptionPanic("Backoff")
 	return r.Backoff(attempt)
 }
@@ -231,21 +235,22 @@ func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	p.At = time.Now()
 	report, err := r.progressMessage(m, p)
 	if err != nil {
-		r.observeAndLogAttempt(m.start, m.attempt, m.began, NotReported, failureOutcome(err))
+		r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, NotReported, failureOutcome(err))
 		r.handBack(m, time.Second)
 		return
 	}
-	m.final = p
-	r.unconfirmed <- struct{}{}
-	r.underway.publish(m, report, func(err error) {
-		<-r.unconfirmed
+	m.finalProgress = p
+	r.unconfirmedReports <- struct{}{}
+	r.inFlight.publishReport(m, report, func(err error) {
+		<-r.unconfirmedReports
 		if err != nil {
-			r.observeAndLogAttempt(m.start, m.attempt, m.began, NotReported, failureOutcome(err))
+			r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, NotReported,
+				failureOutcome(err))
 			r.handBack(m, time.Second)
 			return
 		}
-		r.observeAndLogAttempt(m.start, m.attempt, m.began, Result(p.Status), o)
-		if r.underway.hasLease(m) {
+		r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, Result(p.Status), o)
+		if r.inFlight.hasLease(m) {
 			_ = m.Ack()
 		}
 		r.markDone(m)
@@ -255,8 +260,8 @@ func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 // handBack returns the message to the group, so that it is redelivered to any member after the
 // delay.
 func (r *runner) handBack(m *message, after time.Duration) {
-	r.underway.remove(m)
-	if r.underway.hasLease(m) {
+	r.inFlight.remove(m)
+	if r.inFlight.hasLease(m) {
 		_ = m.NakWithDelay(after)
 	}
 	r.markDone(m)
@@ -269,7 +274,7 @@ func (r *runner) handBack(m *message, after time.Duration) {
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progressMessage(m, execution.Progress{
 		Status:  execution.Running,
-		At:      m.calledAt,
+		At:      m.handlerCalledAt,
 		Attempt: m.attempt,
 	}); err == nil {
 		_ = r.nc.PublishMsg(msg)
@@ -296,7 +301,7 @@ func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, e
 		p.Error = p.Error[:maxErrorBytes] + " …"
 	}
 	p.Error = strings.ToValidUTF8(p.Error, "\uFFFD")
-	last := r.underway.lastReport(m)
+	last := r.inFlight.lastReport(m)
 	if last != nil {
 		p.EndedGroups = last.EndedGroups[:min(len(last.EndedGroups), maxEndedGroups)]
 	}
@@ -349,7 +354,7 @@ func (r *runner) logWaitingReport(m *message, err error) {
 // logger, because that cannot be logged.
 func (r *runner) log(level slog.Level, message string, attrs func() []slog.Attr) {
 	defer func() { _ = recover() }()
-	ctx, log := r.working, r.Log
+	ctx, log := r.handlersCtx, r.Log
 	if log == nil {
 		if level < slog.LevelWarn {
 			return

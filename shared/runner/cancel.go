@@ -41,9 +41,9 @@ const (
 	// cancelCatchUpWait is how long a message waits for the runner to read all new keys. After
 	// that, the runner reads only the key of the message's own execution.
 	cancelCatchUpWait = 200 * time.Millisecond
-	// minCancelForget is the number of cancellations that a runner must know before it forgets
-	// expired ones for the first time.
-	minCancelForget = 1000
+	// minCancellationsToForget is the number of cancellations that a runner must know before it
+	// forgets expired ones for the first time.
+	minCancellationsToForget = 1000
 	// cancelReadTimeout is the maximum duration of one request.
 	cancelReadTimeout = 2 * time.Second
 	// maxCancelReadFailures is the number of failed requests after which a runner that has never
@@ -59,30 +59,30 @@ const (
 type cancellations struct {
 	nc *nats.Conn
 
-	mu       sync.Mutex
-	next     *bucketRead       // the next read; nil if no call waits for one
-	asking   bool              // whether the bucket is being read
-	ids      map[string]uint64 // revisions of the cancellations' keys, by execution ID
-	offUntil time.Time         // no request is sent before this; zero means no pause
+	mu           sync.Mutex
+	nextRead     *bucketRead       // the next read; nil if no call waits for one
+	reading      bool              // whether the bucket is being read
+	revisionByID map[string]uint64 // revisions of the cancellations' keys, by execution ID
+	pausedUntil  time.Time         // no request is sent before this; zero means no pause
 
 	// Only the methods that read the bucket use the fields below. They are not guarded by mu,
 	// because only one read runs at a time.
 
 	// The revision of the newest key that has been read, and the execution ID in that key.
-	last   uint64
-	lastID string
+	lastRevision    uint64
+	lastExecutionID string
 	// When the bucket was last known to have the newest key, and how often the connection had
 	// reconnected at that time.
-	checked    time.Time
-	reconnects uint64
-	// readable reports whether a request has ever succeeded. From then on, failed requests are
+	lastCheck         time.Time
+	reconnectsAtCheck uint64
+	// everRead reports whether a request has ever succeeded. From then on, failed requests are
 	// always retried.
-	readable bool
+	everRead bool
 	// failures is the number of failed requests since the last pause. It is used only until the
 	// first request succeeds.
 	failures int
-	// forgetAt is the number of known cancellations at which expired ones are removed next.
-	forgetAt int
+	// forgetAtCount is the number of known cancellations at which expired ones are removed next.
+	forgetAtCount int
 }
 
 // bucketRead is one read of the bucket. Several calls may wait for it.
@@ -92,7 +92,10 @@ type bucketRead struct {
 }
 
 func newCancellations(nc *nats.Conn) *cancellations {
-	return &cancellations{nc: nc, ids: map[string]uint64{}, forgetAt: minCancelForget}
+	return &cancellations{
+		nc: nc, revisionByID: map[string]uint64{},
+		forgetAtCount: minCancellationsToForget,
+	}
 }
 
 // isCanceled reports whether the bucket contains a cancellation of an execution. It relies only on
@@ -106,7 +109,7 @@ func (c *cancellations) isCanceled(ctx context.Context, executionID string) (boo
 		cancel()
 		switch {
 		case err == nil:
-			return c.isKnown(executionID), nil
+			return c.isKnownCanceled(executionID), nil
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case late:
@@ -126,11 +129,11 @@ func (c *cancellations) isCanceled(ctx context.Context, executionID string) (boo
 	}
 }
 
-// isKnown reports whether an execution is among the cancellations read so far.
-func (c *cancellations) isKnown(executionID string) bool {
+// isKnownCanceled reports whether an execution is among the cancellations read so far.
+func (c *cancellations) isKnownCanceled(executionID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.ids[executionID]
+	_, ok := c.revisionByID[executionID]
 	return ok
 }
 
@@ -138,16 +141,16 @@ func (c *cancellations) isKnown(executionID string) bool {
 // returns immediately without an error.
 func (c *cancellations) awaitFreshRead(ctx context.Context) error {
 	c.mu.Lock()
-	if time.Now().Before(c.offUntil) {
+	if time.Now().Before(c.pausedUntil) {
 		c.mu.Unlock()
 		return nil
 	}
-	if c.next == nil {
-		c.next = &bucketRead{done: make(chan struct{})}
+	if c.nextRead == nil {
+		c.nextRead = &bucketRead{done: make(chan struct{})}
 	}
-	waiting := c.next
-	if !c.asking {
-		c.asking = true
+	waiting := c.nextRead
+	if !c.reading {
+		c.reading = true
 		go c.serveReads() //nolint:contextcheck // several calls wait for the result
 	}
 	c.mu.Unlock()
@@ -163,10 +166,10 @@ func (c *cancellations) awaitFreshRead(ctx context.Context) error {
 func (c *cancellations) serveReads() {
 	for {
 		c.mu.Lock()
-		now := c.next
-		c.next = nil
+		now := c.nextRead
+		c.nextRead = nil
 		if now == nil {
-			c.asking = false
+			c.reading = false
 			c.mu.Unlock()
 			return
 		}
@@ -185,42 +188,43 @@ func (c *cancellations) serveReads() {
 // After it has read all keys, catchUp makes the same check with the last key that it has read. The
 // first key would not do, because it may have expired in the meantime.
 func (c *cancellations) catchUp() error {
-	reconnects, last, lastID := c.nc.Stats().Reconnects, c.last, c.lastID
+	reconnects, last, lastID := c.nc.Stats().Reconnects, c.lastRevision, c.lastExecutionID
 	fromBeginning := last == 0
 	for check := false; ; {
 		from := last + 1
 		if check {
-			from = c.last
+			from = c.lastRevision
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), cancelReadTimeout)
 		id, revision, err := stream.NextCancellation(ctx, c.nc, from)
 		cancel()
 		if err != nil {
-			return c.readFailed(err)
+			return c.handleReadError(err)
 		}
-		c.readable = true
+		c.everRead = true
 		if id != "" {
 			c.add(id, revision)
 		}
 		now := c.nc.Stats().Reconnects
 		switch {
 		case now != reconnects: // the keys before may be those of another bucket
-			reconnects, last, lastID, check = now, c.last, c.lastID, false
+			reconnects, last, lastID, check = now, c.lastRevision, c.lastExecutionID, false
 			fromBeginning = false
-		case check && id == c.lastID && revision == c.last:
-			c.last, c.lastID, c.checked, c.reconnects = last, lastID, time.Now(), reconnects
+		case check && id == c.lastExecutionID && revision == c.lastRevision:
+			c.lastRevision, c.lastExecutionID, c.lastCheck, c.reconnectsAtCheck = last, lastID,
+				time.Now(), reconnects
 			c.forgetExpired()
 			return nil
 		case check:
-			c.last, last, check, fromBeginning = 0, 0, false, true
+			c.lastRevision, last, check, fromBeginning = 0, 0, false, true
 		case id != "":
 			last, lastID = revision, id
 			if fromBeginning {
-				c.last, c.lastID = last, lastID
+				c.lastRevision, c.lastExecutionID = last, lastID
 			}
 		default:
-			check = last > 0 && (last != c.last || reconnects != c.reconnects ||
-				time.Since(c.checked) >= cancelCheckInterval)
+			check = last > 0 && (last != c.lastRevision || reconnects != c.reconnectsAtCheck ||
+				time.Since(c.lastCheck) >= cancelCheckInterval)
 			if !check {
 				return nil
 			}
@@ -232,14 +236,14 @@ func (c *cancellations) catchUp() error {
 func (c *cancellations) add(executionID string, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ids[executionID] = revision
+	c.revisionByID[executionID] = revision
 }
 
 // forgetExpired forgets the cancellations whose keys have expired. It does so each time that the
 // number of known cancellations has doubled. Keys expire in the order of their revisions, so all
 // revisions below that of the oldest existing key have expired.
 func (c *cancellations) forgetExpired() {
-	if len(c.ids) < c.forgetAt {
+	if len(c.revisionByID) < c.forgetAtCount {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cancelReadTimeout)
@@ -250,21 +254,23 @@ func (c *cancellations) forgetExpired() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.ids, func(_ string, revision uint64) bool { return revision < oldest })
-	c.forgetAt = max(minCancelForget, 2*len(c.ids))
+	maps.DeleteFunc(c.revisionByID, func(_ string, revision uint64) bool {
+		return revision < oldest
+	})
+	c.forgetAtCount = max(minCancellationsToForget, 2*len(c.revisionByID))
 }
 
-// readFailed handles the error of a failed request to the bucket. It returns nil if handlers may
-// begin although the bucket could not be read.
-func (c *cancellations) readFailed(err error) error {
+// handleReadError handles the error of a failed request to the bucket. It returns nil if handlers
+// may begin although the bucket could not be read.
+func (c *cancellations) handleReadError(err error) error {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		c.last = 0 // if the bucket is recreated, it begins again with the first revision
-		if !c.readable {
+		c.lastRevision = 0 // if the bucket is recreated, it begins again with the first revision
+		if !c.everRead {
 			c.pause(cancelReadTimeout)
 		}
 		return nil
 	}
-	if !c.readable && (errors.Is(err, nats.ErrNoResponders) ||
+	if !c.everRead && (errors.Is(err, nats.ErrNoResponders) ||
 		c.failures >= maxCancelReadFailures) {
 		c.failures = 0
 		c.pause(cancelRetryDelay)
@@ -278,29 +284,29 @@ func (c *cancellations) readFailed(err error) error {
 func (c *cancellations) pause(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.offUntil = time.Now().Add(d)
+	c.pausedUntil = time.Now().Add(d)
 }
 
 // runUnlessCanceled makes an attempt at an execution. If the execution has been canceled, it
 // reports that instead.
 func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
-	canceled, err := r.cancellations.isCanceled(r.working, m.start.ID)
+	canceled, err := r.cancellations.isCanceled(r.handlersCtx, m.start.ID)
 	switch {
 	case err != nil: // the runner is stopping
-		r.observeAndLogAttempt(m.start, m.attempt, m.began, HandedBack, failureOutcome(err))
+		r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, HandedBack, failureOutcome(err))
 		r.handBack(m, 0)
 		r.endSpan(ctx, failureOutcome(err))
 		r.freeSlot()
 	case canceled:
-		r.endCanceled(ctx, m)
+		r.reportCanceled(ctx, m)
 	default:
 		r.runHandler(ctx, m)
 	}
 }
 
-// endCanceled reports that an execution was canceled before its handler was called.
-func (r *runner) endCanceled(ctx context.Context, m *message) {
+// reportCanceled reports that an execution was canceled before its handler was called.
+func (r *runner) reportCanceled(ctx context.Context, m *message) {
 	r.reportFinal(m, execution.Progress{Status: execution.Canceled}, failureOutcome(ErrCanceled))
 	r.endSpan(ctx, failureOutcome(ErrCanceled))
 	r.freeSlot()
@@ -317,8 +323,8 @@ func (r *runner) watchCancellations(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if r.underway.anyHandlerRuns() && r.cancellations.awaitFreshRead(ctx) == nil {
-			r.underway.cancelHandlers(r.cancellations.isKnown)
+		if r.inFlight.anyHandlerRuns() && r.cancellations.awaitFreshRead(ctx) == nil {
+			r.inFlight.cancelHandlers(r.cancellations.isKnownCanceled)
 		}
 	}
 }

@@ -40,18 +40,18 @@ func (r *runner) followSettings(
 	for {
 		settings, known := r.readSettings(ctx, js)
 		if known {
-			r.phase.Store(int32(settings.Stream.Phase))
+			r.queuePhase.Store(int32(settings.Stream.Phase))
 		}
 		switch {
 		case !known:
 		case !settings.Stream.Phase.HasOwnStream():
 			leave()
-		case r.own.Load() == nil:
+		case r.ownSource.Load() == nil:
 			leave = r.consumeOwnStream(ctx, js, main, &taking)
 		}
 		for ; begun < settings.Lanes; begun++ {
 			lane := begun
-			r.share()
+			r.shareSlots()
 			taking.Go(func() { r.consumeLane(ctx, js, main, lane) })
 		}
 		select {
@@ -95,7 +95,7 @@ func (r *runner) consumeOwnStream(
 ) (leave func()) {
 	consumer, err := r.ensureOwnConsumer(ctx, js, main)
 	if err == nil {
-		err = r.underway.openOwnPublisher(r.Queue)
+		err = r.inFlight.openOwnPublisher(r.Queue)
 	}
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -107,12 +107,12 @@ func (r *runner) consumeOwnStream(
 	}
 	own := &pullSource{stream.Layout{Own: true}, consumer}
 	ctx, leave = context.WithCancel(ctx)
-	r.own.Store(own)
-	r.share()
+	r.ownSource.Store(own)
+	r.shareSlots()
 	taking.Go(func() {
 		defer leave()
 		_ = r.consumeSource(ctx, own) // after an error, followSettings begins again
-		r.own.CompareAndSwap(own, nil)
+		r.ownSource.CompareAndSwap(own, nil)
 	})
 	return leave
 }

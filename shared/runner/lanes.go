@@ -54,15 +54,15 @@ const (
 // The runner reads the record again when a message from the newer stream has arrived, because the
 // queue may have moved since the last read.
 type lane struct {
-	number      int          // the number of the lane, from 0
-	shared, own laneConsumer // in the shared and the own stream
+	number                      int          // the number of the lane, from 0
+	sharedConsumer, ownConsumer laneConsumer // in the shared and the own stream
 }
 
 // laneConsumer is the group's consumer of a lane in one stream.
 type laneConsumer struct {
 	stream.Layout
 	consumer jetstream.Consumer // nil means that it has not been looked up yet
-	failed   int                // number of consecutive failed requests
+	failures int                // number of consecutive failed requests
 	// held is a message that must not begin yet: when it arrived, its stream was the newer one, and
 	// the group had not finished with the older one. nil means that there is none. While the queue
 	// moves, both consumers of the lane may hold a message, and mayBegin determines again each time
@@ -75,7 +75,7 @@ type laneConsumer struct {
 func (r *runner) consumeLane(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, number int,
 ) {
-	l := &lane{number: number, own: laneConsumer{Layout: stream.Layout{Own: true}}}
+	l := &lane{number: number, ownConsumer: laneConsumer{Layout: stream.Layout{Own: true}}}
 	wait := minPullPause
 	for ctx.Err() == nil {
 		if !r.findLaneConsumers(ctx, js, main, l) {
@@ -93,17 +93,17 @@ func (r *runner) consumeLane(
 			wait = min(wait*3/2, maxPullPause)
 		}
 	}
-	r.finishHeld(js, l)
+	r.finishHeldMessages(js, l)
 }
 
-// finishHeld gets rid of the held executions of a lane when the runner stops. It hands an execution
-// back to the group if another attempt is left. A last attempt must not be handed back, because the
-// execution would then fail; it runs as soon as it may begin, and is handed back only if handlers
-// must stop before that.
-func (r *runner) finishHeld(js jetstream.JetStream, l *lane) {
-	consumers := []*laneConsumer{&l.shared, &l.own}
+// finishHeldMessages gets rid of the held executions of a lane when the runner stops. It hands an
+// execution back to the group if another attempt is left. A last attempt must not be handed back,
+// because the execution would then fail; it runs as soon as it may begin, and is handed back only
+// if handlers must stop before that.
+func (r *runner) finishHeldMessages(js jetstream.JetStream, l *lane) {
+	consumers := []*laneConsumer{&l.sharedConsumer, &l.ownConsumer}
 	handBack := func(c *laneConsumer) {
-		r.handBackWithoutLease(r.working, c.held.release())
+		r.handBackWithoutLease(r.handlersCtx, c.held.release())
 		c.held = nil
 	}
 	for _, c := range consumers {
@@ -111,16 +111,16 @@ func (r *runner) finishHeld(js jetstream.JetStream, l *lane) {
 			handBack(c)
 		}
 	}
-	for r.working.Err() == nil && (l.shared.held != nil || l.own.held != nil) {
+	for r.handlersCtx.Err() == nil && (l.sharedConsumer.held != nil || l.ownConsumer.held != nil) {
 		began := false
 		for _, c := range consumers {
 			if c.held != nil {
-				taken, _ := r.runHeld(r.working, js, l, c)
+				taken, _ := r.runHeld(r.handlersCtx, js, l, c)
 				began = began || taken
 			}
 		}
 		if !began {
-			sleep(r.working, maxPullPause)
+			sleep(r.handlersCtx, maxPullPause)
 		}
 	}
 	for _, c := range consumers {
@@ -136,7 +136,7 @@ func (r *runner) findLaneConsumers(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, l *lane,
 ) bool {
 	find := func(c *laneConsumer, main *jetstream.ConsumerInfo) bool {
-		if c.consumer != nil && c.failed < maxPullFailures {
+		if c.consumer != nil && c.failures < maxPullFailures {
 			return true
 		}
 		found, err := stream.EnsureRunnerConsumer(ctx, js, r.group(),
@@ -145,15 +145,15 @@ func (r *runner) findLaneConsumers(
 			r.logLaneFailure(ctx, l.number, err)
 			return false
 		}
-		c.consumer, c.failed = found, 0
+		c.consumer, c.failures = found, 0
 		return true
 	}
-	if own := r.own.Load(); own == nil {
-		l.own.consumer = nil
-	} else if !find(&l.own, own.consumer.CachedInfo()) {
+	if own := r.ownSource.Load(); own == nil {
+		l.ownConsumer.consumer = nil
+	} else if !find(&l.ownConsumer, own.consumer.CachedInfo()) {
 		return false
 	}
-	return find(&l.shared, main)
+	return find(&l.sharedConsumer, main)
 }
 
 // runNext runs the next execution of a lane, and waits until it is acknowledged or handed back.
@@ -161,11 +161,11 @@ func (r *runner) findLaneConsumers(
 func (r *runner) runNext(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
-	if l.own.consumer == nil && l.own.held == nil && l.shared.held == nil {
-		return r.runNextFrom(ctx, js, l, &l.shared)
+	if l.ownConsumer.consumer == nil && l.ownConsumer.held == nil && l.sharedConsumer.held == nil {
+		return r.runNextFrom(ctx, js, l, &l.sharedConsumer)
 	}
-	older, newer := &l.own, &l.shared
-	if stream.QueueStreamPhase(r.phase.Load()).NewestLayout().Own {
+	older, newer := &l.ownConsumer, &l.sharedConsumer
+	if stream.QueueStreamPhase(r.queuePhase.Load()).NewestLayout().Own {
 		older, newer = newer, older
 	}
 	if older.consumer != nil || older.held != nil {
@@ -176,7 +176,8 @@ func (r *runner) runNext(
 	if newer.held != nil {
 		return r.runHeld(ctx, js, l, newer)
 	}
-	if drained, err := r.laneDrained(ctx, js, l, older.Layout); !drained || newer.consumer == nil {
+	if drained, err := r.isLaneDrained(ctx, js, l, older.Layout); !drained ||
+		newer.consumer == nil {
 		return false, err
 	}
 	return r.runNextFrom(ctx, js, l, newer)
@@ -192,24 +193,24 @@ func (r *runner) runNextFrom(
 	}
 	msg, err := r.pullLane(ctx, c.consumer)
 	if err != nil {
-		c.failed++
+		c.failures++
 		return false, err
 	}
-	c.failed = 0
+	c.failures = 0
 	if msg == nil {
 		return false, nil
 	}
 	//nolint:contextcheck // a runner that stops runs the last attempt: handed back, it would fail
 	asking := ctx
 	if r.isLastAttempt(msg) {
-		asking = r.working
+		asking = r.handlersCtx
 	}
 	if r.mayBegin(asking, js, l, c.Layout) {
 		r.runPulled(ctx, l.number, msg)
 		return true, nil
 	}
 	r.freeSlot()
-	c.held = r.hold(msg)
+	c.held = r.holdMessage(msg)
 	return true, nil
 }
 
@@ -221,7 +222,7 @@ func (r *runner) runHeld(
 		return false, nil
 	}
 	select {
-	case <-r.slots:
+	case <-r.freeSlots:
 	case <-ctx.Done():
 		return false, nil
 	}
@@ -243,25 +244,25 @@ func (r *runner) mayBegin(
 	defer cancel()
 	for ctx.Err() == nil {
 		settings, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
-		if errors.Is(err, nats.ErrNoResponders) && l.own.consumer == nil &&
+		if errors.Is(err, nats.ErrNoResponders) && l.ownConsumer.consumer == nil &&
 			!r.mayReadSettings.Load() {
 			return true // the account lacks the permission, and therefore has no own stream
 		}
 		if err == nil {
 			r.mayReadSettings.Store(true)
 			phase := settings.Stream.Phase
-			r.phase.Store(int32(phase))
+			r.queuePhase.Store(int32(phase))
 			switch {
 			case !phase.HasOwnStream(), phase.NewestLayout() != layout:
 				return true
-			case !layout.Own && l.own.consumer == nil:
+			case !layout.Own && l.ownConsumer.consumer == nil:
 				// Older executions wait in the queue's own stream, which this runner does not
 				// consume yet.
 				return false
 			}
 			var drained bool
 			other := stream.Layout{Own: !layout.Own}
-			if drained, err = r.laneDrained(ctx, js, l, other); err == nil {
+			if drained, err = r.isLaneDrained(ctx, js, l, other); err == nil {
 				return drained
 			}
 		}
@@ -270,8 +271,8 @@ func (r *runner) mayBegin(
 	return false
 }
 
-// laneDrained reports whether the group has finished with all executions of a lane in a stream.
-func (r *runner) laneDrained(
+// isLaneDrained reports whether the group has finished with all executions of a lane in a stream.
+func (r *runner) isLaneDrained(
 	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) (bool, error) {
 	return stream.IsConsumerDrained(ctx, js, layout.StreamName(r.Queue),
@@ -293,9 +294,9 @@ type heldMessage struct {
 	stop func() // stops the heartbeats and waits for the last one
 }
 
-// hold keeps a message, and sends heartbeats for it until release is called.
-func (r *runner) hold(msg jetstream.Msg) *heldMessage {
-	ctx, cancel := context.WithCancel(r.working)
+// holdMessage keeps a message, and sends heartbeats for it until release is called.
+func (r *runner) holdMessage(msg jetstream.Msg) *heldMessage {
+	ctx, cancel := context.WithCancel(r.handlersCtx)
 	stopped := make(chan struct{})
 	h := &heldMessage{msg: msg, stop: func() { cancel(); <-stopped }}
 	go func() {
@@ -323,7 +324,7 @@ func (r *runner) runPulled(ctx context.Context, lane int, msg jetstream.Msg) {
 		r.handBackWithoutLease(ctx, msg)
 		return
 	}
-	r.unacknowledged.Add(1)
+	r.unacknowledgedMessages.Add(1)
 	o := &leaseState{ended: make(chan struct{}), lane: lane}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 	r.beginAttempt(msg, o)
@@ -336,7 +337,7 @@ func (r *runner) pullLane(
 	ctx context.Context, consumer jetstream.Consumer,
 ) (msg jetstream.Msg, err error) {
 	select {
-	case <-r.slots:
+	case <-r.freeSlots:
 	case <-ctx.Done():
 		return nil, nil
 	}
@@ -375,7 +376,7 @@ const lastDeliveryTimeout = 2 * time.Second
 func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeliveryTimeout)
 	defer cancel()
-	if isLast, err := stream.IsLastDelivery(ctx, r.underway.js, msg); err == nil && isLast {
+	if isLast, err := stream.IsLastDelivery(ctx, r.inFlight.js, msg); err == nil && isLast {
 		_ = msg.NakWithDelay(nakDelay)
 	}
 }
@@ -387,18 +388,18 @@ func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
 	if r.isLastAttempt(msg) {
 		//nolint:contextcheck // a runner that stops runs the last attempt, too
-		defer r.hold(msg).release()
+		defer r.holdMessage(msg).release()
 		select {
-		case <-r.slots:
+		case <-r.freeSlots:
 			return true
-		case <-r.working.Done():
+		case <-r.handlersCtx.Done():
 			return false
 		}
 	}
 	timeout := time.NewTimer(r.AckWait / 4)
 	defer timeout.Stop()
 	select {
-	case <-r.slots:
+	case <-r.freeSlots:
 		return true
 	case <-timeout.C:
 	case <-ctx.Done():
@@ -418,13 +419,13 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // leaseState is the additional state that a message of a lane has while it is in flight.
 type leaseState struct {
-	until time.Time     // zero before takeLease; guarded by inFlightMessages.mu
-	lost  bool          // whether the lease has expired; guarded by inFlightMessages.mu
-	ended chan struct{} // closed when the message was acknowledged, handed back or given up
-	lane  int           // the number of the lane, from 0
-	// last is the last known report on the execution. nil means that reports cannot be read, or
-	// have not been read yet; guarded by inFlightMessages.mu.
-	last *stream.LastReport
+	expiresAt time.Time     // zero before takeLease; guarded by inFlightMessages.mu
+	lost      bool          // whether the lease has expired; guarded by inFlightMessages.mu
+	ended     chan struct{} // closed when the message was acknowledged, handed back or given up
+	lane      int           // the number of the lane, from 0
+	// lastReport is the last known report on the execution. nil means that reports cannot be read,
+	// or have not been read yet; guarded by inFlightMessages.mu.
+	lastReport *stream.LastReport
 }
 
 // A lease is the period in which a handler may work on a message of a lane. No other member gets
@@ -458,7 +459,7 @@ const secondHeartbeatDelay = 250 * time.Millisecond
 // hasLease reports whether the lease of a message is still valid. A message without an order key
 // needs no lease, so hasLease returns true.
 func (u *inFlightMessages) hasLease(m *message) bool {
-	if m.ordered == nil {
+	if m.lease == nil {
 		return true
 	}
 	u.mu.Lock()
@@ -471,13 +472,13 @@ func (u *inFlightMessages) hasLease(m *message) bool {
 func (u *inFlightMessages) hasFreshLease(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.hasLeaseLocked(m, time.Now()) && time.Until(m.ordered.until) >= u.ackWait/2
+	return u.hasLeaseLocked(m, time.Now()) && time.Until(m.lease.expiresAt) >= u.ackWait/2
 }
 
 // hasLeaseLocked is like hasLease, for a message of a lane. The caller must hold mu.
 func (u *inFlightMessages) hasLeaseLocked(m *message, now time.Time) bool {
-	m.ordered.lost = m.ordered.lost || now.After(m.ordered.until)
-	return !m.ordered.lost
+	m.lease.lost = m.lease.lost || now.After(m.lease.expiresAt)
+	return !m.lease.lost
 }
 
 // takeLease begins the lease of a message of a lane. It returns false if the message has been
@@ -493,7 +494,7 @@ func (u *inFlightMessages) takeLease(ctx context.Context, m *message) (bool, err
 		if err == nil {
 			u.mu.Lock()
 			defer u.mu.Unlock()
-			m.ordered.until, m.ordered.lost = until, !isLast
+			m.lease.expiresAt, m.lease.lost = until, !isLast
 			return isLast, nil
 		}
 		if failure == nil || trying.Err() == nil {
@@ -517,10 +518,10 @@ func (u *inFlightMessages) renewLease(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !isLast {
-		m.ordered.lost = true
+		m.lease.lost = true
 	}
 	if u.hasLeaseLocked(m, time.Now()) {
-		m.ordered.until = until
+		m.lease.expiresAt = until
 	}
 }
 
@@ -557,7 +558,7 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 		last, err := r.readLastReport(ctx, m)
 		switch {
 		case err == nil:
-			r.underway.setLastReport(m, &last)
+			r.inFlight.setLastReport(m, &last)
 			return last.Ended, nil
 		case ctx.Err() != nil:
 			return false, ctx.Err()
@@ -577,16 +578,16 @@ func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastRep
 	return stream.ReadLastReport(ctx, r.nc, subject, r.Group)
 }
 
-// renewReport returns a new version of a final report that the stream has refused, because another
-// report was stored after the last one that the runner had read. It returns nil if the group has
-// already ended the execution: the stream has stored the report after all, or another member has
-// reported. refusals is the number of times that the report was refused. If that exceeds the limit,
-// the result is a report that the stream does not refuse, although this may hide the final report
-// of another group.
-func (r *runner) renewReport(m *message, refusals int) (*nats.Msg, error) {
-	if refusals > maxRefusals {
-		r.underway.setLastReport(m, nil)
-		return r.progressMessage(m, m.final)
+// rebuildReport returns a new version of a final report that the stream has refused, because
+// another report was stored after the last one that the runner had read. It returns nil if the
+// group has already ended the execution: the stream has stored the report after all, or another
+// member has reported. refusals is the number of times that the report was refused. If that exceeds
+// the limit, the result is a report that the stream does not refuse, although this may hide the
+// final report of another group.
+func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
+	if refusals > maxReportRefusals {
+		r.inFlight.setLastReport(m, nil)
+		return r.progressMessage(m, m.finalProgress)
 	}
 	ctx := context.Background()
 	// A replica that lags behind may have responded with an older report. Wait before reading
@@ -599,30 +600,30 @@ func (r *runner) renewReport(m *message, refusals int) (*nats.Msg, error) {
 	if last.Ended {
 		return nil, nil //nolint:nilnil // there is nothing to report
 	}
-	r.underway.setLastReport(m, &last)
-	return r.progressMessage(m, m.final)
+	r.inFlight.setLastReport(m, &last)
+	return r.progressMessage(m, m.finalProgress)
 }
 
-// maxRefusals is how often the stream may refuse a final report because another report was stored
-// first. After that, the runner sends a report that the stream does not refuse.
-const maxRefusals = 10
+// maxReportRefusals is how often the stream may refuse a final report because another report was
+// stored first. After that, the runner sends a report that the stream does not refuse.
+const maxReportRefusals = 10
 
 // setLastReport sets the last known report on an ordered execution. nil means that reports cannot
 // be read.
 func (u *inFlightMessages) setLastReport(m *message, last *stream.LastReport) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	m.ordered.last = last
+	m.lease.lastReport = last
 }
 
 // lastReport returns the last known report on an execution, or nil.
 func (u *inFlightMessages) lastReport(m *message) *stream.LastReport {
-	if m.ordered == nil {
+	if m.lease == nil {
 		return nil
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return m.ordered.last
+	return m.lease.lastReport
 }
 
 // reportReadTimeout is the maximum duration of one request for the last report.
@@ -633,20 +634,20 @@ const reportReadTimeout = 2 * time.Second
 // permission to read reports.
 const maxReportReadFailures = 20
 
-// dropExpired abandons a message whose lease has expired. The message is neither acknowledged nor
-// handed back, because another member may have it.
-func (r *runner) dropExpired(m *message, o outcome) {
-	r.observeAndLogAttempt(m.start, m.attempt, m.began, HandedBack,
+// dropLostMessage abandons a message whose lease has expired. The message is neither acknowledged
+// nor handed back, because another member may have it.
+func (r *runner) dropLostMessage(m *message, o outcome) {
+	r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, HandedBack,
 		failureOutcome(fmt.Errorf("%w (%s)", ErrLost, o.reason)))
-	r.underway.remove(m)
+	r.inFlight.remove(m)
 	r.markDone(m)
 }
 
 // markDone records that a message was acknowledged, handed back or given up. Run and the message's
 // lane wait for this.
 func (r *runner) markDone(m *message) {
-	r.unacknowledged.Done()
-	if m.ordered != nil {
-		close(m.ordered.ended)
+	r.unacknowledgedMessages.Done()
+	if m.lease != nil {
+		close(m.lease.ended)
 	}
 }

@@ -65,7 +65,7 @@ func (r *runner) recreateLostConsumers(
 func (r *runner) recreateLostOwnConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) error {
-	own := r.own.Load()
+	own := r.ownSource.Load()
 	if own == nil {
 		return nil
 	}

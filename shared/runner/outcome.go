@@ -14,11 +14,11 @@ import (
 // outcome is the result of one attempt. Methods of the handler's error may panic, so the function
 // failureOutcome calls each of them once and stores the result here.
 type outcome struct {
-	output    []byte        // JSON; nil means none
-	err       error         // nil means that the attempt succeeded
-	reason    string        // the text of err
-	permanent bool          // whether the execution must not be retried
-	after     time.Duration // delay before the next attempt; 0 leaves it to Options.Backoff
+	output     []byte        // JSON; nil means none
+	err        error         // nil means that the attempt succeeded
+	reason     string        // the text of err
+	permanent  bool          // whether the execution must not be retried
+	retryAfter time.Duration // delay before the next attempt; 0 leaves it to Options.Backoff
 }
 
 // callHandler calls the handler. A panic, or an output that cannot be marshaled, counts as a
@@ -60,7 +60,7 @@ func failureOutcome(err error) (o outcome) {
 	var permanent *permanentError
 	o.permanent = errors.As(err, &permanent)
 	if later, ok := errors.AsType[*retryAfterError](err); ok {
-		o.after = later.after
+		o.retryAfter = later.delay
 	}
 	o.reason = err.Error()
 	return o

@@ -15,9 +15,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// hangGrace is how long a handler may continue after its context has ended. After that, the runner
-// abandons the handler and retries the execution.
-const hangGrace = time.Second
+// hangGracePeriod is how long a handler may continue after its context has ended. After that, the
+// runner abandons the handler and retries the execution.
+const hangGracePeriod = time.Second
 
 // inFlightMessages holds the messages in flight until they are acknowledged. It sends heartbeats
 // for them, reports executions as running once their handlers have worked for a while, abandons
@@ -25,22 +25,23 @@ const hangGrace = time.Second
 // all messages, because a goroutine and timers for each message would cost more than a quick
 // handler.
 type inFlightMessages struct {
-	nc   *nats.Conn
-	js   jetstream.JetStream
-	acks *ack.Publisher // for reports on executions in the shared stream
-	// ownAcks is for reports on executions in the queue's own stream. It is nil until
+	nc        *nats.Conn
+	js        jetstream.JetStream
+	publisher *ack.Publisher // for reports on executions in the shared stream
+	// ownPublisher is for reports on executions in the queue's own stream. It is nil until
 	// openOwnPublisher is called.
-	ownAcks       *ack.Publisher
-	ackWait       time.Duration                          // Options.AckWait
-	announceAfter time.Duration                          // Options.ReportRunningAfter
-	announce      func(*message)                         // reports the execution as running
-	abandon       func(context.Context, *message)        // called for a handler that hangs
-	waitsForRoom  func(*message, error)                  // called each AckWait if NATS is full
-	renew         func(*message, int) (*nats.Msg, error) // builds a refused report again
-	timeout       time.Duration                          // maximum duration of an attempt
-	working       context.Context                        //nolint:containedctx // runner.working
-	stop          chan struct{}                          // closed to stop the loop
-	stopped       chan struct{}                          // closed when the loop has returned
+	ownPublisher       *ack.Publisher
+	ackWait            time.Duration                          // Options.AckWait
+	reportRunningAfter time.Duration                          // Options.ReportRunningAfter
+	reportRunning      func(*message)                         // reports the execution as running
+	abandonHandler     func(context.Context, *message)        // called for a handler that hangs
+	logWaitingReport   func(*message, error)                  // called each AckWait if NATS is full
+	rebuildReport      func(*message, int) (*nats.Msg, error) // builds a refused report again
+	attemptTimeout     time.Duration                          // maximum duration of an attempt
+	//nolint:containedctx // runner.handlersCtx
+	handlersCtx context.Context
+	stop        chan struct{} // closed to stop the loop
+	stopped     chan struct{} // closed when the loop has returned
 
 	mu       sync.Mutex
 	messages map[messageKey]*message
@@ -57,31 +58,31 @@ type messageKey struct {
 // the second part, until the message is removed.
 type message struct {
 	messageKey
-	layout   stream.Layout // where the start message is stored
-	start    *execution.Start
-	attempt  int                // counts from 1
-	began    time.Time          // when the message arrived
-	calledAt time.Time          // when the handler was called
-	ordered  *leaseState        // nil for a message without an order key
-	final    execution.Progress // content of the final report, set before report
+	layout          stream.Layout // where the start message is stored
+	start           *execution.Start
+	attempt         int                // counts from 1
+	receivedAt      time.Time          // when the message arrived
+	handlerCalledAt time.Time          // when the handler was called
+	lease           *leaseState        // nil for a message without an order key
+	finalProgress   execution.Progress // content of the final report, set before report
 
 	// The fields below are guarded by inFlightMessages.mu.
 	jetstream.Msg           // the last delivery
-	heartbeat     time.Time // when the last heartbeat was sent
-	// handling is the handler's context. It is nil before the handler is called, and after it has
+	lastHeartbeat time.Time // when the last heartbeat was sent
+	// handlerCtx is the handler's context. It is nil before the handler is called, and after it has
 	// returned or been abandoned.
-	handling  context.Context         //nolint:containedctx // it is not the context of a call
-	stop      context.CancelCauseFunc // cancels the handler's context
-	announced bool                    // whether the execution was reported as running
-	overdue   time.Time               // when the end of the handler's context was first seen
-	report    *nats.Msg               // the final report; nil until there is one
-	reported  time.Time               // when AckWait began for the report; see handleReply
-	sent      time.Time               // when the report was last sent
-	err       error                   // why the report is not stored yet
-	noRoom    error                   // last refusal for lack of room, not logged yet; or nil
-	warned    time.Time               // when a lack of room was last logged
-	published func(error)             // called with nil once it is stored, or an error
-	refusals  int                     // number of refusals because of another report
+	handlerCtx      context.Context         //nolint:containedctx // it is not the context of a call
+	cancelHandler   context.CancelCauseFunc // cancels the handler's context
+	reportedRunning bool                    // whether the execution was reported as running
+	overdueSince    time.Time               // when the end of the handler's context was first seen
+	report          *nats.Msg               // the final report; nil until there is one
+	ackWaitStart    time.Time               // when AckWait began for the report; see handleReply
+	reportSentAt    time.Time               // when the report was last sent
+	reportErr       error                   // why the report is not stored yet
+	storageFullErr  error                   // last refusal for lack of room, not logged yet; or nil
+	warnedAt        time.Time               // when a lack of room was last logged
+	onPublished     func(error)             // called with nil once it is stored, or an error
+	refusals        int                     // number of refusals because of another report
 }
 
 // newInFlightMessages returns an inFlightMessages, which the caller must close.
@@ -91,20 +92,20 @@ func newInFlightMessages(r *runner, js jetstream.JetStream) (*inFlightMessages, 
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
 	u := &inFlightMessages{
-		nc:            r.nc,
-		js:            js,
-		acks:          acks,
-		ackWait:       r.AckWait,
-		announce:      r.reportRunning,
-		announceAfter: r.ReportRunningAfter,
-		abandon:       r.finishTimedOut,
-		waitsForRoom:  r.logWaitingReport,
-		renew:         r.renewReport,
-		timeout:       r.Timeout,
-		working:       r.working,
-		stop:          make(chan struct{}),
-		stopped:       make(chan struct{}),
-		messages:      map[messageKey]*message{},
+		nc:                 r.nc,
+		js:                 js,
+		publisher:          acks,
+		ackWait:            r.AckWait,
+		reportRunning:      r.reportRunning,
+		reportRunningAfter: r.ReportRunningAfter,
+		abandonHandler:     r.finishTimedOut,
+		logWaitingReport:   r.logWaitingReport,
+		rebuildReport:      r.rebuildReport,
+		attemptTimeout:     r.Timeout,
+		handlersCtx:        r.handlersCtx,
+		stop:               make(chan struct{}),
+		stopped:            make(chan struct{}),
+		messages:           map[messageKey]*message{},
 	}
 	go u.runPeriodically()
 	return u, nil
@@ -113,23 +114,23 @@ func newInFlightMessages(r *runner, js jetstream.JetStream) (*inFlightMessages, 
 // openOwnPublisher opens the publisher for reports on executions from the queue's own stream,
 // unless it is open already. It must be called before the first message from that stream is added.
 func (u *inFlightMessages) openOwnPublisher(queue string) error {
-	if u.ownAcks != nil {
+	if u.ownPublisher != nil {
 		return nil
 	}
 	acks, err := ack.New(u.nc, stream.OwnProgressStreamName(queue))
 	if err != nil {
 		return fmt.Errorf("subscribe to the own stream's confirmations: %w", err)
 	}
-	u.ownAcks = acks
+	u.ownPublisher = acks
 	return nil
 }
 
 func (u *inFlightMessages) close() {
 	close(u.stop)
 	<-u.stopped
-	u.acks.Close()
-	if u.ownAcks != nil {
-		u.ownAcks.Close()
+	u.publisher.Close()
+	if u.ownPublisher != nil {
+		u.ownPublisher.Close()
 	}
 }
 
@@ -141,7 +142,7 @@ func (u *inFlightMessages) add(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if known := u.messages[m.messageKey]; known != nil {
-		known.Msg, known.heartbeat = m.Msg, m.heartbeat
+		known.Msg, known.lastHeartbeat = m.Msg, m.lastHeartbeat
 		return false
 	}
 	u.messages[m.messageKey] = m
@@ -159,7 +160,7 @@ func (u *inFlightMessages) remove(m *message) {
 func (u *inFlightMessages) watchHandler(ctx context.Context, m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	m.handling = ctx
+	m.handlerCtx = ctx
 }
 
 // unwatchHandler stops watching a handler that has returned. It returns false if the handler has
@@ -167,8 +168,8 @@ func (u *inFlightMessages) watchHandler(ctx context.Context, m *message) {
 func (u *inFlightMessages) unwatchHandler(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	watched := m.handling != nil
-	m.handling = nil
+	watched := m.handlerCtx != nil
+	m.handlerCtx = nil
 	return watched
 }
 
@@ -177,7 +178,7 @@ func (u *inFlightMessages) anyHandlerRuns() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, m := range u.messages {
-		if m.handling != nil {
+		if m.handlerCtx != nil {
 			return true
 		}
 	}
@@ -189,38 +190,38 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, m := range u.messages {
-		if m.handling != nil && canceled(m.id) {
-			m.stop(ErrCanceled)
+		if m.handlerCtx != nil && canceled(m.id) {
+			m.cancelHandler(ErrCanceled)
 		}
 	}
 }
 
-// publish publishes a report, and repeats it until the stream confirms it. Repeated reports are
-// harmless. If the stream refuses the report because of another one, the report is built again from
-// the message's final state. The callback is called exactly once: with nil after the confirmation,
-// or with an error if there is none within AckWait.
+// publishReport publishes a report, and repeats it until the stream confirms it. Repeated reports
+// are harmless. If the stream refuses the report because of another one, the report is built again
+// from the message's final state. The callback is called exactly once: with nil after the
+// confirmation, or with an error if there is none within AckWait.
 //
 // While the storage of NATS is full and handlers may continue, AckWait begins again with each
 // refusal, because another attempt at the execution could not be reported either. A warning is then
 // logged once per AckWait.
-func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(error)) {
+func (u *inFlightMessages) publishReport(m *message, report *nats.Msg, published func(error)) {
 	now := time.Now()
 	u.mu.Lock()
-	m.report, m.reported, m.sent, m.published = report, now, now, published
+	m.report, m.ackWaitStart, m.reportSentAt, m.onPublished = report, now, now, published
 	u.mu.Unlock()
-	u.send(m)
+	u.sendReport(m)
 }
 
-// send publishes a message's report once. A response to any attempt is accepted until AckWait has
-// passed.
-func (u *inFlightMessages) send(m *message) {
+// sendReport publishes a message's report once. A response to any attempt is accepted until AckWait
+// has passed.
+func (u *inFlightMessages) sendReport(m *message) {
 	u.mu.Lock()
 	attempt := *m.report // each attempt gets its own reply subject
-	deadline := m.reported.Add(u.ackWait)
+	deadline := m.ackWaitStart.Add(u.ackWait)
 	u.mu.Unlock()
-	acks := u.acks
+	acks := u.publisher
 	if m.layout.Own {
-		acks = u.ownAcks
+		acks = u.ownPublisher
 	}
 	acks.PublishAsync(&attempt, deadline, func(_ ack.Ack, err error) { u.handleReply(m, err) })
 }
@@ -231,16 +232,16 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	u.mu.Lock()
 	// waits is false if an earlier attempt was confirmed, or if AckWait has passed.
 	waits := u.messages[m.messageKey] == m
-	if m.err == nil || !errors.Is(err, ack.ErrTimeout) { // a refusal says more than a timeout
-		m.err = err
+	if m.reportErr == nil || !errors.Is(err, ack.ErrTimeout) { // a refusal says more than a timeout
+		m.reportErr = err
 	}
-	if stream.IsStorageFull(err) && u.working.Err() == nil {
-		m.reported, m.noRoom = time.Now(), err
+	if stream.IsStorageFull(err) && u.handlersCtx.Err() == nil {
+		m.ackWaitStart, m.storageFullErr = time.Now(), err
 	}
 	if waits && err == nil {
 		delete(u.messages, m.messageKey)
 	}
-	refused := waits && m.ordered != nil && stream.IsWrongLastSequence(err)
+	refused := waits && m.lease != nil && stream.IsWrongLastSequence(err)
 	if refused {
 		m.refusals++
 	}
@@ -248,17 +249,17 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	u.mu.Unlock()
 	switch {
 	case refused:
-		go u.renewReport(m, refusals) // it asks, and this must return quickly
+		go u.replaceReport(m, refusals) // it asks, and this must return quickly
 	case waits && err == nil:
-		m.published(nil)
+		m.onPublished(nil)
 	}
 }
 
-// renewReport replaces a report that the stream has refused because of another one, and publishes
+// replaceReport replaces a report that the stream has refused because of another one, and publishes
 // the new version. If the new version cannot be built now, performDueActions sends the old one
 // again. The stream refuses it again, which leads to another call.
-func (u *inFlightMessages) renewReport(m *message, refusals int) {
-	report, err := u.renew(m, refusals)
+func (u *inFlightMessages) replaceReport(m *message, refusals int) {
+	report, err := u.rebuildReport(m, refusals)
 	if err != nil {
 		return
 	}
@@ -271,16 +272,16 @@ func (u *inFlightMessages) renewReport(m *message, refusals int) {
 	m.report = report
 	u.mu.Unlock()
 	if waits {
-		u.send(m)
+		u.sendReport(m)
 	}
 }
 
 // runPeriodically calls performDueActions at regular intervals until stop is closed.
 func (u *inFlightMessages) runPeriodically() {
 	defer close(u.stopped)
-	often := min(u.ackWait/10, hangGrace/4)
-	if u.announceAfter > 0 {
-		often = min(often, u.announceAfter/4)
+	often := min(u.ackWait/10, hangGracePeriod/4)
+	if u.reportRunningAfter > 0 {
+		often = min(often, u.reportRunningAfter/4)
 	}
 	tick := time.NewTicker(max(often, time.Millisecond))
 	defer tick.Stop()
@@ -300,18 +301,18 @@ func (u *inFlightMessages) performDueActions(now time.Time) {
 	var due []func()
 	u.mu.Lock()
 	for _, m := range u.messages {
-		if now.Sub(m.heartbeat) >= u.ackWait/4 {
-			m.heartbeat = now
+		if now.Sub(m.lastHeartbeat) >= u.ackWait/4 {
+			m.lastHeartbeat = now
 			msg := m.Msg
 			switch {
-			case m.ordered == nil || m.ordered.until.IsZero():
+			case m.lease == nil || m.lease.expiresAt.IsZero():
 				due = append(due, func() { _ = msg.InProgress() })
 			case u.hasLeaseLocked(m, now):
 				due = append(due, func() { go u.renewLease(m) })
 			}
 		}
-		if m.ordered != nil && m.handling != nil && !u.hasLeaseLocked(m, now) {
-			m.stop(ErrLost)
+		if m.lease != nil && m.handlerCtx != nil && !u.hasLeaseLocked(m, now) {
+			m.cancelHandler(ErrLost)
 		}
 		if do := u.dueHandlerAction(m, now); do != nil {
 			due = append(due, do)
@@ -329,22 +330,23 @@ func (u *inFlightMessages) performDueActions(now time.Time) {
 // dueHandlerAction returns the action that is due for a running handler, or nil. The caller must
 // hold mu.
 func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
-	ctx := m.handling
+	ctx := m.handlerCtx
 	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) &&
-		now.Sub(m.calledAt) < u.timeout && u.working.Err() == nil
+		now.Sub(m.handlerCalledAt) < u.attemptTimeout && u.handlersCtx.Err() == nil
 	switch {
 	case ctx == nil:
 	// After a cancellation, a handler may continue until its timeout, unless the runner stops.
 	case ctx.Err() == nil, canceled:
-		if u.announceAfter > 0 && !m.announced && now.Sub(m.calledAt) >= u.announceAfter {
-			m.announced = true
-			return func() { u.announce(m) }
+		if u.reportRunningAfter > 0 && !m.reportedRunning &&
+			now.Sub(m.handlerCalledAt) >= u.reportRunningAfter {
+			m.reportedRunning = true
+			return func() { u.reportRunning(m) }
 		}
-	case m.overdue.IsZero():
-		m.overdue = now
-	case now.Sub(m.overdue) >= hangGrace:
-		m.handling = nil
-		return func() { go u.abandon(ctx, m) } // publishing its report may block
+	case m.overdueSince.IsZero():
+		m.overdueSince = now
+	case now.Sub(m.overdueSince) >= hangGracePeriod:
+		m.handlerCtx = nil
+		return func() { go u.abandonHandler(ctx, m) } // publishing its report may block
 	}
 	return nil
 }
@@ -355,25 +357,25 @@ func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	switch {
 	case m.report == nil:
-	case now.Sub(m.reported) > u.ackWait:
-		return u.giveUpLocked(m, errors.Join(fmt.Errorf(
-			"the stream has not confirmed the report within %s", u.ackWait), m.err))
-	case errors.Is(m.err, nats.ErrConnectionClosed): // for good: it will never be confirmed
-		return u.giveUpLocked(m, m.err)
-	case m.noRoom != nil && now.Sub(m.warned) >= u.ackWait:
-		refusal := m.noRoom
-		m.warned, m.noRoom = now, nil
-		return func() { u.waitsForRoom(m, refusal) }
-	case now.Sub(m.sent) >= u.ackWait/10:
-		m.sent = now
-		return func() { u.send(m) }
+	case now.Sub(m.ackWaitStart) > u.ackWait:
+		return u.giveUpReportLocked(m, errors.Join(fmt.Errorf(
+			"the stream has not confirmed the report within %s", u.ackWait), m.reportErr))
+	case errors.Is(m.reportErr, nats.ErrConnectionClosed): // for good: it will never be confirmed
+		return u.giveUpReportLocked(m, m.reportErr)
+	case m.storageFullErr != nil && now.Sub(m.warnedAt) >= u.ackWait:
+		refusal := m.storageFullErr
+		m.warnedAt, m.storageFullErr = now, nil
+		return func() { u.logWaitingReport(m, refusal) }
+	case now.Sub(m.reportSentAt) >= u.ackWait/10:
+		m.reportSentAt = now
+		return func() { u.sendReport(m) }
 	}
 	return nil
 }
 
-// giveUpLocked removes a message whose report was not confirmed. It returns a function that passes
-// err to the message's callback. The caller must hold mu.
-func (u *inFlightMessages) giveUpLocked(m *message, err error) func() {
+// giveUpReportLocked removes a message whose report was not confirmed. It returns a function that
+// passes err to the message's callback. The caller must hold mu.
+func (u *inFlightMessages) giveUpReportLocked(m *message, err error) func() {
 	delete(u.messages, m.messageKey)
-	return func() { m.published(err) }
+	return func() { m.onPublished(err) }
 }

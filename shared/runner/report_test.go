@@ -16,9 +16,10 @@ import (
 // confirmed. AckWait is 10 s.
 func unconfirmedReport(t *testing.T, at time.Time) (*inFlightMessages, *message) {
 	t.Helper()
-	m := &message{report: &nats.Msg{}, reported: at, published: func(error) {}}
+	m := &message{report: &nats.Msg{}, ackWaitStart: at, onPublished: func(error) {}}
 	return &inFlightMessages{
-		ackWait: 10 * time.Second, working: t.Context(), messages: map[messageKey]*message{{}: m},
+		ackWait: 10 * time.Second, handlersCtx: t.Context(),
+		messages: map[messageKey]*message{{}: m},
 	}, m
 }
 
@@ -63,12 +64,12 @@ func TestReportsThatWaitForRoomAreLogged(t *testing.T) {
 	begun := time.Now()
 	u, m := unconfirmedReport(t, begun)
 	warnings := 0
-	u.waitsForRoom = func(*message, error) { warnings++ }
+	u.logWaitingReport = func(*message, error) { warnings++ }
 	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeStorageExceeded)}
 	for tick := range 10 {
 		u.handleReply(m, full)
 		now := begun.Add(time.Duration(tick) * u.ackWait / 4)
-		m.reported, m.sent = now, now // nothing else is due
+		m.ackWaitStart, m.reportSentAt = now, now // nothing else is due
 		if do := u.dueReportAction(m, now); do != nil {
 			do()
 		}
@@ -85,14 +86,14 @@ func TestAStoppedRunnerGivesUpAReportAfterAckWait(t *testing.T) {
 	t.Parallel()
 	u, m := unconfirmedReport(t, time.Now().Add(-9*time.Second))
 	working, end := context.WithCancel(t.Context())
-	u.working = working
+	u.handlersCtx = working
 	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeStorageExceeded)}
-	u.waitsForRoom = func(*message, error) {}
+	u.logWaitingReport = func(*message, error) {}
 	u.handleReply(m, full)
 	ended := time.Now()
 	end()
 	var given error
-	m.published = func(err error) { given = err }
+	m.onPublished = func(err error) { given = err }
 	for _, after := range []time.Duration{time.Millisecond, u.ackWait - time.Second} {
 		u.handleReply(m, full)
 		if do := u.dueReportAction(m, ended.Add(after)); do == nil || len(u.messages) == 0 {

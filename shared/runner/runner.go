@@ -113,14 +113,14 @@ func RetryAfter(err error, after time.Duration) error {
 
 type retryAfterError struct {
 	error
-	after time.Duration // delay before the next attempt
+	delay time.Duration // delay before the next attempt
 }
 
 func (e *retryAfterError) Unwrap() error { return e.error }
 
 // MaxOutput returns the maximum size of an output in bytes, as JSON. It depends on the max_payload
 // of the NATS servers.
-func MaxOutput(nc *nats.Conn) int64 { return nc.MaxPayload() - reportOverhead }
+func MaxOutput(nc *nats.Conn) int64 { return nc.MaxPayload() - reportOverheadBytes }
 
 // Options are the options of a runner. Only Group is required.
 type Options struct {
@@ -213,14 +213,16 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.ReportRunningAfter, time.Second)
 	setDefault(&o.DrainTimeout, 30*time.Second)
 	if o.Backoff == nil {
-		o.Backoff = backoff
+		o.Backoff = defaultBackoff
 	}
 	return o, nil
 }
 
-// backoff is the default of Options.Backoff: 1 s after the first attempt, doubled after each
+// defaultBackoff is the default of Options.Backoff: 1 s after the first attempt, doubled after each
 // further one, up to 1 min.
-func backoff(attempt int) time.Duration { return min(time.Second<<min(attempt-1, 10), time.Minute) }
+func defaultBackoff(attempt int) time.Duration {
+	return min(time.Second<<min(attempt-1, 10), time.Minute)
+}
 
 func setDefault[T comparable](value *T, otherwise T) {
 	var zero T
@@ -239,37 +241,37 @@ func (o Options) consumer() string { return o.group().Consumer() }
 // runner is the state of one call of Run.
 type runner struct {
 	Options
-	nc       *nats.Conn
-	handler  Handler
-	spans    trace.Tracer
-	underway *inFlightMessages // the messages that have not been acknowledged yet
+	nc            *nats.Conn
+	handler       Handler
+	attemptTracer trace.Tracer
+	inFlight      *inFlightMessages // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
 	// A context, with its cancel function, that is canceled once the group's consumer in the shared
 	// stream must share the concurrency slots with lanes or with the consumer in the queue's own
 	// stream.
-	sharing context.Context    //nolint:containedctx // it says since when slots are shared
-	share   context.CancelFunc // cancels the context above
-	// phase is the stream.QueueStreamPhase in the queue's record when it was last read. It
+	slotsShared context.Context    //nolint:containedctx // it says since when slots are shared
+	shareSlots  context.CancelFunc // cancels the context above
+	// queuePhase is the stream.QueueStreamPhase in the queue's record when it was last read. It
 	// determines where the queue's new start messages are stored.
-	phase atomic.Int32
-	// own is the consumer in the queue's own stream; nil while the runner does not use it.
-	own atomic.Pointer[pullSource]
-	// ownActive reports whether the last execution came from the queue's own stream.
-	ownActive atomic.Bool
+	queuePhase atomic.Int32
+	// ownSource is the consumer in the queue's own stream; nil while the runner does not use it.
+	ownSource atomic.Pointer[pullSource]
+	// lastFromOwnStream reports whether the last execution came from the queue's own stream.
+	lastFromOwnStream atomic.Bool
 	// mayReadSettings reports whether the queue's record has ever been read, which proves that the
 	// runner's NATS account has the permission to read it.
 	mayReadSettings atomic.Bool
-	// slots holds a token for each free concurrency slot.
-	slots chan struct{}
-	// unconfirmed limits the number of reports that have not been confirmed. Their executions would
-	// run again if this process died.
-	unconfirmed chan struct{}
-	// unacknowledged counts the messages that have begun and are not yet acknowledged or handed
-	// back.
-	unacknowledged sync.WaitGroup
-	// working is the parent context of all handlers. It ends when they may no longer continue.
-	working context.Context //nolint:containedctx // the context of all handlers, not of one call
+	// freeSlots holds a token for each free concurrency slot.
+	freeSlots chan struct{}
+	// unconfirmedReports limits the number of reports that have not been confirmed. Their
+	// executions would run again if this process died.
+	unconfirmedReports chan struct{}
+	// unacknowledgedMessages counts the messages that have begun and are not yet acknowledged or
+	// handed back.
+	unacknowledgedMessages sync.WaitGroup
+	// handlersCtx is the parent context of all handlers. It ends when they may no longer continue.
+	handlersCtx context.Context //nolint:containedctx // it is not the context of one call
 }
 
 // ErrConnectionClosed means that the connection to NATS was closed for good, so Run cannot
@@ -303,25 +305,25 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	r := &runner{
-		Options:       options,
-		nc:            nc,
-		handler:       handler,
-		working:       working,
-		cancellations: newCancellations(nc),
-		slots:         make(chan struct{}, options.Concurrency),
-		unconfirmed:   make(chan struct{}, options.Concurrency),
+		Options:            options,
+		nc:                 nc,
+		handler:            handler,
+		handlersCtx:        working,
+		cancellations:      newCancellations(nc),
+		freeSlots:          make(chan struct{}, options.Concurrency),
+		unconfirmedReports: make(chan struct{}, options.Concurrency),
 	}
-	r.sharing, r.share = context.WithCancel(working)
-	r.spans = r.tracer()
+	r.slotsShared, r.shareSlots = context.WithCancel(working)
+	r.attemptTracer = r.tracer()
 	r.notifyReady()
 	for range options.Concurrency {
 		r.freeSlot()
 	}
 	//nolint:contextcheck // a handler has its own, which outlives ctx
-	if r.underway, err = newInFlightMessages(r, js); err != nil {
+	if r.inFlight, err = newInFlightMessages(r, js); err != nil {
 		return fmt.Errorf("runner: %w", err)
 	}
-	defer r.underway.close()
+	defer r.inFlight.close()
 	taking, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(taking, func() { time.AfterFunc(r.DrainTimeout, giveUp) })()
@@ -347,7 +349,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		stop()
 	}
 	following.Wait()
-	r.unacknowledged.Wait()
+	r.unacknowledgedMessages.Wait()
 	stop()
 	<-present
 	<-watching

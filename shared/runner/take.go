@@ -31,12 +31,12 @@ type pullSource struct {
 func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 	wait, failed := minPullPause, 0
 	for {
-		free := receiveTokens(ctx, r.slots)
+		free := receiveTokens(ctx, r.freeSlots)
 		if free == 0 {
 			return nil
 		}
 		pull := r.pull
-		if r.sharing.Err() != nil { // other loops also need concurrency slots
+		if r.slotsShared.Err() != nil { // other loops also need concurrency slots
 			pull = r.pullWithSharedSlots
 			for ; free > (r.Concurrency+1)/2; free-- {
 				r.freeSlot()
@@ -49,7 +49,7 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 		switch {
 		case began > 0:
 			wait, failed = minPullPause, 0
-			r.ownActive.Store(s.Own)
+			r.lastFromOwnStream.Store(s.Own)
 		case err == nil && !r.usesLongPoll(s):
 			failed = 0
 			sleep(ctx, wait)
@@ -80,17 +80,17 @@ const (
 // isTemporary reports whether a request for messages that has failed may succeed later.
 func isTemporary(err error) bool {
 	return !errors.Is(err, jetstream.ErrConsumerDeleted) &&
-		!errors.Is(err, jetstream.ErrBadRequest) && !errors.Is(err, errPull)
+		!errors.Is(err, jetstream.ErrBadRequest) && !errors.Is(err, errIteratorFailed)
 }
 
-// errPull means that the iterator over the messages of a request has failed.
-var errPull = errors.New("the request for messages has failed")
+// errIteratorFailed means that the iterator over the messages of a request has failed.
+var errIteratorFailed = errors.New("the request for messages has failed")
 
 // usesLongPoll reports whether requests to a source wait until there are messages. If the queue has
 // its own stream, only requests to the source that delivered the last execution wait, because a
 // waiting request reserves concurrency slots. The other source is polled at intervals.
 func (r *runner) usesLongPoll(s *pullSource) bool {
-	return r.own.Load() == nil || r.ownActive.Load() == s.Own
+	return r.ownSource.Load() == nil || r.lastFromOwnStream.Load() == s.Own
 }
 
 // receiveTokens waits for one token and then receives all that are available. It returns their
@@ -123,19 +123,19 @@ func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int,
 		jetstream.StopAfter(slots), jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullExpiry/2))
 	if err != nil {
-		return 0, errors.Join(errPull, err)
+		return 0, errors.Join(errIteratorFailed, err)
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Drain)()
 	//nolint:contextcheck // it says since when slots are shared
-	defer context.AfterFunc(r.sharing, messages.Drain)()
+	defer context.AfterFunc(r.slotsShared, messages.Drain)()
 	for {
 		msg, err := stream.Next(messages)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
 			return began, nil
 		case err != nil:
-			return began, errors.Join(errPull, err)
+			return began, errors.Join(errIteratorFailed, err)
 		case r.beginOrNak(ctx, msg):
 			began++
 		}
@@ -181,7 +181,7 @@ func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 		_ = msg.NakWithDelay(nakDelay)
 		return false
 	}
-	r.unacknowledged.Add(1)
+	r.unacknowledgedMessages.Add(1)
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 	r.beginAttempt(msg, nil)
 	return true

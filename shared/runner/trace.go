@@ -24,9 +24,10 @@ func (r *runner) tracer() (tracer trace.Tracer) {
 // startSpan begins an attempt's span, as a child of the span in the message, and returns a context
 // that contains it. The spans of the handler and of the reports become its children.
 func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
-	ctx = r.working //nolint:wastedassign // the result if the provider panics
+	ctx = r.handlersCtx //nolint:wastedassign // the result if the provider panics
 	defer r.logOptionPanic("Traces")
-	ctx, _ = tracing.StartProcessSpan(r.working, r.spans, "process", r.consumer(), m.start.Trace,
+	ctx, _ = tracing.StartProcessSpan(r.handlersCtx, r.attemptTracer, "process", r.consumer(),
+		m.start.Trace,
 		subject, m.start.ID,
 		trace.WithAttributes(tracing.WorkflowIDKey.String(m.start.WorkflowID),
 			tracing.NodeIDKey.String(m.start.NodeID), tracing.AttemptKey.Int(m.attempt)))

@@ -13,13 +13,13 @@ import (
 // deliveryIDSource describes where a request contains its delivery ID: in one part of the request,
 // or in several parts that are all required.
 type deliveryIDSource struct {
-	text   string // as written in the built-in table or the setting
-	parts  []valueSource
-	absent []valueSource // sources that must have no value
-	body   bool          // whether a part of the ID is in the body
-	// signedBy reports, for each of the sender's methods, whether the method's signature covers the
-	// ID.
-	signedBy []bool
+	text         string // as written in the built-in table or the setting
+	parts        []valueSource
+	mustBeAbsent []valueSource // sources that must have no value
+	inBody       bool          // whether a part of the ID is in the body
+	// signedByMethod reports, for each of the sender's methods, whether the method's signature
+	// covers the ID.
+	signedByMethod []bool
 }
 
 // DeliveryID is a delivery ID from one of the sender's sources.
@@ -48,11 +48,11 @@ func parseDeliveryIDSource(text string, builtIn bool) (deliveryIDSource, error) 
 			return id, err
 		}
 		if absent && builtIn {
-			id.absent = append(id.absent, s)
+			id.mustBeAbsent = append(id.mustBeAbsent, s)
 			continue
 		}
 		id.parts = append(id.parts, s)
-		id.body = id.body || s.kind == sourceJSONPointer || s.kind == sourceFormField
+		id.inBody = id.inBody || s.kind == sourceJSONPointer || s.kind == sourceFormField
 	}
 	return id, nil
 }
@@ -76,14 +76,14 @@ func DeliveryIDSources(
 	if err := s.compileMethods(e, e.withDefaults(settings)); err != nil {
 		return nil, nil, err
 	}
-	if s.delivery, err = e.compileDeliveryIDSources(settings, s.methods); err != nil {
+	if s.deliveryIDSources, err = e.compileDeliveryIDSources(settings, s.methods); err != nil {
 		return nil, nil, err
 	}
-	for i := range s.delivery {
-		if slices.Contains(s.delivery[i].signedBy, true) {
-			signed = append(signed, s.delivery[i].text)
+	for i := range s.deliveryIDSources {
+		if slices.Contains(s.deliveryIDSources[i].signedByMethod, true) {
+			signed = append(signed, s.deliveryIDSources[i].text)
 		} else {
-			other = append(other, s.delivery[i].text)
+			other = append(other, s.deliveryIDSources[i].text)
 		}
 	}
 	return signed, other, nil
@@ -111,14 +111,14 @@ func (e *presetEntry) configuredDeliveryIDSources(
 // sources.
 func (e *presetEntry) builtInDeliveryIDSources() []string {
 	var texts []string
-	for i := range e.Verify {
-		for _, text := range e.Verify[i].Delivery {
+	for i := range e.VerificationMethods {
+		for _, text := range e.VerificationMethods[i].DeliveryIDSources {
 			if !slices.Contains(texts, text) {
 				texts = append(texts, text)
 			}
 		}
 	}
-	return append(texts, e.Delivery...)
+	return append(texts, e.UnsignedDeliveryIDSources...)
 }
 
 // compileDeliveryIDSources compiles the sources of delivery IDs and determines which of them each
@@ -137,9 +137,9 @@ func (e *presetEntry) compileDeliveryIDSources(
 		if err != nil {
 			return nil, &ConfigError{"settings." + settingDeliveryID, err.Error()}
 		}
-		id.signedBy = make([]bool, len(methods))
+		id.signedByMethod = make([]bool, len(methods))
 		for i := range methods {
-			id.signedBy[i] = methods[i].coversID(&id)
+			id.signedByMethod[i] = methods[i].coversID(&id)
 		}
 		sources = append(sources, id)
 	}
@@ -148,14 +148,16 @@ func (e *presetEntry) compileDeliveryIDSources(
 
 // DeliveryIDInBody reports whether the body may contain the delivery ID.
 func (s *Sender) DeliveryIDInBody() bool {
-	return slices.ContainsFunc(s.delivery, func(id deliveryIDSource) bool { return id.body })
+	return slices.ContainsFunc(s.deliveryIDSources, func(id deliveryIDSource) bool {
+		return id.inBody
+	})
 }
 
 // SignsDeliveryID reports whether a signature may cover the delivery ID. If so, the delivery ID is
 // known only once the request has been verified.
 func (s *Sender) SignsDeliveryID() bool {
-	return slices.ContainsFunc(s.delivery, func(id deliveryIDSource) bool {
-		return slices.Contains(id.signedBy, true)
+	return slices.ContainsFunc(s.deliveryIDSources, func(id deliveryIDSource) bool {
+		return slices.Contains(id.signedByMethod, true)
 	})
 }
 
@@ -167,16 +169,16 @@ func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 		return DeliveryID{}
 	}
 	var view *Request
-	for i := range s.delivery {
-		id := &s.delivery[i]
-		if !id.signedBy[v.method-1] {
+	for i := range s.deliveryIDSources {
+		id := &s.deliveryIDSources[i]
+		if !id.signedByMethod[v.method-1] {
 			continue
 		}
 		if view == nil {
 			view = s.methods[v.method-1].signedView(r)
 		}
 		if text := id.find(view, true); text != "" {
-			d := newDeliveryID(text, id.body)
+			d := newDeliveryID(text, id.inBody)
 			d.Signed = true
 			return d
 		}
@@ -188,13 +190,13 @@ func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 // that are covered by the verified signature: see SignedDeliveryID. It hashes an ID that is too
 // long or not printable, because the sender cannot choose another one.
 func (s *Sender) UnsignedDeliveryID(r *Request, v Verdict) DeliveryID {
-	for i := range s.delivery {
-		id := &s.delivery[i]
-		if v.method > 0 && id.signedBy[v.method-1] {
+	for i := range s.deliveryIDSources {
+		id := &s.deliveryIDSources[i]
+		if v.method > 0 && id.signedByMethod[v.method-1] {
 			continue
 		}
 		if text := id.find(r, false); text != "" {
-			return newDeliveryID(text, id.body)
+			return newDeliveryID(text, id.inBody)
 		}
 	}
 	return DeliveryID{}
@@ -218,7 +220,7 @@ func newDeliveryID(text string, fromBody bool) DeliveryID {
 // find returns the ID at a source: its value, or the joined values of all its parts. If signed is
 // true, it uses only the first value of a header, because only that value is signed.
 func (id *deliveryIDSource) find(r *Request, signed bool) string {
-	for _, s := range id.absent {
+	for _, s := range id.mustBeAbsent {
 		if s.hasValue(r, true) {
 			return ""
 		}

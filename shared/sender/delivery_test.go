@@ -240,7 +240,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 	bodies, tried := signedBodies(), map[string]bool{}
 	for _, g := range signers() {
 		preset, _ := sender.Lookup(g.preset)
-		if len(preset.SignedIDs) == 0 && g.name != "hmac" {
+		if len(preset.SignedDeliveryIDs) == 0 && g.name != "hmac" {
 			continue
 		}
 		tried[preset.ID] = true
@@ -283,7 +283,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 		})
 	}
 	for _, p := range sender.Presets() {
-		if len(p.SignedIDs) > 0 && !tried[p.ID] {
+		if len(p.SignedDeliveryIDs) > 0 && !tried[p.ID] {
 			t.Errorf("the signed ID of %s was not tried", p.ID)
 		}
 	}

@@ -121,7 +121,7 @@ func FuzzSplitters(f *testing.F) {
 				if v.OK() && s.entry.ID != "msgraph" {
 					t.Fatalf("%s takes %q for a signature", s.entry.ID, value)
 				}
-				if h := s.Handshake(r, now); h != nil && len(h.Response.Body) > 3*maxEchoLength {
+				if h := s.Handshake(r, now); h != nil && len(h.Response.Body) > 3*maxEchoBytes {
 					t.Fatalf("%s responds with %d bytes", s.entry.ID, len(h.Response.Body))
 				}
 				_ = s.SignedDeliveryID(r, v)
@@ -169,7 +169,7 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 		case map[string]any:
 			document = in[token]
 		case []any:
-			index, ok := arrayIndex(token)
+			index, ok := parseArrayIndex(token)
 			if !ok || index >= len(in) {
 				return "", true
 			}

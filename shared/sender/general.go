@@ -13,10 +13,10 @@ func (e *presetEntry) methods(
 	settings map[string]string,
 ) (specs []methodSpec, drop []string, err error) {
 	header := settings["header"]
-	if e.General != "" && !webhook.IsHeaderName(header) {
+	if e.GeneralKind != "" && !webhook.IsHeaderName(header) {
 		return nil, nil, &ConfigError{"settings.header", "is not a valid header name"}
 	}
-	switch e.General {
+	switch e.GeneralKind {
 	case generalPresetHMAC:
 		spec, err := hmacMethod(settings)
 		return []methodSpec{spec}, nil, err
@@ -25,34 +25,34 @@ func (e *presetEntry) methods(
 			textproto.CanonicalMIMEHeaderKey(header),
 		}, nil
 	default:
-		return e.Verify, nil, nil
+		return e.VerificationMethods, nil, nil
 	}
 }
 
 // hmacMethod returns the method of the hmac preset, built from its settings.
 func hmacMethod(settings map[string]string) (methodSpec, error) {
 	spec := methodSpec{
-		Scheme:    schemeHMAC,
-		Hash:      settings["hash"],
-		Signature: "header:" + settings["header"],
-		Prefix:    settings["prefix"],
-		Encoding:  settings["encoding"],
-		Key:       settings["key"],
-		Message:   settings["message"],
-		by:        ",",
+		Scheme:        schemeHMAC,
+		Hash:          settings["hash"],
+		Signature:     "header:" + settings["header"],
+		Prefix:        settings["prefix"],
+		Encoding:      settings["encoding"],
+		KeyFormat:     settings["key"],
+		Message:       settings["message"],
+		listSeparator: ",",
 	}
 	if name := settings["idHeader"]; name != "" {
 		if !webhook.IsHeaderName(name) {
 			return spec, &ConfigError{"settings.idHeader", "is not a valid header name"}
 		}
 		id := valueSource{kind: sourceHeader, name: textproto.CanonicalMIMEHeaderKey(name)}
-		spec.id = &id
+		spec.idSource = &id
 	}
 	if name := settings["timeHeader"]; name != "" {
 		if !webhook.IsHeaderName(name) {
 			return spec, &ConfigError{"settings.timeHeader", "is not a valid header name"}
 		}
-		spec.Time = &timeSpec{From: "header:" + name, Unit: "auto"}
+		spec.Time = &timeSpec{Source: "header:" + name, Unit: "auto"}
 	}
 	m, err := spec.compile(nil)
 	if err == nil && !m.message.coversBody() {

@@ -15,11 +15,11 @@ import (
 
 // verificationKey is a secret in the form that one method needs.
 type verificationKey struct {
-	method    int
-	id        string
-	expiresAt time.Time
-	bytes     []byte
-	ecdsa     *ecdsa.PublicKey
+	methodIndex int
+	id          string
+	expiresAt   time.Time
+	bytes       []byte
+	ecdsaKey    *ecdsa.PublicKey
 }
 
 func (k *verificationKey) isValid(now time.Time) bool {
@@ -52,7 +52,7 @@ func (m *method) readKey(text string) (verificationKey, error) {
 	}
 	var raw []byte
 	var err error
-	switch m.spec.Key {
+	switch m.spec.KeyFormat {
 	case "base64":
 		if raw, err = base64.StdEncoding.DecodeString(text); err != nil {
 			return verificationKey{}, errors.New(what + " must be base64")
@@ -103,5 +103,5 @@ func readSPKI(text string) (verificationKey, error) {
 	if !ok || public.Curve != elliptic.P256() {
 		return verificationKey{}, errInvalidPublicKey
 	}
-	return verificationKey{ecdsa: public}, nil
+	return verificationKey{ecdsaKey: public}, nil
 }

@@ -44,8 +44,8 @@ type methodSpec struct {
 	Split     *itemSplitSpec `json:"split"`     // nil means that the value is one signature
 	Prefix    string         `json:"prefix"`    // required prefix of each signature
 	Encoding  string         `json:"encoding"`  // hex, base64
-	// Key is the form of the secret: text (the default), base64, hex, whsec, whpk or spki.
-	Key             string    `json:"key"`
+	// KeyFormat is the form of the secret: text (the default), base64, hex, whsec, whpk or spki.
+	KeyFormat       string    `json:"key"`
 	SecretPrefix    string    `json:"secretPrefix"`
 	NotSecretPrefix string    `json:"notSecretPrefix"`
 	Message         string    `json:"message"` // {body} by default
@@ -54,30 +54,30 @@ type methodSpec struct {
 	// AlsoDecodedURL means that the provider may have decoded some characters of the URL before it
 	// signed the URL, so that the URL as received and its decoded form are both tried.
 	AlsoDecodedURL bool `json:"alsoDecodedURL"`
-	// Delivery holds the sources of delivery IDs that this signature covers, in order.
-	Delivery []string          `json:"delivery"`
-	When     map[string]string `json:"when"`    // conditions on the request
-	Setting  map[string]string `json:"setting"` // values that settings must have
+	// DeliveryIDSources holds the sources of delivery IDs that this signature covers, in order.
+	DeliveryIDSources []string          `json:"delivery"`
+	When              map[string]string `json:"when"`    // conditions on the request
+	RequiredSettings  map[string]string `json:"setting"` // values that settings must have
 
-	id *valueSource // the source of {id} in the message
-	by string       // list separator of the hmac preset
+	idSource      *valueSource // the source of {id} in the message
+	listSeparator string       // list separator of the hmac preset
 }
 
 // itemSplitSpec describes how a value is split into items. An item may have a name, as in v1=abc.
 type itemSplitSpec struct {
-	// By separates the items. "" means that the value is one item.
-	By string `json:"by"`
-	// Assign separates the name of an item from its value. "" means that the items have no names,
-	// and that each is a signature.
-	Assign string `json:"assign"`
-	Take   string `json:"take"` // the name of the items that are signatures
+	// Separator separates the items. "" means that the value is one item.
+	Separator string `json:"by"`
+	// NameSeparator separates the name of an item from its value. "" means that the items have no
+	// names, and that each is a signature.
+	NameSeparator string `json:"assign"`
+	SignatureName string `json:"take"` // the name of the items that are signatures
 }
 
 // timeSpec describes where a request contains the time when it was signed.
 type timeSpec struct {
-	From     string `json:"from"`     // a source, or signature:NAME for an item
-	Unit     string `json:"unit"`     // s, ms, auto
-	Unsigned string `json:"unsigned"` // why a time is checked although it is not signed
+	Source         string `json:"from"`     // a source, or signature:NAME for an item
+	Unit           string `json:"unit"`     // s, ms, auto
+	UnsignedReason string `json:"unsigned"` // why a time is checked although it is not signed
 }
 
 // method is a compiled verification method.
@@ -87,13 +87,13 @@ type method struct {
 	signature valueSource
 	message   template
 	time      valueSource
-	unit      string // "" means that the request contains no time
+	timeUnit  string // "" means that the request contains no time
 	when      []condition
 	user      string // user name for basic authentication
 }
 
 func (m *methodSpec) appliesTo(settings map[string]string) bool {
-	for name, value := range m.Setting {
+	for name, value := range m.RequiredSettings {
 		if settings[name] != value {
 			return false
 		}
@@ -116,7 +116,8 @@ func (m *methodSpec) compile(settings map[string]string) (method, error) {
 	if message == "" {
 		message = "{body}"
 	}
-	if c.message, err = parseTemplate(message, m.id == nil && m.by == "", m.id); err != nil {
+	if c.message, err = parseTemplate(message, m.idSource == nil && m.listSeparator == "",
+		m.idSource); err != nil {
 		return c, err
 	}
 	if err := m.compileTimeSource(&c); err != nil {
@@ -127,14 +128,14 @@ func (m *methodSpec) compile(settings map[string]string) (method, error) {
 
 func (m *methodSpec) compileTimeSource(c *method) error {
 	if m.Time == nil {
-		if c.message.has(partTime) {
+		if c.message.hasPart(partTime) {
 			return errors.New("the message has {time}, so the time's source (timeHeader) is " +
 				"required")
 		}
 		return nil
 	}
 	var err error
-	if c.time, err = parseSource(m.Time.From, true); err != nil {
+	if c.time, err = parseSource(m.Time.Source, true); err != nil {
 		return err
 	}
 	if c.time.kind == sourceSignaturePart && m.Split == nil {
@@ -142,11 +143,11 @@ func (m *methodSpec) compileTimeSource(c *method) error {
 	}
 	switch m.Time.Unit {
 	case "s", "ms", "auto":
-		c.unit = m.Time.Unit
+		c.timeUnit = m.Time.Unit
 	default:
 		return fmt.Errorf("unknown unit of time %q", m.Time.Unit)
 	}
-	if !c.message.has(partTime) && m.Time.Unsigned == "" {
+	if !c.message.hasPart(partTime) && m.Time.UnsignedReason == "" {
 		return errors.New("the time is checked but not signed: put {time} into the message")
 	}
 	return nil
@@ -170,15 +171,15 @@ func (m *methodSpec) check() error {
 	if known := m.Encoding == "hex" || m.Encoding == "base64"; known != needsEncoding {
 		return fmt.Errorf("scheme %s with encoding %q", m.Scheme, m.Encoding)
 	}
-	switch m.Key {
+	switch m.KeyFormat {
 	case "", "text", "base64", "hex", "whsec", "whpk", "spki":
 		return nil
 	default:
-		return fmt.Errorf("unknown kind of key %q", m.Key)
+		return fmt.Errorf("unknown kind of key %q", m.KeyFormat)
 	}
 }
 
-func (m *method) signsURL() bool { return m.message.has(partURL) || m.scheme == schemeTwilio }
+func (m *method) signsURL() bool { return m.message.hasPart(partURL) || m.scheme == schemeTwilio }
 
 // newHash returns the constructor of the hash with the given name, or nil if the name is unknown.
 func newHash(name string) func() hash.Hash {
@@ -222,8 +223,8 @@ func (m *method) appendSignatureCandidates(
 	}
 	for _, item := range items {
 		item = strings.TrimSpace(item)
-		if s := m.spec.Split; s != nil && s.Assign != "" {
-			name, assigned, _ := strings.Cut(item, s.Assign)
+		if s := m.spec.Split; s != nil && s.NameSeparator != "" {
+			name, assigned, _ := strings.Cut(item, s.NameSeparator)
 			switch {
 			case m.time.kind != sourceSignaturePart || name != m.time.name || assigned == timeText:
 			case timeText == "":
@@ -231,12 +232,12 @@ func (m *method) appendSignatureCandidates(
 			default:
 				timeText = ambiguousTime
 			}
-			if name != s.Take {
+			if name != s.SignatureName {
 				continue
 			}
 			item = assigned
 		}
-		if c, ok := m.decode(item); ok {
+		if c, ok := m.decodeSignature(item); ok {
 			found = append(found, c)
 		}
 	}
@@ -245,12 +246,12 @@ func (m *method) appendSignatureCandidates(
 
 func (m *methodSpec) separator() string {
 	if m.Split != nil {
-		return m.Split.By
+		return m.Split.Separator
 	}
-	return m.by
+	return m.listSeparator
 }
 
-func (m *method) decode(item string) (signatureCandidate, bool) {
+func (m *method) decodeSignature(item string) (signatureCandidate, bool) {
 	prefix := m.spec.Prefix
 	if len(item) < len(prefix) {
 		return signatureCandidate{}, false
@@ -301,7 +302,7 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	closest := Verdict{Code: webhook.CodeSignatureMissing, Reason: "the request has no signature"}
 	distance := 3
 	for i := range s.methods {
-		v := s.verifyWith(i, r, now)
+		v := s.verifyWithMethod(i, r, now)
 		if v.OK() {
 			return v
 		}
@@ -342,9 +343,9 @@ func (s *Sender) countValidKeys(now time.Time) int {
 	return n
 }
 
-// verifyWith verifies a request with the method that has the index i. A refusal without a Reason
-// means that the method does not apply to the request.
-func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
+// verifyWithMethod verifies a request with the method that has the index i. A refusal without a
+// Reason means that the method does not apply to the request.
+func (s *Sender) verifyWithMethod(i int, r *Request, now time.Time) Verdict {
 	m := &s.methods[i]
 	if !allHold(m.when, r) {
 		return Verdict{Code: webhook.CodeSignatureMissing}
@@ -376,10 +377,10 @@ func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 			timeText = t
 		}
 	}
-	if m.unit != "" && m.time.kind != sourceSignaturePart {
+	if m.timeUnit != "" && m.time.kind != sourceSignaturePart {
 		timeText = m.time.value(r)
 	}
-	if m.unit != "" && timeText == "" {
+	if m.timeUnit != "" && timeText == "" {
 		return Verdict{
 			Code:   webhook.CodeSignatureMissing,
 			Reason: "there is no time in " + m.time.String(),
@@ -397,7 +398,7 @@ func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 			Reason: m.signature.String() + " holds no signature of the right form",
 		}
 	}
-	if m.message.has(partPayload) {
+	if m.message.hasPart(partPayload) {
 		if beside := r.describeUnsignedFields(); beside != "" {
 			return Verdict{Code: webhook.CodeSignatureInvalid, Reason: beside}
 		}
@@ -435,7 +436,7 @@ func (s *Sender) compareSignatures(
 	m, match := &s.methods[i], -1
 	for n := range s.keys {
 		k := &s.keys[n]
-		if k.method != i || !k.isValid(now) {
+		if k.methodIndex != i || !k.isValid(now) {
 			continue
 		}
 		if m.matches(k, r, found, timeText) && match < 0 {
@@ -463,10 +464,11 @@ var firstTime, endOfTimes = time.Unix(1_000_000_000, 0), time.Unix(10_000_000_00
 // vary, and the message has no separator after the time, an attacker could move digits between the
 // time and the value that is signed next to it, such as the delivery ID.
 func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) Verdict {
-	if m.unit == "" || (m.unit == "auto" && tolerance == 0) { // an operator's header may hold more
+	if m.timeUnit == "" || (m.timeUnit == "auto" &&
+		tolerance == 0) { // an operator's header may hold more
 		return Verdict{}
 	}
-	at, ok := readTime(text, m.unit)
+	at, ok := parseTime(text, m.timeUnit)
 	if !ok || (tolerance == 0 && (at.Before(firstTime) || !at.Before(endOfTimes))) {
 		return Verdict{Code: webhook.CodeSignatureInvalid, Reason: "the time is no number, or " +
 			"has not as many digits as a time has"}
@@ -488,7 +490,7 @@ func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdi
 	for _, value := range values {
 		right := 0
 		for n := range s.keys {
-			if k := &s.keys[n]; k.method == i && k.isValid(now) {
+			if k := &s.keys[n]; k.methodIndex == i && k.isValid(now) {
 				if same := constantTimeEqual(value, string(k.bytes)); same == 1 {
 					right, id = 1, k.id
 				}
@@ -521,7 +523,7 @@ func (m *method) matches(k *verificationKey, r *Request, found []signatureCandid
 			right |= matchesBasicAuth(c.text, m.user, string(k.bytes))
 		}
 	case schemeHMAC, schemeDigest:
-		for _, view := range m.urlForms(r) {
+		for _, view := range m.urlVariants(r) {
 			sums := map[string][]byte{}
 			for _, c := range found {
 				if sums[c.hash] == nil {
@@ -538,7 +540,7 @@ func (m *method) matches(k *verificationKey, r *Request, found []signatureCandid
 		}
 	case schemeEd25519, schemeECDSA:
 		for _, c := range found[:min(len(found), maxPublicKeySignatures)] {
-			if m.publicKeyMatches(k, r, c.raw, timeText) {
+			if m.verifyPublicKeySignature(k, r, c.raw, timeText) {
 				right = 1
 			}
 		}
@@ -554,10 +556,10 @@ var hubSpotURLDecoder = strings.NewReplacer(
 	"%2c", ",", "%3b", ";",
 )
 
-// urlForms returns the variants of a request that a signature may be for: the request itself and,
-// if the provider may have decoded some characters of the URL before it signed the URL, a copy with
-// those characters decoded.
-func (m *method) urlForms(r *Request) []*Request {
+// urlVariants returns the variants of a request that a signature may be for: the request itself
+// and, if the provider may have decoded some characters of the URL before it signed the URL, a copy
+// with those characters decoded.
+func (m *method) urlVariants(r *Request) []*Request {
 	if !m.spec.AlsoDecodedURL {
 		return []*Request{r}
 	}
@@ -580,7 +582,7 @@ func (m *method) computeSignature(hashName string, k *verificationKey, r *Reques
 	return h.Sum(nil)
 }
 
-func (m *method) publicKeyMatches(k *verificationKey, r *Request, signature []byte,
+func (m *method) verifyPublicKeySignature(k *verificationKey, r *Request, signature []byte,
 	timeText string,
 ) bool {
 	var message bytes.Buffer
@@ -591,7 +593,7 @@ func (m *method) publicKeyMatches(k *verificationKey, r *Request, signature []by
 	}
 	h := newHash(m.spec.Hash)()
 	_, _ = h.Write(message.Bytes())
-	return ecdsa.VerifyASN1(k.ecdsa, h.Sum(nil), signature)
+	return ecdsa.VerifyASN1(k.ecdsaKey, h.Sum(nil), signature)
 }
 
 // constantTimeEqual compares two strings in constant time. It returns 1 if they are equal,
@@ -613,9 +615,9 @@ func matchesBasicAuth(header, user, password string) int {
 	return constantTimeEqual(givenUser, user) & constantTimeEqual(givenPassword, password)
 }
 
-// readTime parses digits as seconds or milliseconds since 1970. Leading zeros are refused, because
+// parseTime parses digits as seconds or milliseconds since 1970. Leading zeros are refused, because
 // the providers' libraries drop them before they compute the signature.
-func readTime(text, unit string) (time.Time, bool) {
+func parseTime(text, unit string) (time.Time, bool) {
 	if text == "" || len(text) > 15 || (len(text) > 1 && text[0] == '0') ||
 		strings.Trim(text, "0123456789") != "" {
 		return time.Time{}, false

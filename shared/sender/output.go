@@ -65,9 +65,9 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 	return ""
 }
 
-// EmptyStatus returns the default status of a response without a body. The output itself may set
-// another status.
-func (f OutputForm) EmptyStatus() int {
+// EmptyBodyStatus returns the default status of a response without a body. The output itself may
+// set another status.
+func (f OutputForm) EmptyBodyStatus() int {
 	if f == outputFormJSONOrNoContent {
 		return 204
 	}

@@ -133,18 +133,18 @@ func page(p sender.Preset) string {
 		}
 	}
 	list("Delivery ID", p.DeliveryID)
-	if len(p.DeliveryID) > 0 && len(p.SignedIDs) == 0 {
+	if len(p.DeliveryID) > 0 && len(p.SignedDeliveryIDs) == 0 {
 		b.WriteString("- `X-Webhook-Delivery-Id` comes first if the request has it: " +
 			"[which ID counts](../delivery-ids.md).\n")
 	}
 	if len(p.DeliveryID) == 0 {
 		b.WriteString("- Delivery ID: none of its own; the headers that every node knows count.\n")
 	}
-	if len(p.SignedIDs) > 0 {
+	if len(p.SignedDeliveryIDs) > 0 {
 		fmt.Fprintf(&b,
 			"- The delivery ID in `%s` is signed. A request that has it has no other ID: "+
 				"`X-Webhook-Delivery-Id` beside it changes nothing.\n",
-			strings.Join(p.SignedIDs, "`, `"))
+			strings.Join(p.SignedDeliveryIDs, "`, `"))
 	}
 	for _, h := range p.Handshakes {
 		fmt.Fprintf(&b, "- Handshake: %s.\n", h)

@@ -10,39 +10,39 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// ValueRef identifies a place in a request, such as a header, in the notation of a trigger node's
+// Place identifies a place in a request, such as a header, in the notation of a trigger node's
 // settings.
-type ValueRef struct{ source valueSource }
+type Place struct{ source valueSource }
 
-var errInvalidValueRef = errors.New(
+var errInvalidPlace = errors.New(
 	"a place is header:Name, ptr:/json/pointer, form:field or query:name",
 )
 
-// ParseValueRef parses a place. It refuses a place that contains a secret, because operators can
+// ParsePlace parses a place. It refuses a place that contains a secret, because operators can
 // see the place and the values that it is compared with.
-func ParseValueRef(text string) (ValueRef, error) {
+func ParsePlace(text string) (Place, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	s, err := parseSource(text, false)
 	switch {
 	case kind == "query" && rest != "":
 		if rest == "token" || rest == "access_token" {
-			return ValueRef{}, fmt.Errorf("the parameter %s holds the node's token", rest)
+			return Place{}, fmt.Errorf("the parameter %s holds the node's token", rest)
 		}
-		return ValueRef{valueSource{kind: sourceQueryParam, name: rest}}, nil
+		return Place{valueSource{kind: sourceQueryParam, name: rest}}, nil
 	case errors.Is(err, errInvalidSource):
-		return ValueRef{}, errInvalidValueRef
+		return Place{}, errInvalidPlace
 	case err != nil:
-		return ValueRef{}, err
+		return Place{}, err
 	case s.kind == sourceHeader &&
 		slices.Contains(credentialHeaders, textproto.CanonicalMIMEHeaderKey(rest)):
-		return ValueRef{},
+		return Place{},
 			fmt.Errorf("the header %s holds a secret, and what is compared with it is shown", rest)
 	}
-	return ValueRef{s}, nil
+	return Place{s}, nil
 }
 
 // Pointer returns the tokens of a JSON pointer, or nil if the place is not a JSON pointer.
-func (p ValueRef) Pointer() []string {
+func (p Place) Pointer() []string {
 	if p.source.kind != sourceJSONPointer {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (p ValueRef) Pointer() []string {
 }
 
 // Header returns the canonical name of the header, or "" if the place is not a header.
-func (p ValueRef) Header() string {
+func (p Place) Header() string {
 	if p.source.kind != sourceHeader {
 		return ""
 	}
@@ -59,7 +59,7 @@ func (p ValueRef) Header() string {
 
 // Text returns the decoded value at a place that is not a JSON pointer: the first value of a
 // header, form field or query parameter. ok reports whether there is a value, which may be empty.
-func (p ValueRef) Text(r *Request) (text string, ok bool) {
+func (p Place) Text(r *Request) (text string, ok bool) {
 	switch p.source.kind {
 	case sourceHeader:
 		if values := r.headerValues(p.source.name); len(values) > 0 {
@@ -69,7 +69,7 @@ func (p ValueRef) Text(r *Request) (text string, ok bool) {
 		return r.formValue(p.source.name)
 	case sourceQueryParam:
 		f := parseForm(r.Query)
-		return f.first(p.source.name)
+		return f.firstValue(p.source.name)
 	// pointers are resolved elsewhere; a signature is not a place
 	case sourceJSONPointer, sourceSignaturePart:
 	}

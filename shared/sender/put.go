@@ -17,12 +17,12 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	}
 	fits := [...]func(*deliveryIDSource) bool{
 		func(from *deliveryIDSource) bool { return from.find(r, false) != "" },
-		func(from *deliveryIDSource) bool { return from.find(r, false) == "" && !from.body },
-		func(from *deliveryIDSource) bool { return from.find(r, false) == "" && from.body },
+		func(from *deliveryIDSource) bool { return from.find(r, false) == "" && !from.inBody },
+		func(from *deliveryIDSource) bool { return from.find(r, false) == "" && from.inBody },
 	}
 	for _, fit := range fits {
-		for i := range s.delivery {
-			from := &s.delivery[i]
+		for i := range s.deliveryIDSources {
+			from := &s.deliveryIDSources[i]
 			if !fit(from) {
 				continue
 			}

@@ -26,13 +26,13 @@ var presetByUniqueHeader = sync.OnceValue(func() map[string]*presetEntry {
 				}
 			}
 		}
-		note(e.Delivery...)
-		for i := range e.Verify {
-			m := &e.Verify[i]
+		note(e.UnsignedDeliveryIDSources...)
+		for i := range e.VerificationMethods {
+			m := &e.VerificationMethods[i]
 			note(m.Signature)
-			note(m.Delivery...)
+			note(m.DeliveryIDSources...)
 			if m.Time != nil {
-				note(m.Time.From)
+				note(m.Time.Source)
 			}
 			for _, found := range headerPlaceholderPattern.FindAllStringSubmatch(m.Message, -1) {
 				note(found[1])

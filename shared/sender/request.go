@@ -29,9 +29,9 @@ type Request struct {
 	// IsJSON means that Body is known to be one JSON text. If it is false, Body has not been
 	// checked.
 	IsJSON bool
-	// PerMinute is the number of requests per minute that the node's rate limit permits. 0 means no
-	// limit.
-	PerMinute int
+	// RateLimitPerMinute is the number of requests per minute that the node's rate limit permits. 0
+	// means no limit.
+	RateLimitPerMinute int
 
 	document *gjson.Result // the parsed body; nil means not parsed yet
 	form     *form
@@ -90,7 +90,7 @@ func (r *Request) describeUnsignedFields() string {
 	if _, ok := r.formValue("payload"); !ok {
 		return ""
 	}
-	if len(r.form.fields) > 1 || !r.form.ok {
+	if len(r.form.fields) > 1 || !r.form.complete {
 		return "the form has more than one field, and only its field payload is signed"
 	}
 	return ""
@@ -106,16 +106,16 @@ func isFormType(contentType string) bool {
 
 // form holds the fields of a form in the order in which they were sent.
 type form struct {
-	fields []formField
-	ok     bool // whether every pair could be parsed
-	typed  bool // whether Content-Type declares the body a form
+	fields   []formField
+	complete bool // whether every pair could be parsed
+	declared bool // whether Content-Type declares the body a form
 }
 
 // isDeclared reports whether Content-Type declares that the body is a form. f may be nil.
-func (f *form) isDeclared() bool { return f != nil && f.typed }
+func (f *form) isDeclared() bool { return f != nil && f.declared }
 
-// first returns the first value of a field, and reports whether there is one.
-func (f *form) first(name string) (value string, ok bool) {
+// firstValue returns the first value of a field, and reports whether there is one.
+func (f *form) firstValue(name string) (value string, ok bool) {
 	for _, field := range f.fields {
 		if field.name == name {
 			return field.value, true
@@ -133,7 +133,7 @@ func (r *Request) formValue(name string) (string, bool) {
 		f := r.readForm()
 		r.form = &f
 	}
-	return r.form.first(name)
+	return r.form.firstValue(name)
 }
 
 func (r *Request) readForm() form {
@@ -148,14 +148,14 @@ func (r *Request) readForm() form {
 	default:
 		return f
 	}
-	f.typed = true
+	f.declared = true
 	return f
 }
 
 // parseForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be unescaped.
 // The result records whether there were any.
 func parseForm(text string) form {
-	f := form{ok: true}
+	f := form{complete: true}
 	for text != "" {
 		var pair string
 		pair, text, _ = strings.Cut(text, "&")
@@ -165,12 +165,12 @@ func parseForm(text string) form {
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(rawName)
 		if err != nil {
-			f.ok = false
+			f.complete = false
 			continue
 		}
 		value, err := url.QueryUnescape(rawValue)
 		if err != nil {
-			f.ok = false
+			f.complete = false
 			continue
 		}
 		f.fields = append(f.fields, formField{name, value})
@@ -195,12 +195,12 @@ func readParts(boundary string, body []byte) form {
 	if boundary == "" {
 		return form{}
 	}
-	f := form{ok: true}
+	f := form{complete: true}
 	reader := multipart.NewReader(bytes.NewReader(body), boundary)
 	for range maxMultipartParts {
 		part, err := reader.NextRawPart()
 		if err != nil {
-			f.ok = err == io.EOF //nolint:errorlint // the reader's contract
+			f.complete = err == io.EOF //nolint:errorlint // the reader's contract
 			return f
 		}
 		name := part.FormName()
@@ -209,12 +209,12 @@ func readParts(boundary string, body []byte) form {
 		}
 		value, err := io.ReadAll(part)
 		if err != nil {
-			f.ok = false
+			f.complete = false
 			return f
 		}
 		f.fields = append(f.fields, formField{name, string(value)})
 	}
-	f.ok = false
+	f.complete = false
 	return f
 }
 

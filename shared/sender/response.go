@@ -46,7 +46,7 @@ type handshakeSpec struct {
 	Signed bool              `json:"signed"` // whether the request must also be verified
 	Check  map[string]string `json:"check"`  // each source must equal a secret setting
 	Echo   string            `json:"echo"`   // a source, sent back as text
-	HMAC   *hmacSpec         `json:"hmac"`
+	HMAC   *hmacResponseSpec `json:"hmac"`
 	JSON   string            `json:"json"`
 	Status int               `json:"status"` // 200 by default
 	// Headers maps further headers of the response to their values. A value is a source, "text:"
@@ -54,22 +54,22 @@ type handshakeSpec struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// hmacSpec describes a response whose JSON body has two members: the token that the provider has
-// sent, and the HMAC-SHA256 of the token with the secret, in hex.
-type hmacSpec struct {
-	Token     string `json:"token"`
-	Plain     string `json:"plain"`
-	Encrypted string `json:"encrypted"`
+// hmacResponseSpec describes a response whose JSON body has two members: the token that the
+// provider has sent, and the HMAC-SHA256 of the token with the secret, in hex.
+type hmacResponseSpec struct {
+	TokenSource string `json:"token"`
+	TokenMember string `json:"plain"`
+	HMACMember  string `json:"encrypted"`
 }
 
 type handshake struct {
-	spec     *handshakeSpec
-	method   string
-	when     []condition
-	check    []condition
-	value    valueSource // the source of the value to echo, or of the token to sign
-	has      bool        // whether there is a value
-	response Response    // the part of the response that is the same for every request
+	spec         *handshakeSpec
+	method       string
+	when         []condition
+	secretChecks []condition
+	value        valueSource // the source of the value to echo, or of the token to sign
+	hasValue     bool        // whether there is a value
+	response     Response    // the part of the response that is the same for every request
 }
 
 // fixedResponse returns a response with a JSON body, or without a body if text is empty. A status
@@ -103,17 +103,17 @@ func (e *presetEntry) compileHandshakes(settings map[string]string) ([]handshake
 			if err != nil {
 				return nil, err
 			}
-			h.check = append(h.check, condition{s, settings[setting]})
+			h.secretChecks = append(h.secretChecks, condition{s, settings[setting]})
 		}
 		from := spec.Echo
 		if spec.HMAC != nil {
-			from = spec.HMAC.Token
+			from = spec.HMAC.TokenSource
 		}
 		if from != "" {
 			if h.value, err = parseSource(from, true); err != nil {
 				return nil, err
 			}
-			h.has = true
+			h.hasValue = true
 		}
 		if h.response, err = fixedResponse(spec.Status, spec.JSON); err != nil {
 			return nil, err
@@ -123,17 +123,17 @@ func (e *presetEntry) compileHandshakes(settings map[string]string) ([]handshake
 	return all, nil
 }
 
-// maxEchoLength is the maximum length in bytes of a value that is echoed.
-const maxEchoLength = 4 << 10
+// maxEchoBytes is the maximum length in bytes of a value that is echoed.
+const maxEchoBytes = 4 << 10
 
 // HandshakeNeedsBody reports whether the body is needed to recognize a POST as a handshake.
 func (s *Sender) HandshakeNeedsBody() bool {
 	return slices.ContainsFunc(s.handshakes, func(h handshake) bool {
-		return h.method == deliveryHTTPMethod && inBody(h.when)
+		return h.method == deliveryHTTPMethod && anyInBody(h.when)
 	}) || s.WaitsForSecret()
 }
 
-func inBody(conditions []condition) bool {
+func anyInBody(conditions []condition) bool {
 	return slices.ContainsFunc(conditions, func(c condition) bool {
 		return c.source.kind == sourceJSONPointer || c.source.kind == sourceFormField
 	})
@@ -147,8 +147,8 @@ func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 			continue
 		}
 		value := ""
-		if h.has {
-			if value = h.value.value(r); value == "" || len(value) > maxEchoLength {
+		if h.hasValue {
+			if value = h.value.value(r); value == "" || len(value) > maxEchoBytes {
 				continue
 			}
 		}
@@ -186,7 +186,7 @@ func (s *Sender) respondToHandshake(
 ) *Handshake {
 	done := &Handshake{}
 	if s.WaitsForSecret() {
-		from, err := parseSource(s.entry.Secret.Captured, true)
+		from, err := parseSource(s.entry.Secret.CaptureSource, true)
 		if err == nil {
 			done.Secret = from.value(r)
 		}
@@ -196,7 +196,7 @@ func (s *Sender) respondToHandshake(
 	} else if h.spec.Signed {
 		done.Verdict = s.Verify(r, now)
 	}
-	for _, c := range h.check {
+	for _, c := range h.secretChecks {
 		if c.value == "" || constantTimeEqual(c.source.value(r), c.value) != 1 {
 			done.Verdict = Verdict{
 				Code:   webhook.CodeSignatureInvalid,
@@ -222,20 +222,20 @@ func (s *Sender) buildHandshakeResponse(
 	case h.spec.HMAC != nil:
 		response.ContentType = "application/json"
 		response.Body = s.hmacBody(h.spec.HMAC, value, secretID)
-	case h.has:
+	case h.hasValue:
 		response.ContentType, response.Body = plainTextType, []byte(value)
 	}
 	for name, from := range h.spec.Headers {
-		if value := responseHeader(from, r); value != "" {
+		if value := responseHeaderValue(from, r); value != "" {
 			response.Header[canonicalNames([]string{name})[0]] = value
 		}
 	}
 	return response
 }
 
-// responseHeader returns the value of a response header, or "" if the header is to be omitted. from
-// describes the value: see handshakeSpec.Headers.
-func responseHeader(from string, r *Request) string {
+// responseHeaderValue returns the value of a response header, or "" if the header is to be omitted.
+// from describes the value: see handshakeSpec.Headers.
+func responseHeaderValue(from string, r *Request) string {
 	kind, rest, _ := strings.Cut(from, ":")
 	switch kind {
 	case "text":
@@ -249,9 +249,9 @@ func responseHeader(from string, r *Request) string {
 	}
 	value := src.value(r)
 	if kind == "rate" {
-		return permittedRate(value, r.PerMinute)
+		return permittedRate(value, r.RateLimitPerMinute)
 	}
-	if len(value) > maxEchoLength {
+	if len(value) > maxEchoBytes {
 		return ""
 	}
 	return value
@@ -273,7 +273,7 @@ func permittedRate(asked string, limit int) string {
 }
 
 // hmacBody returns the body of a response, computed with the secret that verified the handshake.
-func (s *Sender) hmacBody(spec *hmacSpec, token, secretID string) []byte {
+func (s *Sender) hmacBody(spec *hmacResponseSpec, token, secretID string) []byte {
 	var secret []byte
 	for i := range s.keys {
 		if s.keys[i].id == secretID {
@@ -283,8 +283,8 @@ func (s *Sender) hmacBody(spec *hmacSpec, token, secretID string) []byte {
 	mac := hmac.New(sha256.New, secret)
 	_, _ = mac.Write([]byte(token)) // a hash never fails
 	text, err := json.Marshal(map[string]string{
-		spec.Plain:     token,
-		spec.Encrypted: hex.EncodeToString(mac.Sum(nil)),
+		spec.TokenMember: token,
+		spec.HMACMember:  hex.EncodeToString(mac.Sum(nil)),
 	})
 	if err != nil {
 		panic(err) // strings can always be marshaled

@@ -65,16 +65,16 @@ func (v Verdict) OK() bool { return v.Code == "" }
 // Sender verifies and interprets the requests of one trigger node. It is immutable and safe for
 // concurrent use.
 type Sender struct {
-	entry      *presetEntry
-	methods    []method
-	keys       []verificationKey
-	delivery   []deliveryIDSource
-	handshakes []handshake
-	responses  []conditionalResponse
-	outputs    []conditionalOutputForm
-	drop       []string
-	challenge  string
-	tolerance  time.Duration // 0 means that the time is not checked
+	entry             *presetEntry
+	methods           []method
+	keys              []verificationKey
+	deliveryIDSources []deliveryIDSource
+	handshakes        []handshake
+	responses         []conditionalResponse
+	outputs           []conditionalOutputForm
+	secretHeaders     []string
+	wwwAuthenticate   string
+	tolerance         time.Duration // 0 means that the time is not checked
 }
 
 // Compile returns the sender for a Config, or a *ConfigError.
@@ -106,17 +106,20 @@ func newWithoutSecrets(c Config) (s *Sender, settings map[string]string, err err
 	if settings, err = e.resolveSettings(c.Settings); err != nil {
 		return nil, nil, err
 	}
-	s = &Sender{entry: e, drop: canonicalNames(e.Drop), challenge: e.wwwAuthenticateValue()}
+	s = &Sender{
+		entry: e, secretHeaders: canonicalNames(e.SecretHeaders),
+		wwwAuthenticate: e.wwwAuthenticateValue(),
+	}
 	if s.tolerance, err = parseTolerance(settings[settingTolerance]); err != nil {
 		return nil, nil, err
 	}
 	if err := s.compileMethods(e, settings); err != nil {
 		return nil, nil, err
 	}
-	if s.delivery, err = e.compileDeliveryIDSources(settings, s.methods); err != nil {
+	if s.deliveryIDSources, err = e.compileDeliveryIDSources(settings, s.methods); err != nil {
 		return nil, nil, err
 	}
-	s.delivery = withoutSecrets(s.delivery, s.drop)
+	s.deliveryIDSources = withoutSecretSources(s.deliveryIDSources, s.secretHeaders)
 	return s, settings, nil
 }
 
@@ -125,7 +128,7 @@ func (s *Sender) compileMethods(e *presetEntry, settings map[string]string) erro
 	if err != nil {
 		return err
 	}
-	s.drop = append(s.drop, drop...)
+	s.secretHeaders = append(s.secretHeaders, drop...)
 	for i := range specs {
 		if !specs[i].appliesTo(settings) {
 			continue
@@ -173,7 +176,7 @@ func (s *Sender) parseSecrets(secrets []Secret) error {
 				continue
 			}
 			usable = true
-			k.method, k.id, k.expiresAt = i, secret.ID, secret.ExpiresAt
+			k.methodIndex, k.id, k.expiresAt = i, secret.ID, secret.ExpiresAt
 			s.keys = append(s.keys, k)
 		}
 		if !usable {
@@ -183,16 +186,16 @@ func (s *Sender) parseSecrets(secrets []Secret) error {
 	return nil
 }
 
-// maxSecretLength is the maximum length of a secret, or of a setting, in bytes.
-const maxSecretLength = 4096
+// maxSecretBytes is the maximum length of a secret, or of a setting, in bytes.
+const maxSecretBytes = 4096
 
 func checkSecret(text string) error {
 	switch {
 	case text == "":
 		return &ConfigError{"secrets", "a secret must not be empty"}
-	case len(text) > maxSecretLength:
+	case len(text) > maxSecretBytes:
 		return &ConfigError{
-			"secrets", fmt.Sprintf("a secret must not be longer than %d bytes", maxSecretLength),
+			"secrets", fmt.Sprintf("a secret must not be longer than %d bytes", maxSecretBytes),
 		}
 	case strings.TrimSpace(text) != text:
 		return &ConfigError{
@@ -219,10 +222,10 @@ func (s *Sender) GivesUpOn4xx() bool { return s.entry.GivesUpOn4xx }
 
 // SecretHeaders returns the canonical names of the headers that contain the secret itself. They are
 // never forwarded.
-func (s *Sender) SecretHeaders() []string { return s.drop }
+func (s *Sender) SecretHeaders() []string { return s.secretHeaders }
 
 // WWWAuthenticate returns the value of the WWW-Authenticate header in a refusal.
-func (s *Sender) WWWAuthenticate() string { return s.challenge }
+func (s *Sender) WWWAuthenticate() string { return s.wwwAuthenticate }
 
 // NeedsURL reports whether the URL is signed. If it is, the ingress must know its public URL.
 func (s *Sender) NeedsURL() bool {
@@ -250,19 +253,19 @@ const (
 )
 
 const (
-	defaultTolerance = 300
-	maxTolerance     = 7 * 24 * 60 * 60
+	defaultToleranceSeconds = 300
+	maxToleranceSeconds     = 7 * 24 * 60 * 60
 )
 
 func parseTolerance(text string) (time.Duration, error) {
 	if text == "" {
-		return defaultTolerance * time.Second, nil
+		return defaultToleranceSeconds * time.Second, nil
 	}
 	seconds, err := strconv.Atoi(text)
-	if err != nil || seconds < 0 || seconds > maxTolerance {
+	if err != nil || seconds < 0 || seconds > maxToleranceSeconds {
 		return 0, &ConfigError{
 			"settings." + settingTolerance,
-			fmt.Sprintf("must be a number of seconds from 0 (off) to %d", maxTolerance),
+			fmt.Sprintf("must be a number of seconds from 0 (off) to %d", maxToleranceSeconds),
 		}
 	}
 	return time.Duration(seconds) * time.Second, nil
@@ -294,9 +297,9 @@ func (e *presetEntry) resolveSettings(given map[string]string) (map[string]strin
 		switch {
 		case k.Required && value == "":
 			return nil, &ConfigError{field, "is required: " + k.Label}
-		case len(value) > maxSecretLength:
+		case len(value) > maxSecretBytes:
 			return nil, &ConfigError{
-				field, fmt.Sprintf("must not be longer than %d bytes", maxSecretLength),
+				field, fmt.Sprintf("must not be longer than %d bytes", maxSecretBytes),
 			}
 		case len(k.Values) > 0 && !slices.Contains(k.Values, value):
 			return nil, &ConfigError{field, "must be one of " + strings.Join(k.Values, ", ")}

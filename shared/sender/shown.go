@@ -36,7 +36,7 @@ func CheckSecretsHidden(c Config) error {
 		return err
 	}
 	header := textproto.CanonicalMIMEHeaderKey(settings["header"])
-	if e.General == generalPresetHeader && slices.Contains(nonSecretHeaders, header) {
+	if e.GeneralKind == generalPresetHeader && slices.Contains(nonSecretHeaders, header) {
 		return &ConfigError{
 			"settings.header",
 			fmt.Sprintf("what %s holds is not kept secret: choose a header that has no other "+
@@ -47,7 +47,7 @@ func CheckSecretsHidden(c Config) error {
 	if err != nil {
 		return err
 	}
-	secret := slices.Concat(credentialHeaders, canonicalNames(e.Drop), drop)
+	secret := slices.Concat(credentialHeaders, canonicalNames(e.SecretHeaders), drop)
 	texts, _ := e.configuredDeliveryIDSources(settings)
 	for _, text := range texts {
 		name, ok := strings.CutPrefix(text, "header:")
@@ -72,21 +72,21 @@ func SecretHeaders(preset string, settings map[string]string) []string {
 	if err != nil {
 		return nil
 	}
-	return s.drop
+	return s.secretHeaders
 }
 
 // SecretOutsideHeaders reports whether requests of a preset contain the secret outside the headers.
 // It is then usually in the body, which is recorded and forwarded.
 func SecretOutsideHeaders(preset string) bool {
 	e, err := findEntry(preset)
-	return err == nil && slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
+	return err == nil && slices.ContainsFunc(e.VerificationMethods, func(m methodSpec) bool {
 		return m.Scheme == schemeStatic && !strings.HasPrefix(m.Signature, "header:")
 	})
 }
 
-// withoutSecrets removes the sources that contain a secret: credential headers, and the headers in
-// drop.
-func withoutSecrets(sources []deliveryIDSource, drop []string) []deliveryIDSource {
+// withoutSecretSources removes the sources that contain a secret: credential headers, and the
+// headers in drop.
+func withoutSecretSources(sources []deliveryIDSource, drop []string) []deliveryIDSource {
 	return slices.DeleteFunc(sources, func(id deliveryIDSource) bool {
 		return slices.ContainsFunc(id.parts, func(s valueSource) bool {
 			return s.kind == sourceHeader &&

@@ -65,7 +65,8 @@ func (s *Sender) Sign(r Request, now time.Time) (SignedRequest, error) {
 			continue
 		}
 		try := r.mutableCopy()
-		if why = s.methods[k.method].sign(&try, k, now); why == nil && !s.Verify(&try, now).OK() {
+		if why = s.methods[k.methodIndex].sign(&try, k, now); why == nil &&
+			!s.Verify(&try, now).OK() {
 			why = ErrUnsupportedBody
 		}
 		if why == nil {
@@ -110,10 +111,10 @@ func (m *method) sign(r *Request, k *verificationKey, now time.Time) error {
 		r.addBodyHash()
 	}
 	timeText := strconv.FormatInt(now.Unix(), 10)
-	if m.unit == "ms" {
+	if m.timeUnit == "ms" {
 		timeText = strconv.FormatInt(now.UnixMilli(), 10)
 	}
-	if m.unit != "" && m.time.kind != sourceSignaturePart {
+	if m.timeUnit != "" && m.time.kind != sourceSignaturePart {
 		if err := m.time.set(r, timeText); err != nil {
 			return err
 		}
@@ -161,10 +162,10 @@ func (m *method) formatSignature(sum []byte, hashName, timeText string) string {
 		text = hashName + "=" + text
 	}
 	text = m.spec.Prefix + text
-	if s := m.spec.Split; s != nil && s.Assign != "" {
-		text = s.Take + s.Assign + text
-		if m.time.kind == sourceSignaturePart && m.unit != "" {
-			text = m.time.name + s.Assign + timeText + s.By + text
+	if s := m.spec.Split; s != nil && s.NameSeparator != "" {
+		text = s.SignatureName + s.NameSeparator + text
+		if m.time.kind == sourceSignaturePart && m.timeUnit != "" {
+			text = m.time.name + s.NameSeparator + timeText + s.Separator + text
 		}
 	}
 	return text

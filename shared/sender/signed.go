@@ -11,17 +11,17 @@ import (
 
 // coversID reports whether the method's signature covers all parts of the source of a delivery ID.
 func (m *method) coversID(id *deliveryIDSource) bool {
-	for _, s := range slices.Concat(id.parts, id.absent) {
-		if !m.covers(s) {
+	for _, s := range slices.Concat(id.parts, id.mustBeAbsent) {
+		if !m.coversSource(s) {
 			return false
 		}
 	}
 	return len(id.parts) > 0
 }
 
-// covers reports whether the method's signature covers a source. It does if the source is part of
-// the signed message, or if it is in the body and the whole body is signed.
-func (m *method) covers(s valueSource) bool {
+// coversSource reports whether the method's signature covers a source. It does if the source is
+// part of the signed message, or if it is in the body and the whole body is signed.
+func (m *method) coversSource(s valueSource) bool {
 	switch m.scheme {
 	case schemeStatic, schemeBasic: // these do not sign anything
 		return false
@@ -37,7 +37,7 @@ func (m *method) covers(s valueSource) bool {
 	case sourceJSONPointer:
 		return m.message.coversBody()
 	case sourceFormField:
-		return m.message.has(partBody)
+		return m.message.hasPart(partBody)
 	case sourceHeader, sourceQueryParam, sourceSignaturePart:
 	}
 	return false
@@ -56,9 +56,9 @@ func (m *method) signedView(r *Request) *Request {
 	case m.scheme == schemeTwilio && r.signedURLParam(bodyHashParam) == "":
 		f := parseForm(string(r.Body))
 		view.form, view.document = &f, new(gjson.Result)
-	case m.scheme == schemeTwilio || m.message.has(partBody):
+	case m.scheme == schemeTwilio || m.message.hasPart(partBody):
 		view.setDocumentAndForm(r)
-	case m.message.has(partPayload):
+	case m.message.hasPart(partPayload):
 		text := r.signedPayload()
 		var document gjson.Result
 		if execution.ValidJSON(text) {
@@ -88,7 +88,7 @@ func (r *Request) setDocumentAndForm(original *Request) {
 	var fields form
 	if !document.Exists() {
 		fields = formOfBody(r.Body)
-		if payload, ok := fields.first("payload"); ok && execution.ValidJSON([]byte(payload)) {
+		if payload, ok := fields.firstValue("payload"); ok && execution.ValidJSON([]byte(payload)) {
 			document = gjson.Parse(payload)
 		}
 	}

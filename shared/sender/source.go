@@ -195,7 +195,7 @@ func jsonChild(parent gjson.Result, token string) gjson.Result {
 			return !found.Exists()
 		})
 	case parent.IsArray():
-		index, ok := arrayIndex(token)
+		index, ok := parseArrayIndex(token)
 		if !ok {
 			break
 		}
@@ -210,8 +210,8 @@ func jsonChild(parent gjson.Result, token string) gjson.Result {
 	return found
 }
 
-// arrayIndex parses an RFC 6901 array index: digits without leading zeros.
-func arrayIndex(token string) (int, bool) {
+// parseArrayIndex parses an RFC 6901 array index: digits without leading zeros.
+func parseArrayIndex(token string) (int, bool) {
 	if token == "" || len(token) > 7 || (len(token) > 1 && token[0] == '0') {
 		return 0, false
 	}

@@ -27,13 +27,13 @@ type Preset struct {
 	Verifies bool
 	Secret   *SecretInfo // nil means that the preset has no secret
 	// Settings holds the settings that a Config of this preset may have.
-	Settings   []Setting
-	Setup      []string // the steps to set up the webhook, in the provider's terms
-	DeliveryID []string // the sources of the delivery ID, in order; signed ones first
-	SignedIDs  []string // the elements of DeliveryID that are signed
-	Handshakes []string // the titles of the handshakes
-	Notes      []string // notes for operators, including unconfirmed facts
-	NeedsURL   bool     // whether the URL is signed; the ingress then needs its public URL
+	Settings          []Setting
+	Setup             []string // the steps to set up the webhook, in the provider's terms
+	DeliveryID        []string // the sources of the delivery ID, in order; signed ones first
+	SignedDeliveryIDs []string // the elements of DeliveryID that are signed
+	Handshakes        []string // the titles of the handshakes
+	Notes             []string // notes for operators, including unconfirmed facts
+	NeedsURL          bool     // whether the URL is signed; the ingress then needs its public URL
 }
 
 // SecretInfo describes the secret of a preset.
@@ -62,44 +62,48 @@ type Setting struct {
 
 // presetEntry is one entry of presets.json.
 type presetEntry struct {
-	ID       string       `json:"id"`
-	Aliases  []string     `json:"aliases"`
-	Title    string       `json:"title"`
-	Docs     string       `json:"docs"`
-	Secret   *secretSpec  `json:"secret"`
-	Settings []Setting    `json:"settings"`
-	Setup    []string     `json:"setup"`
-	Verify   []methodSpec `json:"verify"`
-	// General is "hmac" or "header" if the method is built from the settings. "" means that the
+	ID                  string       `json:"id"`
+	Aliases             []string     `json:"aliases"`
+	Title               string       `json:"title"`
+	Docs                string       `json:"docs"`
+	Secret              *secretSpec  `json:"secret"`
+	Settings            []Setting    `json:"settings"`
+	Setup               []string     `json:"setup"`
+	VerificationMethods []methodSpec `json:"verify"`
+	// GeneralKind is "hmac" or "header" if the method is built from the settings. "" means that the
 	// table itself contains the methods.
-	General string `json:"general"`
-	// Delivery holds the sources of delivery IDs that no signature covers, in order.
-	Delivery     []string        `json:"delivery"`
-	Handshakes   []handshakeSpec `json:"handshakes"`
-	Responses    []responseSpec  `json:"responses"`
-	Outputs      []outputSpec    `json:"outputs"`
-	Drop         []string        `json:"drop"`
-	GivesUpOn4xx bool            `json:"givesUpOn4xx"`
-	Notes        []string        `json:"notes"`
+	GeneralKind string `json:"general"`
+	// UnsignedDeliveryIDSources holds the sources of delivery IDs that no signature covers, in
+	// order.
+	UnsignedDeliveryIDSources []string        `json:"delivery"`
+	Handshakes                []handshakeSpec `json:"handshakes"`
+	Responses                 []responseSpec  `json:"responses"`
+	Outputs                   []outputSpec    `json:"outputs"`
+	SecretHeaders             []string        `json:"drop"`
+	GivesUpOn4xx              bool            `json:"givesUpOn4xx"`
+	Notes                     []string        `json:"notes"`
 }
 
 type secretSpec struct {
-	Label    string `json:"label"`
-	Public   bool   `json:"public"`
-	Choose   bool   `json:"choose"`
-	Captured string `json:"captured"` // source of a secret that the provider sends
-	// Not lists the prefixes of the provider's other keys, which people paste by mistake.
-	Not []string `json:"not"`
+	Label            string `json:"label"`
+	Public           bool   `json:"public"`
+	ChosenByOperator bool   `json:"choose"`
+	CaptureSource    string `json:"captured"` // source of a secret that the provider sends
+	// OtherKeyPrefixes lists the prefixes of the provider's other keys, which people paste by
+	// mistake.
+	OtherKeyPrefixes []string `json:"not"`
 }
 
 func (e *presetEntry) otherKeyPrefixes() []string {
 	if e.Secret == nil {
 		return nil
 	}
-	return e.Secret.Not
+	return e.Secret.OtherKeyPrefixes
 }
 
-func (e *presetEntry) capturesSecret() bool { return e.Secret != nil && e.Secret.Captured != "" }
+func (e *presetEntry) capturesSecret() bool {
+	return e.Secret != nil && e.Secret.CaptureSource != ""
+}
 
 // presetTable returns the built-in table of senders. A test ensures that it can be parsed.
 var presetTable = sync.OnceValue(func() []*presetEntry {
@@ -136,7 +140,7 @@ func readTable(text []byte) ([]*presetEntry, error) {
 // check returns an error if the entry is incomplete, or if its verification would accept every
 // request.
 func (e *presetEntry) check() error {
-	verifies := len(e.Verify) > 0 || e.General != ""
+	verifies := len(e.VerificationMethods) > 0 || e.GeneralKind != ""
 	switch {
 	case e.Title == "" || e.Docs == "" || len(e.Setup) == 0:
 		return errors.New("title, docs and setup are required")
@@ -145,16 +149,16 @@ func (e *presetEntry) check() error {
 	case e.Secret != nil && e.Secret.Label == "":
 		return errors.New("the secret needs a label")
 	}
-	for i := range e.Verify {
-		m, err := e.Verify[i].compile(map[string]string{"user": "user"})
+	for i := range e.VerificationMethods {
+		m, err := e.VerificationMethods[i].compile(map[string]string{"user": "user"})
 		if err != nil {
 			return err
 		}
-		if err := m.checkDeliveryIDSources(e.Verify[i].Delivery); err != nil {
+		if err := m.checkDeliveryIDSources(e.VerificationMethods[i].DeliveryIDSources); err != nil {
 			return err
 		}
 	}
-	for _, s := range e.Delivery {
+	for _, s := range e.UnsignedDeliveryIDSources {
 		if _, err := parseDeliveryIDSource(s, true); err != nil {
 			return err
 		}
@@ -205,7 +209,7 @@ func (e *presetEntry) allSettings() []Setting {
 	all := slices.Clone(e.Settings)
 	if e.hasTime() {
 		all = append(all, Setting{
-			Name: settingTolerance, Default: fmt.Sprint(defaultTolerance),
+			Name: settingTolerance, Default: fmt.Sprint(defaultToleranceSeconds),
 			Label: "Seconds that the signed time may differ from now, before or after; 0: any",
 		})
 	}
@@ -217,9 +221,10 @@ func (e *presetEntry) allSettings() []Setting {
 }
 
 func (e *presetEntry) hasTime() bool {
-	return e.General == generalPresetHMAC || slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
-		return m.Time != nil
-	})
+	return e.GeneralKind == generalPresetHMAC || slices.ContainsFunc(e.VerificationMethods,
+		func(m methodSpec) bool {
+			return m.Time != nil
+		})
 }
 
 // Presets returns all presets, in the order of the built-in table.
@@ -247,12 +252,12 @@ func (e *presetEntry) preset() Preset {
 		Settings: e.allSettings(), Setup: e.Setup,
 		DeliveryID: e.builtInDeliveryIDSources(), Notes: e.notes(),
 	}
-	p.SignedIDs = p.DeliveryID[:len(p.DeliveryID)-len(e.Delivery)]
+	p.SignedDeliveryIDs = p.DeliveryID[:len(p.DeliveryID)-len(e.UnsignedDeliveryIDSources)]
 	if e.Secret != nil {
 		p.Secret = &SecretInfo{
 			Label:    e.Secret.Label,
 			Public:   e.Secret.Public,
-			Choose:   e.Secret.Choose,
+			Choose:   e.Secret.ChosenByOperator,
 			Captured: e.capturesSecret(),
 			Max:      MaxSecrets,
 		}
@@ -260,7 +265,7 @@ func (e *presetEntry) preset() Preset {
 	for _, h := range e.Handshakes {
 		p.Handshakes = append(p.Handshakes, h.Title)
 	}
-	p.NeedsURL = slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
+	p.NeedsURL = slices.ContainsFunc(e.VerificationMethods, func(m methodSpec) bool {
 		return m.Scheme == schemeTwilio || strings.Contains(m.Message, "{url}")
 	})
 	return p
@@ -269,12 +274,12 @@ func (e *presetEntry) preset() Preset {
 // notes returns the entry's notes. If a delivery ID is not signed, it adds a note about the
 // consequences.
 func (e *presetEntry) notes() []string {
-	signs := slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
+	signs := slices.ContainsFunc(e.VerificationMethods, func(m methodSpec) bool {
 		return m.Scheme != schemeStatic && m.Scheme != schemeBasic
 	})
-	places := strings.Join(e.Delivery, " and ")
+	places := strings.Join(e.UnsignedDeliveryIDSources, " and ")
 	switch {
-	case len(e.Verify) > 0 && places != "":
+	case len(e.VerificationMethods) > 0 && places != "":
 	case signs && len(e.builtInDeliveryIDSources()) == 0:
 		places = "a header"
 	default:

@@ -21,8 +21,8 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s: a setting without a name or label: %+v", e.ID, s)
 			}
 		}
-		for i := range e.Verify {
-			m, err := e.Verify[i].compile(nil)
+		for i := range e.VerificationMethods {
+			m, err := e.VerificationMethods[i].compile(nil)
 			if err != nil {
 				t.Errorf("%s: %v", e.ID, err)
 			}

@@ -90,7 +90,7 @@ func parsePart(name string, builtIn bool, id *valueSource) (templatePart, error)
 			"{method} and {header:Name}", name)
 }
 
-func (t template) has(kind partKind) bool {
+func (t template) hasPart(kind partKind) bool {
 	for i := range t {
 		if t[i].kind == kind {
 			return true
@@ -100,7 +100,7 @@ func (t template) has(kind partKind) bool {
 }
 
 // coversBody reports whether the whole body is signed.
-func (t template) coversBody() bool { return t.has(partBody) || t.has(partPayload) }
+func (t template) coversBody() bool { return t.hasPart(partBody) || t.hasPart(partPayload) }
 
 // firstMissingPart returns the first source in the template for which the request has no value, or
 // "" if there is none.

@@ -30,10 +30,10 @@ func twilioSignatures(secret []byte, r *Request) [][]byte {
 		}
 	} else {
 		f := parseForm(string(r.Body))
-		if !f.ok && len(r.Body) > 0 { // otherwise a part of the body would not be signed
+		if !f.complete && len(r.Body) > 0 { // otherwise a part of the body would not be signed
 			return nil
 		}
-		tail = sortedFields(f.fields)
+		tail = joinSortedFields(f.fields)
 	}
 	var sums [][]byte
 	for _, u := range urlsWithAndWithoutPort(r.URL) {
@@ -56,9 +56,9 @@ func (r *Request) signedURLParam(name string) string {
 	return ""
 }
 
-// sortedFields concatenates the fields of a form, sorted by name and then by value, without
+// joinSortedFields concatenates the fields of a form, sorted by name and then by value, without
 // duplicates. Each field is its name directly followed by its value.
-func sortedFields(fields []formField) []byte {
+func joinSortedFields(fields []formField) []byte {
 	fields = slices.Clone(fields)
 	slices.SortFunc(fields, func(a, b formField) int {
 		if c := strings.Compare(a.name, b.name); c != 0 {

@@ -22,9 +22,9 @@ import (
 
 // Config holds the name, the flags and the in-process settings of a service.
 type Config struct {
-	Name   string // "ingress" or "executor"; used in logs, metrics and readiness
-	Serves string // what the service provides, in words, such as "the webhook endpoint"
-	Addr   string // address of the service; ignored if Listener is set
+	Name        string // "ingress" or "executor"; used in logs, metrics and readiness
+	Description string // what the service provides, in words, such as "the webhook endpoint"
+	Addr        string // address of the service; ignored if Listener is set
 
 	OpsFlags
 	TLSFlags
@@ -54,17 +54,17 @@ type InProcess struct {
 
 // Service is a running service. Its components are stopped in reverse order.
 type Service struct {
-	lifecycle.Parts
+	lifecycle.Components
 	Ops       *ops.Ops            // Config.Ops, or the one that the service created
 	Log       *logrus.Logger      // Config.Log, or the one that the service created
 	NATS      *nats.Conn          // the connection; nil before Connect
 	JetStream jetstream.JetStream // for the same connection; nil before Connect
 
-	config   Config
-	listener net.Listener
-	serving  net.Listener // listener, with TLS if there is a certificate
-	opsAddr  string
-	closed   chan error // receives the reason if the connection closes for good
+	config          Config
+	listener        net.Listener
+	servingListener net.Listener // listener, with TLS if there is a certificate
+	opsAddr         string
+	natsClosed      chan error // receives the reason if the connection closes for good
 }
 
 // Run starts a service and calls run, which must connect it and serve until its context ends. All
@@ -109,7 +109,8 @@ func (s *Service) startListening(ctx context.Context) (err error) {
 		}
 	}
 	s.Add(func() { _ = s.listener.Close() })
-	s.serving, err = tlsfiles.Listen(s.listener, c.TLSCert, c.TLSKey, c.Name, s.Ops.Metrics, s.Log)
+	s.servingListener, err = tlsfiles.WrapListener(s.listener, c.TLSCert, c.TLSKey, c.Name,
+		s.Ops.Metrics, s.Log)
 	return err
 }
 
@@ -118,11 +119,11 @@ func (s *Service) startListening(ctx context.Context) (err error) {
 // restart the program.
 func (s *Service) Connect(ctx context.Context) (err error) {
 	c := s.config
-	s.closed = make(chan error, 1)
+	s.natsClosed = make(chan error, 1)
 	if s.NATS, err = bus.Connect(ctx, bus.Options{
-		URL: c.NATSURL, Name: "hookstart " + c.Name, Timeout: c.ConnectTimeout,
+		URL: c.NATSURL, Name: "hookstart " + c.Name, ConnectTimeout: c.ConnectTimeout,
 		CredsFile: c.NATSCreds, CAFile: c.NATSCA, Extra: c.NATSOptions, Log: s.Log,
-		Closed: func(err error) { s.closed <- err },
+		OnClosed: func(err error) { s.natsClosed <- err },
 	}); err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (s *Service) Serve(
 // watchConnection returns when the connection to NATS is closed for good, or when ctx ends.
 func (s *Service) watchConnection(ctx context.Context, _ func()) error {
 	select {
-	case err := <-s.closed:
+	case err := <-s.natsClosed:
 		return err
 	case <-ctx.Done():
 		return nil
@@ -172,10 +173,10 @@ func (s *Service) watchConnection(ctx context.Context, _ func()) error {
 
 func (s *Service) serve(ctx context.Context, server *http.Server) error {
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(s.serving) }()
+	go func() { failed <- server.Serve(s.servingListener) }()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("%s ended: %w", s.config.Serves, err)
+		return fmt.Errorf("%s ended: %w", s.config.Description, err)
 	case <-ctx.Done():
 	}
 	s.Ops.Ready.MarkNotReady(s.config.Name, "stopping")
@@ -187,7 +188,7 @@ func (s *Service) serve(ctx context.Context, server *http.Server) error {
 		_ = server.Close()
 	}
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("%s ended: %w", s.config.Serves, err)
+		return fmt.Errorf("%s ended: %w", s.config.Description, err)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 // a supervisor can restart it.
 func TestAConnectionThatIsClosedEndsTheService(t *testing.T) {
 	server := natstest.Start(t)
-	config := service.Config{Name: "service", Serves: "nothing"}
+	config := service.Config{Name: "service", Description: "nothing"}
 	config.Addr, config.OpsAddr, config.NATSURL = "127.0.0.1:0", "127.0.0.1:0", server.URL()
 	config.ConnectTimeout, config.ShutdownTimeout = 20*time.Second, time.Second
 	config.Log = logtest.Quiet()

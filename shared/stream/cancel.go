@@ -32,7 +32,7 @@ const cancellationsPrefix = keyvalue.SubjectPrefix + CancellationsBucket + "."
 // EnsureCancellations creates the bucket if it does not exist. It makes an existing bucket keep its
 // keys for at least as long as messages are kept.
 func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings) error {
-	err := keepCancellations(ctx, js, s.MaxAge)
+	err := extendCancellationsMaxAge(ctx, js, s.MaxAge)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket:      CancellationsBucket,
@@ -50,9 +50,12 @@ func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings
 	return nil
 }
 
-// keepCancellations makes the bucket keep its keys for at least the given age. It never shortens
-// the time for which keys are kept, because a queue's own stream may keep its messages longer.
-func keepCancellations(ctx context.Context, js jetstream.JetStream, age time.Duration) error {
+// extendCancellationsMaxAge makes the bucket keep its keys for at least the given age. It never
+// shortens the time for which keys are kept, because a queue's own stream may keep its messages
+// longer.
+func extendCancellationsMaxAge(ctx context.Context, js jetstream.JetStream,
+	age time.Duration,
+) error {
 	s, err := js.Stream(ctx, CancellationsStream)
 	if err != nil {
 		return err
@@ -67,12 +70,13 @@ func keepCancellations(ctx context.Context, js jetstream.JetStream, age time.Dur
 }
 
 const (
-	// inFlightRetryDelay is how long PutCancellation waits before it tries again if a cluster has
-	// refused a cancellation because it is still storing another one of the same execution.
-	inFlightRetryDelay = 50 * time.Millisecond
-	// maxInFlightWait is how long PutCancellation waits for that other cancellation to be stored
-	// before it fails.
-	maxInFlightWait = 5 * time.Second
+	// concurrentCancelRetryDelay is how long PutCancellation waits before it tries again if a
+	// cluster has refused a cancellation because it is still storing another one of the same
+	// execution.
+	concurrentCancelRetryDelay = 50 * time.Millisecond
+	// maxConcurrentCancelWait is how long PutCancellation waits for that other cancellation to be
+	// stored before it fails.
+	maxConcurrentCancelWait = 5 * time.Second
 )
 
 // PutCancellation records that an execution must be canceled, unless that has already been
@@ -84,13 +88,13 @@ func PutCancellation(
 	if err != nil {
 		return err
 	}
-	for began := time.Now(); ; retry.Sleep(ctx, inFlightRetryDelay) {
+	for began := time.Now(); ; retry.Sleep(ctx, concurrentCancelRetryDelay) {
 		_, err := bucket.Create(ctx, executionID, value)
 		var api *jetstream.APIError
 		inFlight := errors.As(err, &api) &&
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant
 		switch {
-		case inFlight && ctx.Err() == nil && time.Since(began) < maxInFlightWait:
+		case inFlight && ctx.Err() == nil && time.Since(began) < maxConcurrentCancelWait:
 			// The cluster is storing another cancellation of the execution, which may still fail.
 			// So try again.
 		case err == nil || errors.Is(err, jetstream.ErrKeyExists) && !inFlight:

@@ -9,23 +9,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ExecutionsState holds the settings of EXECUTIONS and figures about its contents.
-type ExecutionsState struct {
+// ExecutionsStreamState holds the settings of EXECUTIONS and figures about its contents.
+type ExecutionsStreamState struct {
 	Settings
 	Messages uint64    // number of messages in the stream
 	Bytes    uint64    // their size, including the server's overhead
 	Oldest   time.Time // when the oldest message was stored; zero if the stream is empty
 }
 
-// ReadExecutionsState reads the current settings and size of EXECUTIONS from the server. It leaves
-// ProgressMaxBytes at 0.
-func ReadExecutionsState(ctx context.Context, js jetstream.JetStream) (ExecutionsState, error) {
+// ReadExecutionsStreamState reads the current settings and size of EXECUTIONS from the server. It
+// leaves ProgressMaxBytes at 0.
+func ReadExecutionsStreamState(ctx context.Context, js jetstream.JetStream) (ExecutionsStreamState,
+	error,
+) {
 	s, err := js.Stream(ctx, ExecutionsName)
 	if err != nil {
-		return ExecutionsState{}, fmt.Errorf("stream %s: %w", ExecutionsName, err)
+		return ExecutionsStreamState{}, fmt.Errorf("stream %s: %w", ExecutionsName, err)
 	}
 	info := s.CachedInfo()
-	state := ExecutionsState{
+	state := ExecutionsStreamState{
 		Settings: Settings{
 			Replicas:    info.Config.Replicas,
 			MaxAge:      info.Config.MaxAge,
@@ -52,7 +54,7 @@ func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) er
 		return err
 	}
 	// Extend the cancellations first, so that no message is kept longer than its cancellation.
-	if err := keepCancellations(ctx, js, to.MaxAge); err != nil &&
+	if err := extendCancellationsMaxAge(ctx, js, to.MaxAge); err != nil &&
 		!errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("bucket %s: %w", CancellationsBucket, err)
 	}

@@ -62,7 +62,7 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 	}
 	e.text(8, p.Group)
 	for _, group := range p.EndedGroups {
-		e.textOrEmpty(9, group)
+		e.textEvenIfEmpty(9, group)
 	}
 	return e.data, e.err
 }
@@ -75,12 +75,12 @@ type encoder struct {
 
 func (e *encoder) text(field protowire.Number, s string) {
 	if s != "" {
-		e.textOrEmpty(field, s)
+		e.textEvenIfEmpty(field, s)
 	}
 }
 
-// textOrEmpty appends a string field even if the string is empty, for elements of a list.
-func (e *encoder) textOrEmpty(field protowire.Number, s string) {
+// textEvenIfEmpty appends a string field even if the string is empty, for elements of a list.
+func (e *encoder) textEvenIfEmpty(field protowire.Number, s string) {
 	if !utf8.ValidString(s) {
 		e.err = errNotUTF8
 	}
@@ -146,7 +146,7 @@ func (e *encoder) values(field protowire.Number, values execution.Values) {
 		e.data = protowire.AppendVarint(e.data, uint64(size))
 		e.text(1, name)
 		for _, v := range list {
-			e.textOrEmpty(2, v)
+			e.textEvenIfEmpty(2, v)
 		}
 	}
 }

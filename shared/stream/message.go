@@ -37,7 +37,7 @@ func StartMessage(s execution.Start) (*nats.Msg, error) { return Layout{}.StartM
 // StartMessage is like the StartMessage function, but the message is for the stream that l
 // identifies.
 func (l Layout) StartMessage(s execution.Start) (*nats.Msg, error) {
-	return new(StartEncoder).MessageAt(l, s)
+	return new(StartEncoder).MessageForLayout(l, s)
 }
 
 // StartEncoder encodes start messages, one at a time, into memory that it reuses. The zero value is
@@ -50,11 +50,11 @@ type StartEncoder struct {
 // Message returns the same message as the StartMessage function, but in memory of e. The message is
 // therefore valid only until e encodes the next one.
 func (e *StartEncoder) Message(s execution.Start) (*nats.Msg, error) {
-	return e.MessageAt(Layout{}, s)
+	return e.MessageForLayout(Layout{}, s)
 }
 
-// MessageAt is like Message, but the message is for the stream that l identifies.
-func (e *StartEncoder) MessageAt(l Layout, s execution.Start) (*nats.Msg, error) {
+// MessageForLayout is like Message, but the message is for the stream that l identifies.
+func (e *StartEncoder) MessageForLayout(l Layout, s execution.Start) (*nats.Msg, error) {
 	data, err := encodeStart(e.msg.Data, &s)
 	if err != nil {
 		return nil, fmt.Errorf("encode the start of %q: %w", s.ID, err)
@@ -72,9 +72,9 @@ func (e *StartEncoder) MessageAt(l Layout, s execution.Start) (*nats.Msg, error)
 	return &e.msg, nil
 }
 
-// Trim frees the memory of the last message's data if its capacity exceeds maxBytes, so that one
-// long message does not keep memory in use. The last message is then no longer valid.
-func (e *StartEncoder) Trim(maxBytes int) {
+// ReleaseLargeBuffer frees the memory of the last message's data if its capacity exceeds maxBytes,
+// so that one long message does not keep memory in use. The last message is then no longer valid.
+func (e *StartEncoder) ReleaseLargeBuffer(maxBytes int) {
 	if cap(e.msg.Data) > maxBytes {
 		e.msg.Data = nil
 	}

@@ -15,10 +15,10 @@ const recreateDelay = time.Second
 // messages until the server restarts.
 type MissingStreams map[string]time.Time
 
-// Note records the result of a check: whether a stream exists. creatable reports whether the stream
-// may be created, because it is missing now and was already missing at a check at least
+// RecordCheck records the result of a check: whether a stream exists. creatable reports whether the
+// stream may be created, because it is missing now and was already missing at a check at least
 // recreateDelay ago.
-func (m MissingStreams) Note(name string, exists bool) (creatable bool) {
+func (m MissingStreams) RecordCheck(name string, exists bool) (creatable bool) {
 	if exists {
 		delete(m, name)
 		return false

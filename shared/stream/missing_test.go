@@ -21,10 +21,10 @@ func TestAMissingStreamIsNotCreatedAtOnce(t *testing.T) {
 			{true, false},
 			{false, false},
 		} {
-			if got := missing.Note("a", check.exists); got != check.creatable {
+			if got := missing.RecordCheck("a", check.exists); got != check.creatable {
 				t.Errorf("check %d: %t", i, got)
 			}
-			if missing.Note("b", i != 2) {
+			if missing.RecordCheck("b", i != 2) {
 				t.Error("another stream is created at once")
 			}
 			<-time.After(600 * time.Millisecond)

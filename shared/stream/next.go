@@ -22,7 +22,7 @@ var nextRetryWaits = []time.Duration{10 * time.Millisecond, 250 * time.Milliseco
 // misses a heartbeat. Every call of the iterator's Next sends a request if none is outstanding.
 func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 	for {
-		msg, err := next(messages)
+		msg, err := nextWithRetries(messages)
 		if !errors.Is(err, jetstream.ErrNoHeartbeat) {
 			return msg, err
 		}
@@ -30,16 +30,17 @@ func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 	}
 }
 
-// NextOrLost is like Next, but also fails with jetstream.ErrConsumerNotFound or
+// NextWhileConsumerExists is like Next, but also fails with jetstream.ErrConsumerNotFound or
 // jetstream.ErrStreamNotFound if the consumer no longer exists. The server reports the deletion of
 // a consumer only to pull requests that are waiting at that moment. So after NATS has lost its
 // storage, or if the stream is deleted while no request is waiting, Next would request messages
-// forever. NextOrLost checks whether the consumer exists whenever heartbeats are missed.
-func NextOrLost(
+// forever. NextWhileConsumerExists checks whether the consumer exists whenever heartbeats are
+// missed.
+func NextWhileConsumerExists(
 	ctx context.Context, consumer jetstream.Consumer, messages jetstream.MessagesContext,
 ) (jetstream.Msg, error) {
 	for {
-		msg, err := next(messages)
+		msg, err := nextWithRetries(messages)
 		if !errors.Is(err, jetstream.ErrNoHeartbeat) {
 			return msg, err
 		}
@@ -51,7 +52,7 @@ func NextOrLost(
 	}
 }
 
-func next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
+func nextWithRetries(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 	for _, wait := range nextRetryWaits {
 		msg, err := messages.Next(jetstream.NextMaxWait(wait))
 		if !errors.Is(err, nats.ErrTimeout) {

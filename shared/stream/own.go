@@ -45,9 +45,11 @@ func OwnProgressStreamName(queue string) string { return ownProgressStreamPrefix
 
 // QueueOfStream returns the queue whose own stream of start messages has the given name. ok is
 // false if the name belongs to another stream.
-func QueueOfStream(name string) (queue string, ok bool) { return queueOf(name, ownStreamPrefix) }
+func QueueOfStream(name string) (queue string, ok bool) {
+	return queueFromStreamName(name, ownStreamPrefix)
+}
 
-func queueOf(name, prefix string) (queue string, ok bool) {
+func queueFromStreamName(name, prefix string) (queue string, ok bool) {
 	if queue, ok = strings.CutPrefix(name, prefix); !ok || !execution.ValidName(queue) {
 		return "", false
 	}
@@ -57,7 +59,7 @@ func queueOf(name, prefix string) (queue string, ok bool) {
 // QueueOfProgressStream returns the queue whose own stream of reports has the given name. ok is
 // false if the name belongs to another stream.
 func QueueOfProgressStream(name string) (queue string, ok bool) {
-	return queueOf(name, ownProgressStreamPrefix)
+	return queueFromStreamName(name, ownProgressStreamPrefix)
 }
 
 // Layout identifies where a queue's messages are stored, and so determines their streams and
@@ -388,8 +390,8 @@ func EnsureOwnStreams(
 	// Create the stream of reports first: a runner that receives a start message must be able to
 	// report the execution's final state.
 	for {
-		err := createOrUpdate(ctx, js, &reports)
-		if !tooLarge(err) || reports.MaxBytes <= minProgressStreamBytes {
+		err := createOrUpdateStream(ctx, js, &reports)
+		if !isSizeLimitTooLarge(err) || reports.MaxBytes <= minProgressStreamBytes {
 			if err != nil {
 				return err
 			}
@@ -399,11 +401,11 @@ func EnsureOwnStreams(
 		// ensureProgress.
 		reports.MaxBytes /= 4
 	}
-	return createOrUpdate(ctx, js, &starts)
+	return createOrUpdateStream(ctx, js, &starts)
 }
 
-// createOrUpdate creates a stream, or changes its limits if it exists.
-func createOrUpdate(
+// createOrUpdateStream creates a stream, or changes its limits if it exists.
+func createOrUpdateStream(
 	ctx context.Context, js jetstream.JetStream, want *jetstream.StreamConfig,
 ) error {
 	existing, err := js.Stream(ctx, want.Name)

@@ -82,7 +82,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			t.Error("the filters of runners' consumers do not match")
 		}
 		group := stream.RunnerGroup{Queue: "q", Group: "g-3"}
-		main := group.ConsumerConfigAt(layout, stream.RunnerAckWait)
+		main := group.ConsumerConfigForLayout(layout, stream.RunnerAckWait)
 		lane := group.LaneConfig(3, &jetstream.ConsumerInfo{Config: main})
 		name, number, ok := stream.LaneOfConsumer(lane, "q")
 		if !ok || name != "g-3" || number != 3 ||

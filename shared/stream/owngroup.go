@@ -21,7 +21,7 @@ import (
 func (g RunnerGroup) OwnStreamConsumerConfig(
 	shared *jetstream.ConsumerInfo,
 ) jetstream.ConsumerConfig {
-	config := g.ConsumerConfigAt(Layout{Own: true}, shared.Config.AckWait)
+	config := g.ConsumerConfigForLayout(Layout{Own: true}, shared.Config.AckWait)
 	//nolint:exhaustive // the other policies begin with the oldest message
 	switch shared.Config.DeliverPolicy {
 	case jetstream.DeliverNewPolicy:

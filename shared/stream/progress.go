@@ -57,7 +57,7 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 		// Another executor has created it, perhaps with a different limit.
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 			existing, err = js.Stream(ctx, ProgressName)
-		case tooLarge(err) && want.MaxBytes > minProgressStreamBytes:
+		case isSizeLimitTooLarge(err) && want.MaxBytes > minProgressStreamBytes:
 			// The server reserves disk space for the whole limit. On a small disk, try a smaller
 			// limit to leave space for other streams.
 			want.MaxBytes /= 4
@@ -74,9 +74,9 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 	return addMissingSubjects(ctx, js, existing.CachedInfo().Config, want)
 }
 
-// tooLarge reports whether the server refused a stream because its size limit exceeds the available
-// space.
-func tooLarge(err error) bool {
+// isSizeLimitTooLarge reports whether the server refused a stream because its size limit exceeds
+// the available space.
+func isSizeLimitTooLarge(err error) bool {
 	code := ErrorCode(err)
 	return code == CodeStorageExceeded || code == CodeInsufficientResources
 }

@@ -28,14 +28,14 @@ import (
 // The bucket that holds the settings, the bucket's stream, and the prefix of the settings' keys.
 // They duplicate constants of package registry, so that runners need not import that package.
 const (
-	settingsBucket = "registry"
-	settingsStream = keyvalue.StreamPrefix + settingsBucket
-	settingsPrefix = "queue."
+	settingsBucket    = "registry"
+	settingsStream    = keyvalue.StreamPrefix + settingsBucket
+	settingsKeyPrefix = "queue."
 )
 
 // settingsSubject returns the subject of a queue's record in the registry's stream.
 func settingsSubject(queue string) string {
-	return keyvalue.SubjectPrefix + settingsBucket + "." + settingsPrefix + queue
+	return keyvalue.SubjectPrefix + settingsBucket + "." + settingsKeyPrefix + queue
 }
 
 // defaultMaxAckPending is the MaxAckPending of a group's consumer if no limit on the group's
@@ -56,10 +56,10 @@ const operatorPauseMark = time.Nanosecond
 type QueueSettings struct {
 	Paused      bool      // the queue was paused; the pause may be over: see PausedUntil
 	PausedUntil time.Time // the zero time means that the queue stays paused until it is resumed
-	// MaxInFlight holds each group's maximum number of executions in flight, keyed by the group's
-	// name. 0 means that an operator has removed the group's limit; no entry means that there has
-	// never been one.
-	MaxInFlight map[string]int64
+	// MaxInFlightByGroup holds each group's maximum number of executions in flight, keyed by the
+	// group's name. 0 means that an operator has removed the group's limit; no entry means that
+	// there has never been one.
+	MaxInFlightByGroup map[string]int64
 	// Lanes is the number of lanes. 0 means that the queue has none, because none of its workflows
 	// has ever had an order key.
 	Lanes int
@@ -78,10 +78,10 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 	s.Lanes = int(max(0, min(wire.GetLanes(), maxLanes)))
 	s.Stream = queueStreamFromWire(wire.GetStream())
 	for _, g := range wire.GetGroups() {
-		if s.MaxInFlight == nil {
-			s.MaxInFlight = map[string]int64{}
+		if s.MaxInFlightByGroup == nil {
+			s.MaxInFlightByGroup = map[string]int64{}
 		}
-		s.MaxInFlight[g.GetGroup()] = g.GetMaxInFlight()
+		s.MaxInFlightByGroup[g.GetGroup()] = g.GetMaxInFlight()
 	}
 	return s, nil
 }
@@ -105,7 +105,7 @@ func readQueueSettings(
 	if err != nil {
 		return s, 0, fmt.Errorf("bucket %s: %w", settingsBucket, err)
 	}
-	entry, err := bucket.Get(ctx, settingsPrefix+queue)
+	entry, err := bucket.Get(ctx, settingsKeyPrefix+queue)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return s, 0, nil
 	}
@@ -116,10 +116,10 @@ func readQueueSettings(
 	return s, entry.Revision(), err
 }
 
-// ReadPhase returns the phase in a queue's record, which determines where the queue's start
+// ReadQueuePhase returns the phase in a queue's record, which determines where the queue's start
 // messages are stored. It queries the leader of the registry's stream, so it sees every phase that
 // was stored before the call.
-func ReadPhase(
+func ReadQueuePhase(
 	ctx context.Context,
 	js jetstream.JetStream,
 	queue string,
@@ -154,7 +154,7 @@ func (s QueueSettings) consumerPauseEnd(now time.Time) *time.Time {
 // applyTo applies the settings to the configuration of a consumer that is about to be created.
 func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, now time.Time) {
 	config.PauseUntil = s.consumerPauseEnd(now)
-	if limit, isSet := s.MaxInFlight[group]; isSet && !isLaneConsumer(*config) {
+	if limit, isSet := s.MaxInFlightByGroup[group]; isSet && !isLaneConsumer(*config) {
 		config.MaxAckPending = s.maxAckPending(limit)
 	}
 }
@@ -187,7 +187,7 @@ func EnforceQueueSettings(
 	s QueueSettings,
 ) error {
 	now := time.Now()
-	if limit, isSet := s.MaxInFlight[group]; isSet && !isLaneConsumer(info.Config) &&
+	if limit, isSet := s.MaxInFlightByGroup[group]; isSet && !isLaneConsumer(info.Config) &&
 		info.Config.MaxAckPending != s.maxAckPending(limit) {
 		config := info.Config
 		config.MaxAckPending = s.maxAckPending(limit)
@@ -215,8 +215,8 @@ func EnforceQueueSettings(
 	return nil
 }
 
-// pauseTimeout is the maximum time to wait until a consumer in a cluster is paused.
-const pauseTimeout = 5 * time.Second
+// awaitPauseTimeout is the maximum time to wait until a consumer in a cluster is paused.
+const awaitPauseTimeout = 5 * time.Second
 
 // awaitPause waits until the leader of a consumer reports that the consumer is paused. A clustered
 // server responds to a pause request as soon as it has proposed the pause to the others
@@ -228,7 +228,7 @@ func awaitPause(
 	if info.Cluster == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, awaitPauseTimeout)
 	defer cancel()
 	paused := false
 	retry.Until(ctx, 10*time.Millisecond, func() bool {
@@ -264,7 +264,7 @@ func EnsureRunnerConsumer(
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
 		}
-		return consumer, checkSubject(consumer, config)
+		return consumer, checkFilterSubject(consumer, config)
 	}
 	read := func() (s QueueSettings, revision uint64, err error) {
 		reading, cancel := context.WithTimeout(ctx, readSettingsTimeout)
@@ -286,7 +286,7 @@ func EnsureRunnerConsumer(
 	for {
 		again, now, err := read()
 		if err == nil && now == revision {
-			err = checkSubject(consumer, config)
+			err = checkFilterSubject(consumer, config)
 		}
 		if err != nil || now == revision {
 			return consumer, err
@@ -306,10 +306,10 @@ func EnsureRunnerConsumer(
 // subjects.
 var ErrConsumerConflict = errors.New("the consumer exists with other subjects")
 
-// checkSubject returns ErrConsumerConflict if a consumer's subject differs from the subject in
-// config. That happens if one group's name ends with a hyphen and a number, so that its consumer
+// checkFilterSubject returns ErrConsumerConflict if a consumer's subject differs from the subject
+// in config. That happens if one group's name ends with a hyphen and a number, so that its consumer
 // has the same name as the consumer of another group's lane.
-func checkSubject(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
+func checkFilterSubject(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 	if have := consumer.CachedInfo().Config.FilterSubject; have != config.FilterSubject {
 		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group",
 			config.Durable, ErrConsumerConflict, have, config.FilterSubject)

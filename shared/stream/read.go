@@ -11,8 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// readTimeout is how long ForEachMessage waits for the next message, which should be available.
-const readTimeout = 30 * time.Second
+// nextMessageTimeout is how long ForEachMessage waits for the next message, which should be
+// available.
+const nextMessageTimeout = 30 * time.Second
 
 // ForEachMessage calls each for every message that a stream holds at the time of the call, in the
 // order of the stream. If each returns an error, ForEachMessage stops and returns the error. config
@@ -36,7 +37,7 @@ func ForEachMessage(
 	}
 	defer messages.Stop()
 	for {
-		waiting, cancel := context.WithTimeout(ctx, readTimeout)
+		waiting, cancel := context.WithTimeout(ctx, nextMessageTimeout)
 		msg, err := messages.Next(jetstream.NextContext(waiting))
 		cancel()
 		if err != nil {

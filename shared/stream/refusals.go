@@ -33,11 +33,11 @@ type RefusalCount struct {
 type RefusedRequest struct {
 	At        time.Time // when the request was refused
 	BodyBytes int64     // declared length in bytes; -1 if none was declared
-	UserAgent string    // printable ASCII, at most MaxUserAgent bytes, without a token
+	UserAgent string    // printable ASCII, at most MaxUserAgentBytes bytes, without a token
 }
 
-// MaxUserAgent is the maximum number of bytes of a User-Agent header that are stored.
-const MaxUserAgent = 120
+// MaxUserAgentBytes is the maximum number of bytes of a User-Agent header that are stored.
+const MaxUserAgentBytes = 120
 
 // RefusalsMessage encodes a report on refused requests, which was made at the given time. The
 // message may be sent repeatedly: a report is applied only once, because it is recognized by its
@@ -97,7 +97,7 @@ func validCode(code string) bool {
 // SanitizeUserAgent truncates a User-Agent header to the length that is stored, and replaces every
 // byte that is not printable ASCII by a question mark.
 func SanitizeUserAgent(text string) string {
-	kept := []byte(text[:min(len(text), MaxUserAgent)])
+	kept := []byte(text[:min(len(text), MaxUserAgentBytes)])
 	for i, c := range kept {
 		if c < ' ' || c > '~' {
 			kept[i] = '?'

@@ -45,7 +45,7 @@ func TestRefusalReports(t *testing.T) {
 		t.Fatalf("%+v, %v", msg, err)
 	}
 	odd.Minute, odd.Last.BodyBytes, odd.Last.UserAgent = minute, -1,
-		"?[31m"+strings.Repeat("x", stream.MaxUserAgent-5)
+		"?[31m"+strings.Repeat("x", stream.MaxUserAgentBytes-5)
 	id, at, got, err := stream.DecodeRefusals(msg.Data)
 	if diff := cmp.Diff(append(good, odd), got); id != "report" || !at.Equal(last.At) ||
 		err != nil || diff != "" {

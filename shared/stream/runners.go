@@ -43,12 +43,14 @@ func (g RunnerGroup) Consumer() string { return RunnerConsumerPrefix + g.Queue +
 // ConsumerConfig returns the configuration of the group's consumer. A new group begins with the
 // oldest message in the stream.
 func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerConfig {
-	return g.ConsumerConfigAt(Layout{}, ackWait)
+	return g.ConsumerConfigForLayout(Layout{}, ackWait)
 }
 
-// ConsumerConfigAt returns the configuration of the group's consumer in the stream that l
+// ConsumerConfigForLayout returns the configuration of the group's consumer in the stream that l
 // identifies. The consumer's name is the same in every stream.
-func (g RunnerGroup) ConsumerConfigAt(l Layout, ackWait time.Duration) jetstream.ConsumerConfig {
+func (g RunnerGroup) ConsumerConfigForLayout(l Layout,
+	ackWait time.Duration,
+) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
 		FilterSubject: l.QueueFilterSubject(g.Queue),
@@ -70,7 +72,7 @@ func (g RunnerGroup) LaneConsumer(lane int) string {
 // one message of the lane at a time.
 func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
 	l, _ := LayoutOf(main.Config.FilterSubject)
-	config := g.ConsumerConfigAt(l, main.Config.AckWait)
+	config := g.ConsumerConfigForLayout(l, main.Config.AckWait)
 	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane),
 		l.LaneFilterSubject(g.Queue, lane), 1
 	switch main.Config.DeliverPolicy {
@@ -86,11 +88,11 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 	return config
 }
 
-// BeganAfter reports whether a group's consumer was configured to begin after the message with the
-// given sequence, which was stored at the given time. If so, the group never receives that message.
-// The consumer's current sequence numbers cannot answer this question: they exceed the message's
-// sequence in either case.
-func BeganAfter(consumer *jetstream.ConsumerInfo, sequence uint64, stored time.Time) bool {
+// ConsumerBeginsAfter reports whether a group's consumer was configured to begin after the message
+// with the given sequence, which was stored at the given time. If so, the group never receives that
+// message. The consumer's current sequence numbers cannot answer this question: they exceed the
+// message's sequence in either case.
+func ConsumerBeginsAfter(consumer *jetstream.ConsumerInfo, sequence uint64, stored time.Time) bool {
 	config := consumer.Config
 	//nolint:exhaustive // with the other policies, a group begins with the oldest message
 	switch config.DeliverPolicy {

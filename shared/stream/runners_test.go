@@ -35,7 +35,7 @@ func TestBeganAfter(t *testing.T) {
 		}, later, false},
 	} {
 		info := &jetstream.ConsumerInfo{Config: c.consumer, Created: c.created}
-		if got := stream.BeganAfter(info, 7, at); got != c.want {
+		if got := stream.ConsumerBeginsAfter(info, 7, at); got != c.want {
 			t.Errorf("%+v, created %v: %v", c.consumer, c.created, got)
 		}
 	}

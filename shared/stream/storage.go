@@ -41,9 +41,9 @@ func StoredSize(subject string, header nats.Header, dataBytes int) int64 {
 	return int64(size)
 }
 
-// EncodeStorage encodes how many bytes each account stores in a stream. sums is keyed by account
-// ID; only the MaxStorageAccounts largest sums are encoded.
-func EncodeStorage(streamName string, sums map[string]int64) ([]byte, error) {
+// EncodeStorageSums encodes how many bytes each account stores in a stream. sums is keyed by
+// account ID; only the MaxStorageAccounts largest sums are encoded.
+func EncodeStorageSums(streamName string, sums map[string]int64) ([]byte, error) {
 	message := &hookstartv1.StreamStorage{Stream: streamName}
 	for id, bytes := range sums {
 		account := &hookstartv1.AccountStorage{AccountId: id, Bytes: bytes}
@@ -56,8 +56,8 @@ func EncodeStorage(streamName string, sums map[string]int64) ([]byte, error) {
 	return proto.Marshal(message)
 }
 
-// DecodeStorage decodes the result of EncodeStorage. Its errors wrap ErrUnreadable.
-func DecodeStorage(data []byte) (streamName string, sums map[string]int64, err error) {
+// DecodeStorageSums decodes the result of EncodeStorageSums. Its errors wrap ErrUnreadable.
+func DecodeStorageSums(data []byte) (streamName string, sums map[string]int64, err error) {
 	var message hookstartv1.StreamStorage
 	if err := proto.Unmarshal(data, &message); err != nil {
 		return "", nil, fmt.Errorf("%w: %w", ErrUnreadable, err)

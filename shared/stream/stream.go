@@ -202,12 +202,13 @@ func (s Settings) Validate() error {
 // messages.
 var ErrSettingsMismatch = errors.New("exists with other settings")
 
-// Ensure creates the EXECUTIONS and PROGRESS streams if they do not exist. To existing streams it
-// adds the subjects that an earlier version did not configure, which does not affect stored
-// messages. If any other setting of a stream differs, it leaves the stream unchanged and returns an
-// error that wraps ErrSettingsMismatch. The number of replicas may differ, because a command can
-// change it while the installation is running, and so may the size and the age of PROGRESS.
-func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
+// EnsureSharedStreams creates the EXECUTIONS and PROGRESS streams if they do not exist. To existing
+// streams it adds the subjects that an earlier version did not configure, which does not affect
+// stored messages. If any other setting of a stream differs, it leaves the stream unchanged and
+// returns an error that wraps ErrSettingsMismatch. The number of replicas may differ, because a
+// command can change it while the installation is running, and so may the size and the age of
+// PROGRESS.
+func EnsureSharedStreams(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, ExecutionsName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -269,10 +270,10 @@ func settingsMismatch(name string, differences []string) error {
 		name, ErrSettingsMismatch, strings.Join(differences, ", "))
 }
 
-// Differences describes, in words, each setting of a stream that differs from s, or returns nil if
-// none does. name is the name of EXECUTIONS, PROGRESS or REPORTS. The number of replicas is not
-// compared, nor are the size and the age of PROGRESS.
-func Differences(
+// SettingsDifferences describes, in words, each setting of a stream that differs from s, or returns
+// nil if none does. name is the name of EXECUTIONS, PROGRESS or REPORTS. The number of replicas is
+// not compared, nor are the size and the age of PROGRESS.
+func SettingsDifferences(
 	ctx context.Context, js jetstream.JetStream, name string, s Settings,
 ) ([]string, error) {
 	existing, err := js.Stream(ctx, name)

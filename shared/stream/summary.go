@@ -47,11 +47,11 @@ func decodeStartSummary(data []byte) (*execution.Start, int, error) {
 	err := eachField(data, func(field protowire.Number, number uint64, value []byte) error {
 		switch {
 		case value == nil:
-			s.takeVarint(field, number)
+			s.setVarintField(field, number)
 		case field == 12:
 			bodyBytes = len(value)
 		default:
-			return s.takeBytes(field, value)
+			return s.setBytesField(field, value)
 		}
 		return nil
 	})
@@ -61,10 +61,10 @@ func decodeStartSummary(data []byte) (*execution.Start, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if s.timed {
+	if s.hasAcceptedAt {
 		s.AcceptedAt = timeFromParts(s.seconds, s.nanos)
 	}
-	s.Payload.Kind, err = bodyKind(s.kind)
+	s.Payload.Kind, err = bodyKind(s.bodyKind)
 	return &s.Start, bodyBytes, err
 }
 
@@ -72,12 +72,12 @@ func decodeStartSummary(data []byte) (*execution.Start, int, error) {
 // fields have been read, because its seconds and nanoseconds may be encoded separately.
 type startDecoder struct {
 	execution.Start
-	kind           int32
-	timed          bool
+	bodyKind       int32
+	hasAcceptedAt  bool
 	seconds, nanos int64
 }
 
-func (s *startDecoder) takeBytes(field protowire.Number, value []byte) error {
+func (s *startDecoder) setBytesField(field protowire.Number, value []byte) error {
 	var text *string
 	switch field { //nolint:exhaustive // numbers, not states
 	case 1:
@@ -95,7 +95,7 @@ func (s *startDecoder) takeBytes(field protowire.Number, value []byte) error {
 	case 8:
 		text = &s.RerunOf
 	case 9:
-		return s.takeTime(value)
+		return s.setAcceptedAt(value)
 	case 10:
 		text = &s.Payload.ContentType
 	case 13, 14:
@@ -118,13 +118,13 @@ func (s *startDecoder) takeBytes(field protowire.Number, value []byte) error {
 	return nil
 }
 
-func (s *startDecoder) takeVarint(field protowire.Number, value uint64) {
+func (s *startDecoder) setVarintField(field protowire.Number, value uint64) {
 	switch field { //nolint:exhaustive // numbers, not states
 	case 6:
 		//nolint:gosec // as in the generated code
 		s.Source = sourceFromWire(hookstartv1.ExecutionSource(int32(value)))
 	case 11:
-		s.kind = int32(value) //nolint:gosec // as in the generated code
+		s.bodyKind = int32(value) //nolint:gosec // as in the generated code
 	case 17:
 		s.Verified = protowire.DecodeBool(value)
 	case 18:
@@ -132,9 +132,9 @@ func (s *startDecoder) takeVarint(field protowire.Number, value uint64) {
 	}
 }
 
-// takeTime decodes the google.protobuf.Timestamp of AcceptedAt into seconds and nanos.
-func (s *startDecoder) takeTime(data []byte) error {
-	s.timed = true
+// setAcceptedAt decodes the google.protobuf.Timestamp of AcceptedAt into seconds and nanos.
+func (s *startDecoder) setAcceptedAt(data []byte) error {
+	s.hasAcceptedAt = true
 	return eachField(data, func(field protowire.Number, number uint64, value []byte) error {
 		switch {
 		case value != nil:

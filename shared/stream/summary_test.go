@@ -174,7 +174,7 @@ func BenchmarkEncodeStart(b *testing.B) {
 		var encoder stream.StartEncoder
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := encoder.MessageAt(stream.Layout{}, start); err != nil {
+			if _, err := encoder.MessageForLayout(stream.Layout{}, start); err != nil {
 				b.Fatal(err)
 			}
 		}

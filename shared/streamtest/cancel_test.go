@@ -28,7 +28,7 @@ func TestCancellationsAreKeptAsLongAsMessages(t *testing.T) {
 		}
 		return bucket.CachedInfo().Config.MaxAge
 	}
-	if err := errors.Join(stream.Ensure(ctx, js, settings),
+	if err := errors.Join(stream.EnsureSharedStreams(ctx, js, settings),
 		stream.EnsureCancellations(ctx, js, settings)); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestEnsure(t *testing.T) {
 	}
 	ctx := t.Context()
 	for range 2 { // the second time, it already exists
-		if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+		if err := stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings); err != nil {
 			t.Fatal(err)
 		}
 		if err := stream.EnsureReports(ctx, js, 1); err != nil {
@@ -37,7 +37,7 @@ func TestEnsure(t *testing.T) {
 	}
 	other := stream.DefaultSettings
 	other.MaxAge, other.DedupWindow = time.Hour, time.Minute
-	err = stream.Ensure(ctx, js, other)
+	err = stream.EnsureSharedStreams(ctx, js, other)
 	if !errors.Is(err, stream.ErrSettingsMismatch) ||
 		!strings.Contains(err.Error(), "age is 168h0m0s, configured 1h0m0s") ||
 		!strings.Contains(err.Error(), "dedup window is 24h0m0s, configured 1m0s") {
@@ -87,14 +87,15 @@ func TestEnsureAddsSubjects(t *testing.T) {
 	}
 	other := stream.DefaultSettings
 	other.DedupWindow = time.Minute
-	if err := stream.Ensure(ctx, js, other); !errors.Is(err, stream.ErrSettingsMismatch) ||
+	if err := stream.EnsureSharedStreams(ctx, js, other); !errors.Is(err,
+		stream.ErrSettingsMismatch) ||
 		!slices.Equal(subjects(), all[:2]) {
 		t.Errorf("with another dedup window: %v, %q", err, subjects())
 	}
 	var executors sync.WaitGroup
 	for range 3 {
 		executors.Go(func() {
-			if err := errors.Join(stream.Ensure(ctx, js, stream.DefaultSettings),
+			if err := errors.Join(stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings),
 				stream.EnsureReports(ctx, js, 1)); err != nil {
 				t.Error(err)
 			}
@@ -122,7 +123,7 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return stream.Ensure(ctx, js, stream.DefaultSettings)
+		return stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings)
 	}
 	if err := change(append(slices.Clone(all), "executions.later.*")...); err != nil ||
 		len(subjects()) != len(all)+1 {

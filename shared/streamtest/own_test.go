@@ -24,7 +24,7 @@ func TestEnsureOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, settings := t.Context(), stream.DefaultSettings
-	if err := errors.Join(stream.Ensure(ctx, js, settings),
+	if err := errors.Join(stream.EnsureSharedStreams(ctx, js, settings),
 		stream.EnsureReports(ctx, js, 1)); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func startJetStream(t *testing.T) jetstream.JetStream {
 func TestReportsKnowNoMessageIDs(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)
-	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
+	if err := stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
 	}
 	withID := func(subject string) *jetstream.PubAck {
@@ -62,7 +62,7 @@ func TestOldReportsGiveWay(t *testing.T) {
 	js := startJetStream(t)
 	settings := stream.DefaultSettings
 	settings.ProgressMaxBytes = 64 << 10
-	if err := stream.Ensure(t.Context(), js, settings); err != nil {
+	if err := stream.EnsureSharedStreams(t.Context(), js, settings); err != nil {
 		t.Fatal(err)
 	}
 	for range 30 {
@@ -88,7 +88,7 @@ func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(stream.EnsureReports(t.Context(), js, 1),
-		stream.Ensure(t.Context(), js, stream.DefaultSettings)); err != nil {
+		stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := js.Stream(t.Context(), stream.ProgressName)

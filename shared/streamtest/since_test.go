@@ -21,7 +21,7 @@ func TestFirstSince(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+	if err := stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
 	}
 	if at, err := stream.SequenceSince(ctx, js, stream.ExecutionsName, time.Time{}); !errors.Is(err,

@@ -26,17 +26,17 @@ func CheckFlags(certFile, keyFile string) error {
 	return nil
 }
 
-// Listen returns listener with TLS for HTTP/1.1, and registers the metric
+// WrapListener returns listener with TLS for HTTP/1.1, and registers the metric
 // hookstart_{component}_certificate_expiry_timestamp_seconds. Without files, it returns listener
 // unchanged, and the metric is 0. A renewed certificate is used for new connections after at most
 // 10 s. If it cannot be read, an error is logged and the old one stays in use.
-func Listen(
+func WrapListener(
 	listener net.Listener, certFile, keyFile, component string, metrics prometheus.Registerer,
 	log logrus.FieldLogger,
 ) (net.Listener, error) {
 	expiry := func() float64 { return 0 }
 	if certFile != "" {
-		f := &certificateReloader{cert: certFile, key: keyFile, log: log, now: time.Now}
+		f := &certificateReloader{certFile: certFile, keyFile: keyFile, log: log, now: time.Now}
 		if err := f.load(); err != nil {
 			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 		}
@@ -58,14 +58,14 @@ func Listen(
 // certificateReloader serves a certificate and its key from two files, and reloads them when they
 // change. It is safe for concurrent use.
 type certificateReloader struct {
-	cert, key string
-	log       logrus.FieldLogger
-	now       func() time.Time
+	certFile, keyFile string
+	log               logrus.FieldLogger
+	now               func() time.Time
 
-	mu     sync.Mutex
-	loaded *tls.Certificate
-	seen   [2]fileVersion // the versions of both files that were loaded last
-	looked time.Time
+	mu             sync.Mutex
+	certificate    *tls.Certificate
+	loadedVersions [2]fileVersion // the versions of both files that were loaded last
+	lastCheck      time.Time
 }
 
 // fileVersion identifies a version of a file: replacing the file changes it.
@@ -79,22 +79,22 @@ type fileVersion struct {
 func (f *certificateReloader) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.now(); now.Sub(f.looked) >= fileCheckInterval {
-		f.looked = now
-		if f.fileVersions() != f.seen {
+	if now := f.now(); now.Sub(f.lastCheck) >= fileCheckInterval {
+		f.lastCheck = now
+		if f.fileVersions() != f.loadedVersions {
 			if err := f.reloadLocked(); err != nil {
 				f.log.WithError(err).Warn("the renewed TLS certificate cannot be used; the old " +
 					"one stays")
 			}
 		}
 	}
-	return f.loaded
+	return f.certificate
 }
 
 func (f *certificateReloader) load() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.looked = f.now()
+	f.lastCheck = f.now()
 	return f.reloadLocked()
 }
 
@@ -102,18 +102,18 @@ func (f *certificateReloader) load() error {
 // match; otherwise, loading is retried later. The caller must hold mu.
 func (f *certificateReloader) reloadLocked() error {
 	seen := f.fileVersions()
-	loaded, err := tls.LoadX509KeyPair(f.cert, f.key)
+	loaded, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
 	if err != nil {
 		return err
 	}
-	f.loaded, f.seen = &loaded, seen
+	f.certificate, f.loadedVersions = &loaded, seen
 	return nil
 }
 
 // fileVersions returns the current versions of the certificate file and of the key file. The
 // version of a missing file is zero.
 func (f *certificateReloader) fileVersions() (states [2]fileVersion) {
-	for i, name := range []string{f.cert, f.key} {
+	for i, name := range []string{f.certFile, f.keyFile} {
 		if info, err := os.Stat(name); err == nil {
 			states[i] = fileVersion{info.ModTime(), info.Size()}
 		}

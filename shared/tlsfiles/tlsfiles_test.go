@@ -60,7 +60,7 @@ func TestARenewedCertificateIsUsed(t *testing.T) {
 	log.SetOutput(io.Discard)
 	now := time.Now()
 	f := &certificateReloader{
-		cert: certFile, key: keyFile, log: log, now: func() time.Time { return now },
+		certFile: certFile, keyFile: keyFile, log: log, now: func() time.Time { return now },
 	}
 	if err := f.load(); err != nil {
 		t.Fatal(err)

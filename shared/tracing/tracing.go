@@ -44,33 +44,34 @@ func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 		trace.WithSchemaURL(semconv.SchemaURL))
 }
 
-// traceparent is a carrier for OpenTelemetry's propagator. It holds only the traceparent header.
-type traceparent string
+// traceparentCarrier is a carrier for OpenTelemetry's propagator. It holds only the traceparent
+// header.
+type traceparentCarrier string
 
-func (t *traceparent) Get(name string) string {
+func (t *traceparentCarrier) Get(name string) string {
 	if name == "traceparent" {
 		return string(*t)
 	}
 	return ""
 }
 
-func (t *traceparent) Set(name, value string) {
+func (t *traceparentCarrier) Set(name, value string) {
 	if name == "traceparent" {
-		*t = traceparent(value)
+		*t = traceparentCarrier(value)
 	}
 }
 
-func (t *traceparent) Keys() []string { return []string{"traceparent"} }
+func (t *traceparentCarrier) Keys() []string { return []string{"traceparent"} }
 
 // WithParent returns a context with the span of a traceparent as its remote parent. It returns ctx
 // if the traceparent is invalid.
 func WithParent(ctx context.Context, text string) context.Context {
-	return propagation.TraceContext{}.Extract(ctx, (*traceparent)(&text))
+	return propagation.TraceContext{}.Extract(ctx, (*traceparentCarrier)(&text))
 }
 
 // Traceparent returns the traceparent of the span in ctx, or "" if there is none.
 func Traceparent(ctx context.Context) string {
-	var carrier traceparent
+	var carrier traceparentCarrier
 	propagation.TraceContext{}.Inject(ctx, &carrier)
 	return string(carrier)
 }

@@ -52,7 +52,7 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	tb.Helper()
 	js, err := jetstream.New(nc)
 	if err == nil {
-		err = stream.Ensure(tb.Context(), js, stream.DefaultSettings)
+		err = stream.EnsureSharedStreams(tb.Context(), js, stream.DefaultSettings)
 	}
 	if err == nil {
 		err = stream.EnsureReports(tb.Context(), js, 1)
@@ -84,7 +84,7 @@ func makeOwn(tb testing.TB, js jetstream.JetStream) {
 			stream.QueueStreamLimits{})
 		if err == nil {
 			group := stream.RunnerGroup{Queue: queue, Group: "main"}
-			config := group.ConsumerConfigAt(stream.Layout{Own: true}, stream.RunnerAckWait)
+			config := group.ConsumerConfigForLayout(stream.Layout{Own: true}, stream.RunnerAckWait)
 			if queue == "gpu" {
 				config.AckWait = time.Hour // no message is redelivered while a test runs
 			}

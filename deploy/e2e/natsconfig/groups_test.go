@@ -174,7 +174,7 @@ func addGroups(t *testing.T, d *documented, acks string) {
 	settings := stream.DefaultSettings
 	settings.Replicas = 3
 	eventually(t, "the streams", func() bool {
-		return stream.Ensure(t.Context(), owner, settings) == nil
+		return stream.EnsureSharedStreams(t.Context(), owner, settings) == nil
 	})
 
 	self, err := os.Executable()

@@ -93,11 +93,11 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	ingresses, stopIngress := runIngress(t, log, flags)
 	running(t, func(ctx context.Context) error {
 		nc, err := bus.Connect(ctx, bus.Options{
-			URL:       s.url,
-			Timeout:   10 * time.Second,
-			CredsFile: secret("runner.nk"),
-			CAFile:    secret("ca.crt"),
-			Log:       log.Logger,
+			URL:            s.url,
+			ConnectTimeout: 10 * time.Second,
+			CredsFile:      secret("runner.nk"),
+			CAFile:         secret("ca.crt"),
+			Log:            log.Logger,
 		})
 		if err != nil {
 			return err
@@ -359,7 +359,7 @@ func TestReplicasOfTheCopy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return stream.Ensure(t.Context(), js, stream.DefaultSettings) == nil
+		return stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings) == nil
 	})
 	makeStreams(t, nc)
 	out, err := exec.CommandContext(t.Context(), bin, "admin", "replicas", "3",

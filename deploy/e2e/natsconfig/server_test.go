@@ -243,12 +243,12 @@ func startThree(t *testing.T) *site {
 func (s *site) connect(tb testing.TB, role string) *nats.Conn {
 	tb.Helper()
 	nc, err := bus.Connect(tb.Context(), bus.Options{
-		URL:       s.url,
-		Name:      role,
-		Timeout:   10 * time.Second,
-		CredsFile: secret(role + ".nk"),
-		CAFile:    secret("ca.crt"),
-		Log:       logtest.Quiet(),
+		URL:            s.url,
+		Name:           role,
+		ConnectTimeout: 10 * time.Second,
+		CredsFile:      secret(role + ".nk"),
+		CAFile:         secret("ca.crt"),
+		Log:            logtest.Quiet(),
 	})
 	if err != nil {
 		tb.Fatal(err)

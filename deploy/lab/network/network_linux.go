@@ -65,20 +65,20 @@ func New(seed uint64, names ...string) (_ *Network, err error) {
 			Addr:      n.subnetAddr(i + 1),
 			network:   n,
 			index:     i,
-			namespace: n.namespace(name),
+			namespace: n.namespaceName(name),
 		})
 	}
 	for _, h := range n.hosts {
-		if err := n.add(h); err != nil {
+		if err := n.addHost(h); err != nil {
 			return nil, err
 		}
 	}
-	device, err := openDevice("", n.device())
+	device, err := openDevice("", n.deviceName())
 	if err != nil {
 		return nil, err
 	}
 	n.devices = append(n.devices, device)
-	if err := configure("", n.device(), n.subnetAddr(creatorAddrByte)); err != nil {
+	if err := configureDevice("", n.deviceName(), n.subnetAddr(creatorAddrByte)); err != nil {
 		return nil, err
 	}
 	addrs := map[netip.Addr]int{n.subnetAddr(creatorAddrByte): len(n.hosts)}
@@ -128,14 +128,14 @@ func (n *Network) reserveSubnet() error {
 		//nolint:noctx // it does not block
 		n.held, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number))
 		if err == nil {
-			return n.removeLeftovers()
+			return n.removeLeftoverNamespaces()
 		}
 	}
 	return errors.New("no subnet of 198.18.0.0/16 is free")
 }
 
-func (n *Network) removeLeftovers() error {
-	old, err := filepath.Glob(filepath.Join("/run/netns", n.namespace("*")))
+func (n *Network) removeLeftoverNamespaces() error {
+	old, err := filepath.Glob(filepath.Join("/run/netns", n.namespaceName("*")))
 	if err != nil {
 		return err
 	}
@@ -154,17 +154,17 @@ func (n *Network) subnetAddr(last int) netip.Addr {
 	return netip.AddrFrom4([4]byte{198, 18, byte(n.number), byte(last)})
 }
 
-func (n *Network) namespace(host string) string {
+func (n *Network) namespaceName(host string) string {
 	return fmt.Sprintf("hookstart-%d-%s", n.number, host)
 }
 
-// device returns the name of all devices of the network. The names do not collide, because each
+// deviceName returns the name of all devices of the network. The names do not collide, because each
 // device is in a separate namespace.
-func (n *Network) device() string { return "hookstart" + strconv.Itoa(n.number) }
+func (n *Network) deviceName() string { return "hookstart" + strconv.Itoa(n.number) }
 
-// add creates a host's namespace and its device.
-func (n *Network) add(h *Host) error {
-	if err := ip("netns", "add", h.namespace); err != nil {
+// addHost creates a host's namespace and its device.
+func (n *Network) addHost(h *Host) error {
+	if err := runIP("netns", "add", h.namespace); err != nil {
 		// In a container, the root user may lack the necessary privileges.
 		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
@@ -172,15 +172,15 @@ func (n *Network) add(h *Host) error {
 	if err := n.writeHostsFile(h); err != nil {
 		return err
 	}
-	if err := ip("-n", h.namespace, "link", "set", "lo", "up"); err != nil {
+	if err := runIP("-n", h.namespace, "link", "set", "lo", "up"); err != nil {
 		return err
 	}
-	device, err := openDevice(h.namespace, n.device())
+	device, err := openDevice(h.namespace, n.deviceName())
 	if err != nil {
 		return err
 	}
 	n.devices = append(n.devices, device)
-	return configure(h.namespace, n.device(), h.Addr)
+	return configureDevice(h.namespace, n.deviceName(), h.Addr)
 }
 
 // writeHostsFile writes the file that ip netns exec mounts as /etc/hosts for a host's programs.
@@ -245,17 +245,18 @@ func openTUN(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// configure sets a device's address and its maximum packet size, and brings it up. Large packets
-// reduce the switch's CPU usage.
-func configure(namespace, device string, addr netip.Addr) error {
+// configureDevice sets a device's address and its maximum packet size, and brings it up. Large
+// packets reduce the switch's CPU usage.
+func configureDevice(namespace, device string, addr netip.Addr) error {
 	var in []string
 	if namespace != "" {
 		in = []string{"-n", namespace}
 	}
 	prefix := netip.PrefixFrom(addr, prefixBits).String()
 	return errors.Join(
-		ip(append(in, "addr", "add", prefix, "dev", device)...),
-		ip(append(in, "link", "set", device, "mtu", strconv.Itoa(packetSize), "txqueuelen", "5000",
+		runIP(append(in, "addr", "add", prefix, "dev", device)...),
+		runIP(append(in, "link", "set", device, "mtu", strconv.Itoa(packetSize), "txqueuelen",
+			"5000",
 			"up")...))
 }
 
@@ -264,7 +265,7 @@ func (n *Network) Hosts() []*Host { return n.hosts }
 
 // Set sets the condition for packets from one host to another.
 func (n *Network) Set(from, to *Host, c Condition) {
-	n.packetSwitch.link(from.index, to.index).set(c)
+	n.packetSwitch.link(from.index, to.index).setCondition(c)
 }
 
 // SetBoth sets the condition for packets between two hosts in both directions.
@@ -278,8 +279,8 @@ func (n *Network) SetBoth(a, b *Host, c Condition) {
 func (n *Network) Isolate(h *Host, cut bool) {
 	for _, other := range n.hosts {
 		if other != h {
-			n.packetSwitch.link(h.index, other.index).cut(cut)
-			n.packetSwitch.link(other.index, h.index).cut(cut)
+			n.packetSwitch.link(h.index, other.index).setCut(cut)
+			n.packetSwitch.link(other.index, h.index).setCut(cut)
 		}
 	}
 }
@@ -313,7 +314,7 @@ func (n *Network) Close() error {
 }
 
 func removeNamespace(name string) error {
-	err := errors.Join(ip("netns", "delete", name), os.RemoveAll(netnsFolder(name)))
+	err := errors.Join(runIP("netns", "delete", name), os.RemoveAll(netnsFolder(name)))
 	// Also remove the folder for all namespaces. This fails if it still holds files of other
 	// namespaces.
 	_ = os.Remove(filepath.Dir(netnsFolder(name)))
@@ -327,7 +328,7 @@ func (h *Host) Command(program string, args ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", h.namespace, program}, args...)...)
 }
 
-func ip(args ...string) error {
+func runIP(args ...string) error {
 	//nolint:gosec,noctx // it does not block
 	output, err := exec.Command("ip", args...).CombinedOutput()
 	if err != nil {

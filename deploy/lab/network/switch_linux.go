@@ -19,26 +19,27 @@ const maxQueuedPackets = 4096
 type packetSwitch struct {
 	devices []*os.File
 	addrs   map[netip.Addr]int // the index of each device, keyed by its address
-	links   [][]*oneWayLink    // the links, by the indexes of the sending and the receiving device
-	reading sync.WaitGroup
-	passing sync.WaitGroup
+	// the links, by the indexes of the sending and the receiving device
+	links             [][]*oneWayLink
+	readers           sync.WaitGroup
+	delayedForwarders sync.WaitGroup
 }
 
 // oneWayLink is the link from one device to another, in one direction.
 type oneWayLink struct {
-	to      *os.File
-	delayed chan packet
+	destination *os.File
+	delayed     chan packet
 
 	mu        sync.Mutex
 	condition Condition
 	random    *rand.Rand
-	last      time.Time // when the packet that was delayed last is due
+	lastDue   time.Time // when the packet that was delayed last is due
 	waiting   int       // number of delayed packets that are not forwarded yet
 }
 
 type packet struct {
 	bytes []byte
-	at    time.Time
+	dueAt time.Time
 }
 
 // newPacketSwitch starts a switch that forwards packets between the devices until all of them are
@@ -51,17 +52,17 @@ func newPacketSwitch(devices []*os.File, addrs map[netip.Addr]int, seed uint64) 
 			//nolint:gosec // not a secret
 			random := rand.New(rand.NewPCG(seed, uint64(from*len(devices)+to)))
 			w := &oneWayLink{
-				to:      device,
-				delayed: make(chan packet, maxQueuedPackets),
-				random:  random,
+				destination: device,
+				delayed:     make(chan packet, maxQueuedPackets),
+				random:      random,
 			}
-			j.passing.Go(w.forwardDelayed)
+			j.delayedForwarders.Go(w.forwardDelayed)
 			ways = append(ways, w)
 		}
 		j.links = append(j.links, ways)
 	}
 	for from := range devices {
-		j.reading.Go(func() { j.forwardFrom(from) })
+		j.readers.Go(func() { j.forwardFrom(from) })
 	}
 	return j
 }
@@ -76,15 +77,15 @@ func (j *packetSwitch) forwardFrom(from int) {
 		if err != nil {
 			return // the device is closed
 		}
-		if to, ok := j.receiver(buffer[:size]); ok {
+		if to, ok := j.receiverIndex(buffer[:size]); ok {
 			j.links[from][to].forward(buffer[:size])
 		}
 	}
 }
 
-// receiver returns the index of the device that a packet is addressed to. ok is false if the packet
-// is not IPv4 or is addressed to no device; the switch then drops it.
-func (j *packetSwitch) receiver(bytes []byte) (index int, ok bool) {
+// receiverIndex returns the index of the device that a packet is addressed to. ok is false if the
+// packet is not IPv4 or is addressed to no device; the switch then drops it.
+func (j *packetSwitch) receiverIndex(bytes []byte) (index int, ok bool) {
 	const version4, destination = 4, 16
 	if len(bytes) < destination+4 || bytes[0]>>4 != version4 {
 		return 0, false
@@ -95,27 +96,27 @@ func (j *packetSwitch) receiver(bytes []byte) (index int, ok bool) {
 
 // wait waits until all devices are closed and no more packets are being forwarded.
 func (j *packetSwitch) wait() {
-	j.reading.Wait()
+	j.readers.Wait()
 	for _, ways := range j.links {
 		for _, w := range ways {
 			close(w.delayed)
 		}
 	}
-	j.passing.Wait()
+	j.delayedForwarders.Wait()
 }
 
-func (w *oneWayLink) set(c Condition) {
+func (w *oneWayLink) setCondition(c Condition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.condition = c
 }
 
-// cut makes the link lose every packet if cut is true, and otherwise makes it work again. The delay
-// and the loss rate stay unchanged.
-func (w *oneWayLink) cut(cut bool) {
+// setCut makes the link lose every packet if cut is true, and otherwise makes it work again. The
+// delay and the loss rate stay unchanged.
+func (w *oneWayLink) setCut(setCut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.condition.Cut = cut
+	w.condition.Cut = setCut
 }
 
 // forward delivers a packet immediately, delays it or drops it, according to the link's condition.
@@ -126,20 +127,20 @@ func (w *oneWayLink) forward(bytes []byte) {
 	c := w.condition
 	lost := c.Cut || c.Loss > 0 && w.random.Float64() < c.Loss
 	at := now.Add(c.Delay)
-	if at.Before(w.last) {
-		at = w.last // packets keep their order
+	if at.Before(w.lastDue) {
+		at = w.lastDue // packets keep their order
 	}
 	direct := w.waiting == 0 && !at.After(now)
 	lost = lost || !direct && w.waiting == maxQueuedPackets
 	if !lost && !direct {
-		w.last = at
+		w.lastDue = at
 		w.waiting++
 	}
 	w.mu.Unlock()
 	switch {
 	case lost:
 	case direct:
-		_, _ = w.to.Write(bytes) // a failed write loses the packet, as a network would
+		_, _ = w.destination.Write(bytes) // a failed write loses the packet, as a network would
 	default:
 		// The channel has room for all waiting packets, so this does not block.
 		w.delayed <- packet{append([]byte(nil), bytes...), at}
@@ -151,13 +152,13 @@ func (w *oneWayLink) forwardDelayed() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for p := range w.delayed {
-		timer.Reset(time.Until(p.at))
+		timer.Reset(time.Until(p.dueAt))
 		<-timer.C
 		w.mu.Lock()
 		cut := w.condition.Cut
 		w.mu.Unlock()
 		if !cut {
-			_, _ = w.to.Write(p.bytes)
+			_, _ = w.destination.Write(p.bytes)
 		}
 		w.mu.Lock()
 		w.waiting--

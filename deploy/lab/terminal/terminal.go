@@ -20,29 +20,29 @@ func IsTerminal(out io.Writer) bool {
 
 // ProgressLine is a line that shows progress. Its methods must not be called concurrently.
 type ProgressLine struct {
-	out     io.Writer
-	rewrite bool
-	open    bool // whether the current line has no line break yet
+	out      io.Writer
+	rewrites bool
+	open     bool // whether the current line has no line break yet
 }
 
 // NewProgressLine returns a ProgressLine that writes to out.
 func NewProgressLine(out io.Writer) *ProgressLine {
-	return &ProgressLine{out: out, rewrite: IsTerminal(out)}
+	return &ProgressLine{out: out, rewrites: IsTerminal(out)}
 }
 
 // Rewrites reports whether a new text replaces the previous one on the same line. If it does, the
 // text may be updated often.
-func (l *ProgressLine) Rewrites() bool { return l.rewrite }
+func (l *ProgressLine) Rewrites() bool { return l.rewrites }
 
 // Show shows a new text, which is formatted as by fmt.Sprintf. It replaces the previous text if
 // Rewrites returns true, and otherwise writes the text on a line of its own.
 func (l *ProgressLine) Show(format string, args ...any) {
 	before, after := "", "\n"
-	if l.rewrite {
+	if l.rewrites {
 		before, after = "\r\033[K", ""
 	}
 	_, _ = fmt.Fprintf(l.out, before+format+after, args...)
-	l.open = l.rewrite
+	l.open = l.rewrites
 }
 
 // Done ends the current line, so that its text stays and later output begins on a new line.

@@ -16,7 +16,7 @@ func (c *Client) WhoAmI(ctx context.Context) (api.WhoAmI, error) {
 // Keys returns one page of the keys, without their secrets. If accountID is not empty, it returns
 // only the keys of that account.
 func (c *Client) Keys(ctx context.Context, accountID string, page Page) (api.List[api.Key], error) {
-	return list[api.Key](ctx, c, "/keys", page, parameters{"accountId": accountID})
+	return list[api.Key](ctx, c, "/keys", page, queryParameters{"accountId": accountID})
 }
 
 // CreateKey creates a key. It is not idempotent: a repeated call creates another key.

@@ -22,16 +22,16 @@ import (
 // Client calls the operators' API. It is safe for concurrent use. A failed call returns an
 // *api.Problem, which is the API's response, or a *ConnectionError.
 type Client struct {
-	base  string
-	token string
-	http  *http.Client
-	tap   func(body []byte)
-	key   string // idempotency key of a call; "" means none
+	baseURL        string
+	token          string
+	httpClient     *http.Client
+	bodyTap        func(body []byte)
+	idempotencyKey string // idempotency key of a call; "" means none
 	// ifMatch and ifNoneMatch are the preconditions of a call. "" means none.
 	ifMatch, ifNoneMatch string
 	lastEventID          string // resumes an event stream; "" means none
-	// etag is set to the ETag of each successful response. It may be nil.
-	etag *string
+	// lastETag is set to the ETag of each successful response. It may be nil.
+	lastETag *string
 }
 
 // callTimeout is the timeout of a call. It exceeds every timeout that the API itself enforces.
@@ -42,7 +42,7 @@ const callTimeout = time.Minute
 func New(base, token string) *Client {
 	// The API never redirects, and following a redirect could send the token to another server.
 	client := noredirect.NewClient(nil, 0)
-	return &Client{base: strings.TrimRight(base, "/"), token: token, http: client}
+	return &Client{baseURL: strings.TrimRight(base, "/"), token: token, httpClient: client}
 }
 
 // WithBodyTap returns a client that also calls tap with the unmodified body of each successful
@@ -50,16 +50,16 @@ func New(base, token string) *Client {
 // fields.
 func (c *Client) WithBodyTap(tap func(body []byte)) *Client {
 	tapped := *c
-	tapped.tap = tap
+	tapped.bodyTap = tap
 	return &tapped
 }
 
 // WithTransport returns a client that uses the given transport, for example one that trusts a
 // private certificate authority.
 func (c *Client) WithTransport(transport http.RoundTripper) *Client {
-	over, own := *c, *c.http
+	over, own := *c, *c.httpClient
 	own.Transport = transport
-	over.http = &own
+	over.httpClient = &own
 	return &over
 }
 
@@ -84,7 +84,7 @@ func (c *Client) IfNew() *Client {
 // response has none. The calls of such a client must not be concurrent.
 func (c *Client) WithETag(tag *string) *Client {
 	noting := *c
-	noting.etag = tag
+	noting.lastETag = tag
 	return &noting
 }
 
@@ -230,7 +230,7 @@ func (c *Client) Workflow(ctx context.Context, id string) (api.Workflow, error) 
 func (c *Client) Workflows(
 	ctx context.Context, accountID string, page Page,
 ) (api.List[api.Workflow], error) {
-	return list[api.Workflow](ctx, c, "/workflows", page, parameters{"accountId": accountID})
+	return list[api.Workflow](ctx, c, "/workflows", page, queryParameters{"accountId": accountID})
 }
 
 // DeleteWorkflow deletes a workflow with its tokens. The records of its executions stay.
@@ -253,7 +253,7 @@ func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error
 func (c *Client) Refusals(
 	ctx context.Context, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {
-	return list[api.Refusal](ctx, c, workflowPath(workflowID)+"/refusals", page, parameters{
+	return list[api.Refusal](ctx, c, workflowPath(workflowID)+"/refusals", page, queryParameters{
 		"since": timeParam(since),
 	})
 }
@@ -264,7 +264,7 @@ func (c *Client) AllRefusals(
 	ctx context.Context, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
 	return list[api.WorkflowRefusal](ctx, c, "/refusals", page,
-		parameters{"since": timeParam(since)})
+		queryParameters{"since": timeParam(since)})
 }
 
 // Queues lists the queues, with the executions waiting in each and the groups that consume them.
@@ -341,7 +341,7 @@ func (c *Client) PatchTrigger(
 func (c *Client) TryOrderKey(
 	ctx context.Context, workflowID, nodeID, place string,
 ) (result api.OrderKeyTrial, err error) {
-	query := parameters{"orderKey": place}.query()
+	query := queryParameters{"orderKey": place}.query()
 	err = c.call(ctx, http.MethodGet, triggerPath(workflowID, nodeID)+"/order-key-trial", query,
 		nil, &result)
 	return result, err
@@ -425,7 +425,7 @@ func (c *Client) ReplayRejected(
 // is "".
 func (c *Client) withIdempotencyKey(key string) *Client {
 	with := *c
-	with.key = key
+	with.idempotencyKey = key
 	return &with
 }
 
@@ -458,7 +458,7 @@ type DeadLetterFilter struct {
 func (c *Client) DeadLetters(
 	ctx context.Context, filter DeadLetterFilter, page Page,
 ) (api.List[api.DeadLetter], error) {
-	return list[api.DeadLetter](ctx, c, "/dead-letters", page, parameters{
+	return list[api.DeadLetter](ctx, c, "/dead-letters", page, queryParameters{
 		"workflowId": filter.WorkflowID,
 		"reason":     filter.Reason,
 		"since":      timeParam(filter.Since),
@@ -470,7 +470,7 @@ func (c *Client) DeadLetters(
 func (c *Client) Executions(
 	ctx context.Context, filter ExecutionFilter, page Page,
 ) (api.List[api.Execution], error) {
-	return list[api.Execution](ctx, c, "/executions", page, parameters{
+	return list[api.Execution](ctx, c, "/executions", page, queryParameters{
 		"accountId":  filter.AccountID,
 		"workflowId": filter.WorkflowID,
 		"status":     filter.Status,
@@ -497,7 +497,7 @@ func triggerPath(workflowID, nodeID string) string {
 // and reject deep nesting.
 type rawJSON []byte
 
-func encode(body any) (io.Reader, error) {
+func encodeBody(body any) (io.Reader, error) {
 	switch body := body.(type) {
 	case nil:
 		return nil, nil
@@ -511,10 +511,10 @@ func encode(body any) (io.Reader, error) {
 	return bytes.NewReader(text), nil
 }
 
-// parameters holds query parameters. Empty values are omitted from the query.
-type parameters map[string]string
+// queryParameters holds query parameters. Empty values are omitted from the query.
+type queryParameters map[string]string
 
-func (p parameters) query() url.Values {
+func (p queryParameters) query() url.Values {
 	q := url.Values{}
 	for name, value := range p {
 		if value != "" {
@@ -538,7 +538,7 @@ func get[T any](ctx context.Context, c *Client, path string) (result T, err erro
 }
 
 func list[T any](
-	ctx context.Context, c *Client, path string, page Page, filter parameters,
+	ctx context.Context, c *Client, path string, page Page, filter queryParameters,
 ) (result api.List[T], err error) {
 	q := filter.query()
 	if page.Limit != 0 {
@@ -571,7 +571,7 @@ func (c *Client) call(
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout,
 		fmt.Errorf("no answer within %s", callTimeout))
 	defer cancel()
-	sent, err := encode(body)
+	sent, err := encodeBody(body)
 	if err != nil {
 		return err
 	}
@@ -582,17 +582,18 @@ func (c *Client) call(
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return newConnectionError("the answer of %s to %s %s broke off: %w", c.base, method, path,
+		return newConnectionError("the answer of %s to %s %s broke off: %w", c.baseURL, method,
+			path,
 			err)
 	}
 	if result != nil {
 		if err := Decode(text, result); err != nil {
 			return newConnectionError("the answer of %s to %s %s is not what the operators' API "+
-				"answers (%w); is it the executor's address?", c.base, method, path, err)
+				"answers (%w); is it the executor's address?", c.baseURL, method, path, err)
 		}
 	}
-	if c.tap != nil {
-		c.tap(text)
+	if c.bodyTap != nil {
+		c.bodyTap(text)
 	}
 	return nil
 }
@@ -602,20 +603,20 @@ func (c *Client) call(
 func (c *Client) send(
 	ctx context.Context, method, path string, query url.Values, body io.Reader,
 ) (*http.Response, error) {
-	target := c.base + api.PathPrefix + path
+	target := c.baseURL + api.PathPrefix + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
 	request, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
-		return nil, newConnectionError("the API's address %q: %w", c.base, causeOf(ctx, err))
+		return nil, newConnectionError("the API's address %q: %w", c.baseURL, causeOf(ctx, err))
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	if c.key != "" {
-		request.Header.Set("Idempotency-Key", c.key)
+	if c.idempotencyKey != "" {
+		request.Header.Set("Idempotency-Key", c.idempotencyKey)
 	}
 	if c.ifMatch != "" {
 		request.Header.Set("If-Match", c.ifMatch)
@@ -626,20 +627,20 @@ func (c *Client) send(
 	if c.lastEventID != "" {
 		request.Header.Set("Last-Event-ID", c.lastEventID)
 	}
-	response, err := c.http.Do(request)
+	response, err := c.httpClient.Do(request)
 	if err != nil {
 		return nil,
-			newConnectionError("cannot reach the operators' API at %s: %w", c.base,
+			newConnectionError("cannot reach the operators' API at %s: %w", c.baseURL,
 				causeOf(ctx, err))
 	}
 	if response.StatusCode/100 == 2 {
-		if c.etag != nil {
-			*c.etag = response.Header.Get("ETag")
+		if c.lastETag != nil {
+			*c.lastETag = response.Header.Get("ETag")
 		}
 		return response, nil
 	}
 	defer func() { _ = response.Body.Close() }()
-	return nil, decodeProblem(c.base, response)
+	return nil, decodeProblem(c.baseURL, response)
 }
 
 // causeOf returns why ctx has ended. If ctx has not ended, it returns the cause of err without the

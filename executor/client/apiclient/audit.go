@@ -21,7 +21,7 @@ type AuditFilter struct {
 func (c *Client) Audit(
 	ctx context.Context, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {
-	return list[api.AuditEntry](ctx, c, "/audit", page, parameters{
+	return list[api.AuditEntry](ctx, c, "/audit", page, queryParameters{
 		"actor":      filter.Actor,
 		"accountId":  filter.AccountID,
 		"workflowId": filter.WorkflowID,

@@ -13,7 +13,7 @@ import (
 // BackUpRecords requests a backup of the database, and passes every line of the backup to each. It
 // returns an error if the response is incomplete.
 func (c *Client) BackUpRecords(ctx context.Context, each func(line []byte) error) error {
-	return c.lines(ctx, "/backup/records", nil, each)
+	return c.forEachLine(ctx, "/backup/records", nil, each)
 }
 
 // BackUpAudit requests a backup of one bucket's audit entries, and passes every line of the backup
@@ -26,12 +26,12 @@ func (c *Client) BackUpAudit(
 		"since":  {since.Format(time.RFC3339Nano)},
 		"until":  {until.Format(time.RFC3339Nano)},
 	}
-	return c.lines(ctx, "/backup/audit", query, each)
+	return c.forEachLine(ctx, "/backup/audit", query, each)
 }
 
-// lines makes a call and passes each line of the response to each. It returns an error if the
+// forEachLine makes a call and passes each line of the response to each. It returns an error if the
 // response does not end with the line {}, which shows that it is complete.
-func (c *Client) lines(
+func (c *Client) forEachLine(
 	ctx context.Context, path string, query url.Values, each func(line []byte) error,
 ) error {
 	response, err := c.send(ctx, http.MethodGet, path, query, nil)
@@ -43,7 +43,7 @@ func (c *Client) lines(
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return newConnectionError("the records of %s broke off: %w", c.base,
+			return newConnectionError("the records of %s broke off: %w", c.baseURL,
 				errors.Join(err, context.Cause(ctx)))
 		}
 		if bytes.Equal(line, []byte("{}\n")) {

@@ -53,7 +53,7 @@ func (c *Client) Watch(ctx context.Context, w *ExecutionWatch) error {
 	defer silence.Stop()
 	from := *c
 	from.lastEventID = w.LastEventID
-	response, err := from.send(ctx, http.MethodGet, "/executions/stream", parameters{
+	response, err := from.send(ctx, http.MethodGet, "/executions/stream", queryParameters{
 		"workflowId": w.WorkflowID,
 	}.query(), nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Client) Watch(ctx context.Context, w *ExecutionWatch) error {
 	if mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType !=
 		"text/event-stream" {
 		return newConnectionError("the answer of %s is not an event stream; is it the executor's "+
-			"address?", c.base)
+			"address?", c.baseURL)
 	}
 	if w.Opened != nil {
 		if err := w.Opened(); err != nil {
@@ -125,8 +125,8 @@ func (c *Client) handleEvent(w *ExecutionWatch, event streamEvent) error {
 		if err := json.Unmarshal([]byte(event.data), &e); err != nil {
 			return fmt.Errorf("read an event: %w", err)
 		}
-		if c.tap != nil {
-			c.tap([]byte(event.data))
+		if c.bodyTap != nil {
+			c.bodyTap([]byte(event.data))
 		}
 		if err := w.Changed(e); err != nil {
 			return err

@@ -81,7 +81,7 @@ func RequeueEntry(
 				Format(time.RFC3339Nano),
 		),
 	).String()
-	return entryAbout(id, now, actor, ActionRequeue, r,
+	return newEntryAboutRecord(id, now, actor, ActionRequeue, r,
 		edit.FieldChange{Field: fieldExecution, To: r.ID},
 		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
@@ -95,22 +95,22 @@ func DismissEntry(
 	actor edit.Actor,
 	r store.Record,
 ) store.AuditEntry {
-	return entryAbout(newID(), now, actor, ActionDismiss, r,
+	return newEntryAboutRecord(newID(), now, actor, ActionDismiss, r,
 		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
 // CancelEntry returns the audit entry for a request to cancel the execution with the given ID. r is
 // the execution's record.
 func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
-	return entryAbout(newID(), now, actor, ActionCancel, r,
+	return newEntryAboutRecord(newID(), now, actor, ActionCancel, r,
 		edit.FieldChange{Field: fieldExecution, To: id})
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// entryAbout returns an audit entry that refers to the account, workflow and node of a record. If
-// the record is zero, it refers to none.
-func entryAbout(
+// newEntryAboutRecord returns an audit entry that refers to the account, workflow and node of a
+// record. If the record is zero, it refers to none.
+func newEntryAboutRecord(
 	id string, at time.Time, actor edit.Actor, action string, about store.Record,
 	changes ...edit.FieldChange,
 ) store.AuditEntry {

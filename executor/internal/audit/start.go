@@ -47,5 +47,5 @@ func StartEntry(header nats.Header, r store.Record, at time.Time) (store.AuditEn
 	if original := cmp.Or(r.ReplayOf, r.RerunOf); original != "" {
 		changes = append(changes, edit.FieldChange{Field: field, To: original})
 	}
-	return entryAbout(r.ID, at, actor, action, r, changes...), true
+	return newEntryAboutRecord(r.ID, at, actor, action, r, changes...), true
 }

@@ -37,8 +37,8 @@ const flushTimeout = 2 * time.Second
 // heartbeatInterval is how often a Notifier repeats the number of its last announcement.
 const heartbeatInterval = 5 * time.Second
 
-// watcherBuffer is how many batches a watcher may fall behind before its watch ends.
-const watcherBuffer = 64
+// watcherBufferSize is how many batches a watcher may fall behind before its watch ends.
+const watcherBufferSize = 64
 
 // StreamName is the name of the stream that keeps the announcements of the last minutes.
 const StreamName = "CHANGES"
@@ -53,10 +53,10 @@ const (
 // loadTimeout is the maximum time that LoadRecent spends reading the stream at startup.
 const loadTimeout = 5 * time.Second
 
-// Ensure creates the stream if it does not exist. The stream is small and kept in memory, so it is
-// empty after the restart of a single NATS server. Clients that reconnect are then told that there
-// is a gap: see Subscription.
-func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
+// EnsureStream creates the stream if it does not exist. The stream is small and kept in memory, so
+// it is empty after the restart of a single NATS server. Clients that reconnect are then told that
+// there is a gap: see Subscription.
+func EnsureStream(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
@@ -88,20 +88,20 @@ type Notifier struct {
 	sub *nats.Subscription
 	id  string // identifies this Notifier in its announcements
 
-	publishing sync.Mutex // held until an announcement has been numbered and published
-	announced  uint64     // number of announcements
+	publishMu         sync.Mutex // held until an announcement has been numbered and published
+	announcementCount uint64     // number of announcements
 
-	stopping sync.Once
+	stopOnce sync.Once
 	stop     chan struct{}
 	done     chan struct{}
 
-	mu       sync.Mutex
-	watchers map[chan Batch]struct{}
-	past     recentBatches
-	last     time.Time // the time of the last batch
-	// heard maps the ID of each Notifier to the number of its last announcement that has arrived
-	// here.
-	heard map[string]uint64
+	mu            sync.Mutex
+	watchers      map[chan Batch]struct{}
+	recent        recentBatches
+	lastBatchTime time.Time // the time of the last batch
+	// lastAnnouncements maps the ID of each Notifier to the number of its last announcement that
+	// has arrived here.
+	lastAnnouncements map[string]uint64
 }
 
 // New returns a Notifier that subscribes to announcements on nc.
@@ -109,13 +109,13 @@ func New(nc *nats.Conn) (*Notifier, error) { return newNotifier(nc, heartbeatInt
 
 func newNotifier(nc *nats.Conn, heartbeat time.Duration) (*Notifier, error) {
 	c := &Notifier{
-		nc:       nc,
-		id:       rand.Text(),
-		heard:    map[string]uint64{},
-		watchers: map[chan Batch]struct{}{},
-		past:     recentBatches{since: now()},
-		stop:     make(chan struct{}),
-		done:     make(chan struct{}),
+		nc:                nc,
+		id:                rand.Text(),
+		lastAnnouncements: map[string]uint64{},
+		watchers:          map[chan Batch]struct{}{},
+		recent:            recentBatches{completeSince: now()},
+		stop:              make(chan struct{}),
+		done:              make(chan struct{}),
 	}
 	var err error
 	if c.sub, err = nc.Subscribe(subject, c.receive); err != nil {
@@ -160,7 +160,7 @@ func (c *Notifier) run(
 // Stop ends the subscription and all watches, and waits until the Notifier's goroutine has exited,
 // but not for the watchers. It may be called more than once.
 func (c *Notifier) Stop() {
-	c.stopping.Do(func() {
+	c.stopOnce.Do(func() {
 		close(c.stop)
 		<-c.done
 		_ = c.sub.Unsubscribe()
@@ -176,7 +176,7 @@ func (c *Notifier) endAllWatches() {
 
 // endAllWatchesLocked is like endAllWatches. mu must be held.
 func (c *Notifier) endAllWatchesLocked() {
-	c.past.reset(c.nextTime())
+	c.recent.reset(c.nextBatchTime())
 	for w := range c.watchers {
 		delete(c.watchers, w)
 		close(w)
@@ -185,14 +185,14 @@ func (c *Notifier) endAllWatchesLocked() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// nextTime returns the current time in whole microseconds, or, so that results always increase, the
-// microsecond after the previous result if that is later. mu must be held.
-func (c *Notifier) nextTime() time.Time {
+// nextBatchTime returns the current time in whole microseconds, or, so that results always
+// increase, the microsecond after the previous result if that is later. mu must be held.
+func (c *Notifier) nextBatchTime() time.Time {
 	at := now()
-	if !at.After(c.last) {
-		at = c.last.Add(time.Microsecond)
+	if !at.After(c.lastBatchTime) {
+		at = c.lastBatchTime.Add(time.Microsecond)
 	}
-	c.last = at
+	c.lastBatchTime = at
 	return at
 }
 
@@ -220,13 +220,13 @@ func (c *Notifier) publish(ids []string) error {
 // announce publishes one announcement, or a heartbeat if there are no IDs. An announcement that
 // fails still uses up its number, so that the other processes notice that they have missed it.
 func (c *Notifier) announce(ids []string) error {
-	c.publishing.Lock()
-	defer c.publishing.Unlock()
+	c.publishMu.Lock()
+	defer c.publishMu.Unlock()
 	if len(ids) > 0 {
-		c.announced++
+		c.announcementCount++
 	}
 	data, err := proto.Marshal(&hookstartv1.ExecutionsChanged{
-		ExecutionIds: ids, Publisher: c.id, Number: c.announced,
+		ExecutionIds: ids, Publisher: c.id, Number: c.announcementCount,
 	})
 	if err != nil {
 		return err
@@ -238,15 +238,16 @@ func (c *Notifier) announce(ids []string) error {
 type Subscription struct {
 	// Since is when the watch began. The channel delivers every batch after that time.
 	Since time.Time
-	// Before holds the batches since the time requested from Watch. It includes a few older ones,
-	// because executors' clocks differ and the client may have watched on another executor before.
-	Before []Batch
-	// Complete reports whether the batches before Since include all changes since the requested
-	// time.
-	Complete bool
-	// Changed delivers all further batches. It is closed when changes may have been missed, or when
+	// EarlierBatches holds the batches since the time requested from Watch. It includes a few older
+	// ones, because executors' clocks differ and the client may have watched on another executor
+	// before.
+	EarlierBatches []Batch
+	// EarlierComplete reports whether the batches before Since include all changes since the
+	// requested time.
+	EarlierComplete bool
+	// Batches delivers all further batches. It is closed when changes may have been missed, or when
 	// the Notifier is stopped.
-	Changed <-chan Batch
+	Batches <-chan Batch
 	// Cancel ends the watch. The caller must call it in the end.
 	Cancel func()
 }
@@ -255,17 +256,20 @@ type Subscription struct {
 // it also receives the earlier ones: after must be the At of the last batch that it received, from
 // this or another process.
 func (c *Notifier) Watch(after time.Time) Subscription {
-	w := make(chan Batch, watcherBuffer)
+	w := make(chan Batch, watcherBufferSize)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchers[w] = struct{}{}
-	watching := Subscription{Since: c.nextTime(), Changed: w, Complete: true, Cancel: func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.watchers, w)
-	}}
+	watching := Subscription{
+		Since: c.nextBatchTime(), Batches: w, EarlierComplete: true,
+		Cancel: func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.watchers, w)
+		},
+	}
 	if !after.IsZero() {
-		watching.Before, watching.Complete = c.past.after(after)
+		watching.EarlierBatches, watching.EarlierComplete = c.recent.after(after)
 	}
 	return watching
 }
@@ -283,8 +287,8 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	if len(changed.GetExecutionIds()) == 0 {
 		return // a heartbeat
 	}
-	batch := Batch{At: c.nextTime(), IDs: changed.GetExecutionIds()}
-	c.past.add(batch)
+	batch := Batch{At: c.nextBatchTime(), IDs: changed.GetExecutionIds()}
+	c.recent.add(batch)
 	for w := range c.watchers {
 		select {
 		case w <- batch:
@@ -302,8 +306,8 @@ func (c *Notifier) hasMissed(changed *hookstartv1.ExecutionsChanged) bool {
 	if publisher == "" {
 		return false
 	}
-	last, known := c.heard[publisher]
-	c.heard[publisher] = before
+	last, known := c.lastAnnouncements[publisher]
+	c.lastAnnouncements[publisher] = before
 	if len(changed.GetExecutionIds()) > 0 {
 		before--
 	}
@@ -320,14 +324,14 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 		return err
 	}
 	info := s.CachedInfo()
-	before := recentBatches{since: info.TimeStamp.Add(-streamMaxAge)}
-	if info.Created.After(before.since) {
-		before.since = info.Created
+	before := recentBatches{completeSince: info.TimeStamp.Add(-streamMaxAge)}
+	if info.Created.After(before.completeSince) {
+		before.completeSince = info.Created
 	}
-	if info.State.Bytes > streamMaxBytes/2 && info.State.FirstTime.After(before.since) {
+	if info.State.Bytes > streamMaxBytes/2 && info.State.FirstTime.After(before.completeSince) {
 		// Earlier announcements may have been dropped for lack of space, so the stream is complete
 		// only from its first message.
-		before.since = info.State.FirstTime
+		before.completeSince = info.State.FirstTime
 	}
 	last := info.State.LastSeq
 	if info.State.Msgs > 0 {
@@ -365,9 +369,9 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 	defer c.mu.Unlock()
 	// Append the announcements received since New. Some of them are also in the stream, and are
 	// then in the list twice, which does no harm.
-	for _, b := range c.past.batches {
+	for _, b := range c.recent.batches {
 		before.add(b)
 	}
-	c.past = before
+	c.recent = before
 	return nil
 }

@@ -39,7 +39,7 @@ func watch(t *testing.T, c *changes.Notifier) <-chan changes.Batch {
 	t.Helper()
 	w := c.Watch(time.Time{})
 	t.Cleanup(w.Cancel)
-	return w.Changed
+	return w.Batches
 }
 
 // This process is disconnected from NATS while another one announces changes. Its watchers miss
@@ -93,7 +93,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := changes.Ensure(t.Context(), js, 1); err != nil {
+	if err := changes.EnsureStream(t.Context(), js, 1); err != nil {
 		t.Fatal(err)
 	}
 	before := listen(t, server.Connect(t))
@@ -101,7 +101,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	if err := before.Publish([]string{"a"}); err != nil {
 		t.Fatal(err)
 	}
-	first := <-w.Changed
+	first := <-w.Batches
 	other := listen(t, server.Connect(t))
 	defer other.Stop()
 	before.Stop() // the record b changes while this executor is stopped
@@ -127,13 +127,13 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	resumed := again.Watch(first.At)
 	defer resumed.Cancel()
 	var ids []string
-	for _, b := range resumed.Before {
+	for _, b := range resumed.EarlierBatches {
 		ids = append(ids, b.IDs...)
 	}
-	if !resumed.Complete || !slices.Contains(ids, "b") {
-		t.Errorf("complete: %v, %q", resumed.Complete, ids)
+	if !resumed.EarlierComplete || !slices.Contains(ids, "b") {
+		t.Errorf("complete: %v, %q", resumed.EarlierComplete, ids)
 	}
-	if since := again.Watch(time.Now().Add(-time.Hour)); since.Complete {
+	if since := again.Watch(time.Now().Add(-time.Hour)); since.EarlierComplete {
 		// The stream of announcements did not exist an hour ago.
 		t.Error("what was never kept is said to be complete")
 	}

@@ -56,7 +56,7 @@ func TestWatchesEndWhenAnAnnouncementDidNotArrive(t *testing.T) {
 		var told []string
 		ended := false
 		select {
-		case batch, open := <-w.Changed:
+		case batch, open := <-w.Batches:
 			told, ended = batch.IDs, !open
 		default:
 		}
@@ -64,8 +64,8 @@ func TestWatchesEndWhenAnAnnouncementDidNotArrive(t *testing.T) {
 			t.Errorf("%s: told %q, the watch has ended: %v", step.what, told, ended)
 		}
 		resumed := c.Watch(w.Since)
-		if resumed.Complete == step.ends {
-			t.Errorf("%s: a client that resumes has all: %v", step.what, resumed.Complete)
+		if resumed.EarlierComplete == step.ends {
+			t.Errorf("%s: a client that resumes has all: %v", step.what, resumed.EarlierComplete)
 		}
 		resumed.Cancel()
 		w.Cancel()
@@ -90,7 +90,7 @@ func TestHeartbeats(t *testing.T) {
 	if err := c.Publish([]string{"x"}); err != nil {
 		t.Fatal(err)
 	}
-	if batch := <-w.Changed; !slices.Equal(batch.IDs, []string{"x"}) {
+	if batch := <-w.Batches; !slices.Equal(batch.IDs, []string{"x"}) {
 		t.Errorf("told %q", batch.IDs)
 	}
 	for heartbeats := 0; heartbeats < 2; {
@@ -107,7 +107,7 @@ func TestHeartbeats(t *testing.T) {
 		}
 	}
 	select {
-	case batch, open := <-w.Changed:
+	case batch, open := <-w.Batches:
 		t.Errorf("a heartbeat was told to watchers: %v, %v", batch, open)
 	default:
 	}

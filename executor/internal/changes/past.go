@@ -22,32 +22,32 @@ const (
 
 // recentBatches holds the most recent batches, oldest first.
 type recentBatches struct {
-	since   time.Time // batches holds everything received after this time
-	batches []Batch
-	ids     int // total number of IDs in batches
+	completeSince time.Time // batches holds everything received after this time
+	batches       []Batch
+	idCount       int // total number of IDs in batches
 }
 
 func (p *recentBatches) add(b Batch) {
 	p.batches = append(p.batches, b)
-	p.ids += len(b.IDs)
-	for p.ids > maxRecentIDs {
-		p.since = p.batches[0].At
-		p.ids -= len(p.batches[0].IDs)
+	p.idCount += len(b.IDs)
+	for p.idCount > maxRecentIDs {
+		p.completeSince = p.batches[0].At
+		p.idCount -= len(p.batches[0].IDs)
 		p.batches[0] = Batch{}
 		p.batches = p.batches[1:]
 	}
 }
 
 // reset discards all batches. From then on, p holds the batches received after at.
-func (p *recentBatches) reset(at time.Time) { *p = recentBatches{since: at} }
+func (p *recentBatches) reset(at time.Time) { *p = recentBatches{completeSince: at} }
 
 // after returns the batches received after at, and those from up to maxClockSkew before. complete
 // reports whether no batch received after at is missing.
 func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-maxClockSkew)) {
-			return append(batches, p.batches[i:]...), !p.since.After(at)
+			return append(batches, p.batches[i:]...), !p.completeSince.After(at)
 		}
 	}
-	return nil, !p.since.After(at)
+	return nil, !p.completeSince.After(at)
 }

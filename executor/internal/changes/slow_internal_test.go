@@ -39,7 +39,7 @@ func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	timeout := time.After(30 * time.Second)
 	for {
 		select {
-		case _, open := <-w.Changed:
+		case _, open := <-w.Batches:
 			if !open {
 				return
 			}

@@ -108,7 +108,7 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 	}
 	now = store.StoredTime(now)
 	at := MessagePosition{Sequence: msg.Sequence, StoredAt: msg.Time}
-	batch := store.Batch{Recovered: []store.MessageKey{KeyOf(msg.Sequence, msg.Subject)}}
+	batch := store.Batch{Recovered: []store.MessageKey{MessageKeyOf(msg.Sequence, msg.Subject)}}
 	switch {
 	case event.Start != nil:
 		record := StartRecord(event.Start, bodyBytes, at, now)
@@ -121,8 +121,8 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 	return batch, nil
 }
 
-// KeyOf returns the key of the message with the given sequence and subject.
-func KeyOf(sequence uint64, subject string) store.MessageKey {
+// MessageKeyOf returns the key of the message with the given sequence and subject.
+func MessageKeyOf(sequence uint64, subject string) store.MessageKey {
 	_, queue := stream.LayoutOf(subject)
 	return store.MessageKey{
 		StreamSequence: sequence, Progress: stream.IsProgress(subject), Queue: queue,

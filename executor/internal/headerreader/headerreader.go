@@ -35,10 +35,10 @@ const (
 type Reader struct {
 	jetstream.Consumer
 
-	js     jetstream.JetStream
-	stream string
-	owner  string
-	next   uint64 // the expected consumer sequence of the next message
+	js           jetstream.JetStream
+	stream       string
+	ownerID      string
+	nextSequence uint64 // the expected consumer sequence of the next message
 }
 
 // Begin creates a consumer and returns a Reader for it. config holds the consumer's name, which the
@@ -47,13 +47,13 @@ type Reader struct {
 func Begin(
 	ctx context.Context, js jetstream.JetStream, streamName string, config jetstream.ConsumerConfig,
 ) (*Reader, error) {
-	r := &Reader{js: js, stream: streamName, owner: uuid.NewString(), next: 1}
+	r := &Reader{js: js, stream: streamName, ownerID: uuid.NewString(), nextSequence: 1}
 	config.AckPolicy = jetstream.AckNonePolicy
 	config.HeadersOnly = true
 	config.InactiveThreshold = consumerInactiveThreshold
 	config.MemoryStorage = true
 	config.Replicas = 1
-	config.Metadata = map[string]string{ownerMetadataKey: r.owner}
+	config.Metadata = map[string]string{ownerMetadataKey: r.ownerID}
 	var err error
 	r.Consumer, err = js.CreateConsumer(ctx, streamName, config)
 	if errors.Is(err, jetstream.ErrConsumerExists) || err == nil && !r.owns(r.CachedInfo()) {
@@ -66,7 +66,7 @@ func Begin(
 }
 
 func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
-	return info.Config.Metadata[ownerMetadataKey] == r.owner
+	return info.Config.Metadata[ownerMetadataKey] == r.ownerID
 }
 
 // NextMetadata returns the metadata of a message that the consumer has delivered. It must be called
@@ -77,16 +77,16 @@ func (r *Reader) NextMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error)
 	if err != nil {
 		return nil, err
 	}
-	if meta.Sequence.Consumer != r.next {
+	if meta.Sequence.Consumer != r.nextSequence {
 		return nil, ErrMessagesLost
 	}
-	r.next++
+	r.nextSequence++
 	return meta, nil
 }
 
-// Exists reports whether the server still has this reader's consumer. A consumer with the same name
-// that belongs to another reader does not count.
-func (r *Reader) Exists(ctx context.Context) bool {
+// ConsumerExists reports whether the server still has this reader's consumer. A consumer with the
+// same name that belongs to another reader does not count.
+func (r *Reader) ConsumerExists(ctx context.Context) bool {
 	info, err := r.Info(ctx)
 	return err == nil && r.owns(info)
 }
@@ -95,7 +95,7 @@ func (r *Reader) Exists(ctx context.Context) bool {
 // deletes it a few seconds later.
 func (r *Reader) End(ctx context.Context) {
 	// Another reader may have created a consumer with the same name. Do not delete that one.
-	if r.Exists(ctx) {
+	if r.ConsumerExists(ctx) {
 		_ = r.js.DeleteConsumer(ctx, r.stream, r.CachedInfo().Name)
 	}
 }

@@ -22,13 +22,13 @@ import (
 type Streams struct {
 	js jetstream.JetStream
 
-	mu    sync.Mutex
-	known map[string]jetstream.Stream // by name; streams that have been looked up
+	mu            sync.Mutex
+	streamsByName map[string]jetstream.Stream // by name; streams that have been looked up
 }
 
 // New returns the Streams of the installation that js connects to.
 func New(js jetstream.JetStream) *Streams {
-	return &Streams{js: js, known: map[string]jetstream.Stream{}}
+	return &Streams{js: js, streamsByName: map[string]jetstream.Stream{}}
 }
 
 // GetStart returns the message that started or rejected an execution. It reads the given sequence
@@ -67,7 +67,7 @@ func (s *Streams) MessageAt(
 	msg, err := from.GetMsg(ctx, sequence)
 	if errors.Is(err, nats.ErrNoResponders) { // the stream may have been deleted
 		s.mu.Lock()
-		delete(s.known, name)
+		delete(s.streamsByName, name)
 		s.mu.Unlock()
 		if _, found := s.stream(ctx, name); found != nil {
 			err = found
@@ -101,7 +101,7 @@ func (s *Streams) OldestSequence(ctx context.Context, queue string) (oldest uint
 // stream returns the stream with the given name, which it looks up only once.
 func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	s.mu.Lock()
-	found := s.known[name]
+	found := s.streamsByName[name]
 	s.mu.Unlock()
 	if found != nil {
 		return found, nil
@@ -112,7 +112,7 @@ func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, er
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known[name] = found
+	s.streamsByName[name] = found
 	return found, nil
 }
 
@@ -155,7 +155,7 @@ func (s *Streams) Publish(
 	if err != nil || id == "" {
 		return ack, err
 	}
-	phase, err := stream.ReadPhase(ctx, s.js, queue)
+	phase, err := stream.ReadQueuePhase(ctx, s.js, queue)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (s *Streams) awaitLayout(ctx context.Context, queue string) (layout stream.
 	open := false
 	retry.Until(waiting, awaitMovePollInterval, func() bool {
 		var phase stream.QueueStreamPhase
-		if phase, err = stream.ReadPhase(ctx, s.js, queue); err == nil {
+		if phase, err = stream.ReadQueuePhase(ctx, s.js, queue); err == nil {
 			layout, open = phase.Layout()
 		}
 		return err != nil || open

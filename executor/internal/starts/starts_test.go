@@ -35,7 +35,7 @@ func start(t *testing.T) *rig {
 	}
 	r := &rig{T: t, js: js, starts: starts.New(js)}
 	r.check(stream.EnsureReports(t.Context(), js, 1))
-	r.check(stream.Ensure(t.Context(), js, stream.DefaultSettings))
+	r.check(stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings))
 	r.bucket, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "registry"})
 	r.check(err)
 	return r

@@ -49,7 +49,7 @@ type RefusalCount struct {
 type RefusedRequest struct {
 	At        time.Time
 	BodyBytes int64  // the declared body length in bytes; -1 if none was declared
-	UserAgent string // printable ASCII, at most stream.MaxUserAgent bytes; "" means none
+	UserAgent string // printable ASCII, at most stream.MaxUserAgentBytes bytes; "" means none
 }
 
 // RefusalSum is the number of one workflow's requests that were refused with one code.
@@ -104,9 +104,12 @@ func AcceptedMinuteCounts(inserted []Record) []MinuteCount {
 		if r.Source != execution.SourceWebhook || r.Status == execution.Rejected {
 			continue // the ingress counts rejected requests as refusals
 		}
-		counts = addMinute(counts, MinuteCount{r.AcceptedAt.Truncate(time.Minute), KindAccepted, 1})
+		counts = addMinuteCount(counts, MinuteCount{
+			r.AcceptedAt.Truncate(time.Minute),
+			KindAccepted, 1,
+		})
 	}
-	return sortMinutes(counts)
+	return sortMinuteCounts(counts)
 }
 
 // DeduplicatedMinuteCount returns the minute count that a report of suppressed duplicates adds. It
@@ -140,14 +143,14 @@ func FilteredMinuteCount(at time.Time, filtered []FilteredRequests) []MinuteCoun
 func RefusedMinuteCounts(refusals []RefusalCount) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range refusals {
-		counts = addMinute(counts, MinuteCount{r.Minute, KindRefused + r.Code, r.Count})
+		counts = addMinuteCount(counts, MinuteCount{r.Minute, KindRefused + r.Code, r.Count})
 	}
-	return sortMinutes(counts)
+	return sortMinuteCounts(counts)
 }
 
-// addMinute adds count to the entry in counts with the same minute and kind, or appends it. It
+// addMinuteCount adds count to the entry in counts with the same minute and kind, or appends it. It
 // searches from the end, because consecutive counts mostly belong to the same minute.
-func addMinute(counts []MinuteCount, count MinuteCount) []MinuteCount {
+func addMinuteCount(counts []MinuteCount, count MinuteCount) []MinuteCount {
 	for i := range slices.Backward(counts) {
 		if counts[i].Kind == count.Kind && counts[i].Minute.Equal(count.Minute) {
 			counts[i].Count += count.Count
@@ -157,7 +160,7 @@ func addMinute(counts []MinuteCount, count MinuteCount) []MinuteCount {
 	return append(counts, count)
 }
 
-func sortMinutes(counts []MinuteCount) []MinuteCount {
+func sortMinuteCounts(counts []MinuteCount) []MinuteCount {
 	slices.SortFunc(counts, func(a, b MinuteCount) int {
 		if c := a.Minute.Compare(b.Minute); c != 0 {
 			return c

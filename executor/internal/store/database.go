@@ -31,28 +31,29 @@ type Size struct {
 	Driver string // sqlite or postgres
 	// Bytes is the size of all tables and indexes, including free space within them.
 	Bytes int64
-	// Reusable is the number of bytes within Bytes that are free for new rows. 0 can also mean
+	// ReusableBytes is the number of bytes within Bytes that are free for new rows. 0 can also mean
 	// unknown.
-	Reusable int64
-	// Free is the number of bytes by which the database can still grow on its disk, or -1 if that
-	// is unknown because the database is on another machine.
-	Free int64
+	ReusableBytes int64
+	// FreeBytes is the number of bytes by which the database can still grow on its disk, or -1 if
+	// that is unknown because the database is on another machine.
+	FreeBytes int64
 	// Records is the number of records, which is an estimate if the database is large.
 	Records int64
-	// Oldest is the AcceptedAt of the oldest record. Zero means that there are no records.
-	Oldest time.Time
+	// OldestAcceptedAt is the AcceptedAt of the oldest record. Zero means that there are no
+	// records.
+	OldestAcceptedAt time.Time
 }
 
 // NewerSchemaError means that another version of the program has migrated the database to a schema
 // that this program cannot use. Retrying does not help; use the newer version.
 type NewerSchemaError struct {
-	Has   int64 // the schema version of the database
-	Knows int64 // the schema version that this program uses
+	DatabaseVersion  int64 // the schema version of the database
+	SupportedVersion int64 // the schema version that this program uses
 }
 
 // Error names both versions and describes what to do.
 func (e *NewerSchemaError) Error() string {
 	return fmt.Sprintf("another version of the program has migrated the database: its schema has "+
 		"version %d and this program knows %d; "+
-		"use the newer program, or restore an older backup", e.Has, e.Knows)
+		"use the newer program, or restore an older backup", e.DatabaseVersion, e.SupportedVersion)
 }

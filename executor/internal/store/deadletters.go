@@ -33,7 +33,7 @@ type DeadLetters interface {
 
 // Requeue names a record and the execution that was started to replace the record's execution.
 type Requeue struct {
-	ID, As string // the ID of the record, and the ID of the execution that replaces it
+	ID, ReplacementID string // the ID of the record, and the ID of the execution that replaces it
 }
 
 // DeadLetter is an execution or a message that needs an operator, because no runner or recorder
@@ -128,8 +128,8 @@ func ListDeadLetters(
 	return merged, nil
 }
 
-// DismissedEntries returns the audit entries for the dead letters that Dismiss removed.
-func DismissedEntries(
+// DismissalAuditEntries returns the audit entries for the dead letters that Dismiss removed.
+func DismissalAuditEntries(
 	ids []string, messages []MessageKey, audit func(id string, message MessageKey) AuditEntry,
 ) []AuditEntry {
 	entries := make([]AuditEntry, 0, len(ids)+len(messages))

@@ -31,10 +31,10 @@ type HandledMessages interface {
 // put aside.
 type HandledRange struct {
 	Stream string // the name of the stream
-	// Created is the stream's creation time as text. It is needed because a stream that is deleted
-	// and created again keeps its name, but its sequences start over.
-	Created     string
-	First, Last uint64 // sequences, both inclusive
+	// StreamCreated is the stream's creation time as text. It is needed because a stream that is
+	// deleted and created again keeps its name, but its sequences start over.
+	StreamCreated string
+	First, Last   uint64 // sequences, both inclusive
 }
 
 // AppendRanges appends the ranges of a stream's sequences to ranges. Adjacent sequences share one
@@ -51,10 +51,10 @@ func AppendRanges(
 			continue
 		}
 		ranges = append(ranges, HandledRange{
-			Stream:  stream,
-			Created: created,
-			First:   sequence,
-			Last:    sequence,
+			Stream:        stream,
+			StreamCreated: created,
+			First:         sequence,
+			Last:          sequence,
 		})
 	}
 	return ranges

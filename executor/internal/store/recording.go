@@ -53,17 +53,17 @@ type Batch struct {
 
 // ApplyResult describes what a batch has changed.
 type ApplyResult struct {
-	// Changed holds the IDs of the records that the batch has inserted or changed, each once.
-	Changed []string
-	// Unknown holds the IDs in Progress that are not recorded yet. Their steps are kept, within
-	// limits: see DroppedSteps.
-	Unknown []string
-	// Dropped is the number of progress steps of unrecorded executions that were dropped because of
-	// MaxPendingSteps or MaxPendingStepsPerExecution. They may be steps of this batch, or older
-	// ones that had been kept.
-	Dropped int
-	// Foreign holds the IDs in Progress whose record has another queue or workflow.
-	Foreign []string
+	// ChangedIDs holds the IDs of the records that the batch has inserted or changed, each once.
+	ChangedIDs []string
+	// UnrecordedIDs holds the IDs in Progress that are not recorded yet. Their steps are kept,
+	// within limits: see DroppedSteps.
+	UnrecordedIDs []string
+	// DroppedSteps is the number of progress steps of unrecorded executions that were dropped
+	// because of MaxPendingSteps or MaxPendingStepsPerExecution. They may be steps of this batch,
+	// or older ones that had been kept.
+	DroppedSteps int
+	// ForeignIDs holds the IDs in Progress whose record has another queue or workflow.
+	ForeignIDs []string
 }
 
 // LostExecution identifies an execution that no runner will end, for example because its start

@@ -93,7 +93,7 @@ func (t Trigger) CheckPlan() *Refusal {
 // RequestsPerMinute returns the number of requests per minute that the current rate limit allows,
 // at least 1, or 0 if there is no limit.
 func (t Trigger) RequestsPerMinute() int {
-	limit := t.view.Limit()
+	limit := t.view.RateLimit()
 	if limit.Requests <= 0 || limit.Window <= 0 {
 		return 0
 	}
@@ -109,13 +109,13 @@ func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refus
 		// This check comes first because it counts nothing.
 		if wait := a.limits.waitTimeForBytes(t.Workflow.AccountID, perDay, bodyBytes,
 			at); wait > 0 {
-			wait = max(wait, a.limits.waitTimeForRequest(t.Workflow.ID, t.view.Limit(), at))
+			wait = max(wait, a.limits.waitTimeForRequest(t.Workflow.ID, t.view.RateLimit(), at))
 			return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 		}
 	}
 	// Use the registry's string. The request's is a substring of the request line and would keep
 	// the token alive in memory.
-	if wait := a.limits.chargeRequest(t.Workflow.ID, t.view.Limit(), at); wait > 0 {
+	if wait := a.limits.chargeRequest(t.Workflow.ID, t.view.RateLimit(), at); wait > 0 {
 		return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 	}
 	return nil

@@ -37,12 +37,12 @@ func (l *Limits) waitTimeForBytes(accountID string, perDay, n int64, at time.Tim
 	now := at.Sub(l.origin)
 	locked := l.accounts.ShardFor(accountID)
 	locked.Lock()
-	d := locked.State.debts[accountID]
+	d := locked.State.states[accountID]
 	locked.Unlock()
 	if n < 0 {
 		n = 1
 	}
-	used := max(d.resetIfChanged(byteLimit(perDay)).tat-now, 0)
+	used := max(d.resetIfChanged(byteLimit(perDay)).theoreticalArrival-now, 0)
 	return max(used+min(byteCost(n, perDay), day)-day, 0)
 }
 
@@ -67,8 +67,8 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, local
 	defer locked.Unlock()
 	s := &locked.State
 	s.removeIdle(now)
-	s.debts[accountID] = addIncurredCost(
-		s.debts[accountID].resetIfChanged(byteLimit(perDay)),
+	s.states[accountID] = addIncurredCost(
+		s.states[accountID].resetIfChanged(byteLimit(perDay)),
 		now,
 		byteCost(n, perDay),
 		day,

@@ -10,10 +10,10 @@ import (
 
 // gcraState is the state of a workflow or account in GCRA, the generic cell rate algorithm.
 type gcraState struct {
-	// tat is the theoretical arrival time: the time, measured from Limits.origin, at which the
-	// workflow or account will be idle if no more requests arrive.
-	tat time.Duration
-	// limit is the rate limit that tat is based on.
+	// theoreticalArrival is the theoretical arrival time: the time, measured from Limits.origin, at
+	// which the workflow or account will be idle if no more requests arrive.
+	theoreticalArrival time.Duration
+	// limit is the rate limit that theoreticalArrival is based on.
 	limit registry.RateLimit
 }
 
@@ -44,11 +44,11 @@ func chargeOneRequest(
 	interval := costPerRequest(l)
 	burst := interval * time.Duration(l.Requests)
 	d = d.resetIfChanged(l)
-	d.tat = max(d.tat, now)
-	if early := d.tat + interval - now - burst; early > 0 {
+	d.theoreticalArrival = max(d.theoreticalArrival, now)
+	if early := d.theoreticalArrival + interval - now - burst; early > 0 {
 		return d, early
 	}
-	d.tat += interval
+	d.theoreticalArrival += interval
 	return d, 0
 }
 
@@ -57,8 +57,8 @@ func chargeOneRequest(
 // time has passed to make up for the excess, so that all ingresses together keep the limit. At most
 // one burst of excess is counted.
 func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) gcraState {
-	d.tat = max(d.tat, now)
-	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))
+	d.theoreticalArrival = max(d.theoreticalArrival, now)
+	d.theoreticalArrival = max(d.theoreticalArrival, min(d.theoreticalArrival+cost, now+2*burst))
 	return d
 }
 
@@ -82,13 +82,13 @@ type Limits struct {
 
 // limitShard holds the usage of the workflows or accounts in one shard.
 type limitShard[Used any] struct {
-	debts    map[string]gcraState
-	admitted map[string]Used // admitted since the last call of DrainUsage or DrainBytes
-	swept    time.Duration
+	states          map[string]gcraState
+	admitted        map[string]Used // admitted since the last call of DrainUsage or DrainBytes
+	lastIdleRemoval time.Duration
 }
 
 func newLimitShard[Used any]() limitShard[Used] {
-	return limitShard[Used]{debts: map[string]gcraState{}, admitted: map[string]Used{}}
+	return limitShard[Used]{states: map[string]gcraState{}, admitted: map[string]Used{}}
 }
 
 // NewLimits returns Limits in which every workflow and account is idle.
@@ -111,9 +111,9 @@ func (l *Limits) chargeRequest(
 	defer locked.Unlock()
 	s := &locked.State
 	s.removeIdle(now)
-	next, wait := chargeOneRequest(s.debts[workflowID], now, limit)
+	next, wait := chargeOneRequest(s.states[workflowID], now, limit)
 	if wait == 0 {
-		s.debts[workflowID] = next
+		s.states[workflowID] = next
 		used, each := s.admitted[workflowID], costPerRequest(limit)
 		if used.Each != each { // the earlier usage was under a previous rate limit
 			used = Usage{Each: each}
@@ -131,7 +131,7 @@ func (l *Limits) waitTimeForRequest(
 ) time.Duration {
 	locked := l.workflows.ShardFor(workflowID)
 	locked.Lock()
-	d := locked.State.debts[workflowID]
+	d := locked.State.states[workflowID]
 	locked.Unlock()
 	_, wait := chargeOneRequest(d, at.Sub(l.origin), limit)
 	return wait
@@ -166,7 +166,8 @@ func (l *Limits) ReceiveUsage(
 	locked.Lock()
 	defer locked.Unlock()
 	s := &locked.State
-	s.debts[workflowID] = addIncurredCost(s.debts[workflowID].resetIfChanged(limit), now, used.Cost,
+	s.states[workflowID] = addIncurredCost(s.states[workflowID].resetIfChanged(limit), now,
+		used.Cost,
 		interval*time.Duration(limit.Requests))
 }
 
@@ -174,18 +175,18 @@ func (l *Limits) ReceiveUsage(
 // removeIdleInterval. It copies the other entries to a new map, because a map never releases
 // memory.
 func (s *limitShard[Used]) removeIdle(now time.Duration) {
-	if now-s.swept < removeIdleInterval {
+	if now-s.lastIdleRemoval < removeIdleInterval {
 		return
 	}
 	busy := map[string]gcraState{}
-	for id, d := range s.debts {
-		if d.tat > now {
+	for id, d := range s.states {
+		if d.theoreticalArrival > now {
 			busy[id] = d
 		}
 	}
-	s.debts = busy
+	s.states = busy
 	if len(s.admitted) == 0 {
 		s.admitted = map[string]Used{}
 	}
-	s.swept = now
+	s.lastIdleRemoval = now
 }

@@ -242,7 +242,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 			t.Error("the limiter's key is the request's")
 		}
 	}
-	for id := range limits.workflows.ShardFor("workflow").State.debts {
+	for id := range limits.workflows.ShardFor("workflow").State.states {
 		if unsafe.StringData(id) != unsafe.StringData(workflow.ID) {
 			t.Error("the limiter's key is the request's")
 		}
@@ -253,7 +253,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 }
 
 func (l *Limits) remembered() (n int) {
-	l.workflows.ForEach(func(s *limitShard[Usage]) { n += len(s.debts) })
+	l.workflows.ForEach(func(s *limitShard[Usage]) { n += len(s.states) })
 	return n
 }
 

@@ -85,32 +85,33 @@ type Result struct {
 // Waits tracks the requests that wait for executions, and limits their number. It is safe for
 // concurrent use.
 type Waits struct {
-	nc    *nats.Conn
-	most  int
-	looks chan struct{} // semaphore that limits reads
-	first time.Duration // firstReadDelay, except in tests
+	nc             *nats.Conn
+	maxWaiting     int
+	readSlots      chan struct{} // semaphore that limits reads
+	firstReadDelay time.Duration // firstReadDelay, except in tests
 
 	mu      sync.Mutex
 	waiting int
-	// accounts counts the waiting requests of each account. An account without any has no entry.
-	accounts map[string]int
-	stopping chan struct{}
-	stopped  bool
-	// back is closed and replaced when a lost connection is restored.
-	back chan struct{}
+	// waitingByAccount counts the waiting requests of each account. An account without any has no
+	// entry.
+	waitingByAccount map[string]int
+	stopping         chan struct{}
+	stopped          bool
+	// reconnected is closed and replaced when a lost connection is restored.
+	reconnected chan struct{}
 }
 
 // New returns a Waits that lets up to maxWaiting requests wait. It watches the connection until
 // Stop is called or the connection is closed.
 func New(nc *nats.Conn, maxWaiting int) *Waits {
 	w := &Waits{
-		nc:       nc,
-		most:     maxWaiting,
-		looks:    make(chan struct{}, maxConcurrentReads),
-		first:    firstReadDelay,
-		accounts: map[string]int{},
-		stopping: make(chan struct{}),
-		back:     make(chan struct{}),
+		nc:               nc,
+		maxWaiting:       maxWaiting,
+		readSlots:        make(chan struct{}, maxConcurrentReads),
+		firstReadDelay:   firstReadDelay,
+		waitingByAccount: map[string]int{},
+		stopping:         make(chan struct{}),
+		reconnected:      make(chan struct{}),
 	}
 	go w.watch(nc.StatusChanged(nats.CONNECTED, nats.CLOSED))
 	return w
@@ -126,8 +127,8 @@ func (w *Waits) watch(changes chan nats.Status) {
 				return
 			}
 			w.mu.Lock()
-			close(w.back)
-			w.back = make(chan struct{})
+			close(w.reconnected)
+			w.reconnected = make(chan struct{})
 			w.mu.Unlock()
 		case <-w.stopping:
 			return
@@ -139,7 +140,7 @@ func (w *Waits) watch(changes chan nats.Status) {
 func (w *Waits) nextReconnect() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.back
+	return w.reconnected
 }
 
 // Stop makes all current and future Waits end immediately. It returns before the waiting requests
@@ -165,11 +166,11 @@ func (w *Waits) Waiting() int {
 func (w *Waits) reserveSlot(accountID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting >= w.most || w.accounts[accountID] >= MaxWaitsPerAccount {
+	if w.waiting >= w.maxWaiting || w.waitingByAccount[accountID] >= MaxWaitsPerAccount {
 		return false
 	}
 	w.waiting++
-	w.accounts[accountID]++
+	w.waitingByAccount[accountID]++
 	return true
 }
 
@@ -177,8 +178,8 @@ func (w *Waits) releaseSlot(accountID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting--
-	if w.accounts[accountID]--; w.accounts[accountID] == 0 {
-		delete(w.accounts, accountID)
+	if w.waitingByAccount[accountID]--; w.waitingByAccount[accountID] == 0 {
+		delete(w.waitingByAccount, accountID)
 	}
 }
 
@@ -197,13 +198,13 @@ type Wait struct {
 	reports   chan *nats.Msg
 	subs      []*nats.Subscription
 	sources   []reportSource // streams that may hold reports
-	// others holds the queues in whose own streams the execution may have run before its workflow
-	// changed its queue. A queue is removed once its stream has been read: later reports arrive
-	// through the subscription.
-	others  []string
-	running bool // a report with the status Running has arrived
-	// back is closed when a connection that was lost since the last read is restored.
-	back <-chan struct{}
+	// otherQueues holds the queues in whose own streams the execution may have run before its
+	// workflow changed its queue. A queue is removed once its stream has been read: later reports
+	// arrive through the subscription.
+	otherQueues []string
+	running     bool // a report with the status Running has arrived
+	// reconnected is closed when a connection that was lost since the last read is restored.
+	reconnected <-chan struct{}
 }
 
 // reportSource selects reports in a stream: the reports of one queue, or the reports of all queues
@@ -221,10 +222,10 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 		return nil, nil //nolint:nilnil // having no free slot is not an error
 	}
 	wait := &Wait{
-		waits:     w,
-		execution: execution,
-		reports:   make(chan *nats.Msg, reportBufferSize),
-		back:      w.nextReconnect(),
+		waits:       w,
+		execution:   execution,
+		reports:     make(chan *nats.Msg, reportBufferSize),
+		reconnected: w.nextReconnect(),
 	}
 	if err := wait.subscribe(execution.Layout, execution.Queue); err != nil {
 		wait.End()
@@ -267,7 +268,7 @@ func (w *Wait) End() {
 // therefore have finished already, and may have been started in another queue. ownStreams holds the
 // queues that have their own streams.
 func (w *Wait) MarkRepeated(ownStreams []string) {
-	w.sources, w.others = nil, slices.Clone(ownStreams)
+	w.sources, w.otherQueues = nil, slices.Clone(ownStreams)
 	// Ignore the error: without a subscription, the Wait finds the result a little later, when it
 	// polls the stream.
 	_ = w.subscribe(stream.Layout{}, stream.AnyQueue)
@@ -276,7 +277,7 @@ func (w *Wait) MarkRepeated(ownStreams []string) {
 	}
 	// Also subscribe to the reports in queues' own streams, unless there are none, or Begin has
 	// already subscribed to the reports in the only one.
-	if len(w.others) > 0 || w.execution.HasOwn && !w.execution.Layout.Own {
+	if len(w.otherQueues) > 0 || w.execution.HasOwn && !w.execution.Layout.Own {
 		_ = w.listen(stream.Layout{Own: true}, stream.AnyQueue)
 	}
 	w.signalRead()
@@ -288,7 +289,9 @@ func (w *Wait) addOwnSource(queue string) {
 	if !slices.Contains(w.sources, own) {
 		w.sources = append(w.sources, own)
 	}
-	w.others = slices.DeleteFunc(w.others, func(other string) bool { return other == queue })
+	w.otherQueues = slices.DeleteFunc(w.otherQueues, func(other string) bool {
+		return other == queue
+	})
 }
 
 // signalRead makes Await read the stream as soon as possible.
@@ -306,7 +309,7 @@ func (w *Wait) signalRead() {
 func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes int) bool) Result {
 	atLimit := time.NewTimer(time.Until(limit))
 	defer atLimit.Stop()
-	pause := w.waits.first
+	pause := w.waits.firstReadDelay
 	next := time.NewTimer(pause)
 	defer next.Stop()
 	for {
@@ -317,9 +320,9 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes in
 				continue
 			}
 			pause = signalReadDelay
-		case <-w.back:
-			w.back = w.waits.nextReconnect()
-			pause = w.waits.first
+		case <-w.reconnected:
+			w.reconnected = w.waits.nextReconnect()
+			pause = w.waits.firstReadDelay
 		case <-next.C:
 		case <-atLimit.C:
 			reason = ReasonTimeLimit
@@ -372,13 +375,13 @@ func (w *Wait) handleReport(msg *nats.Msg) bool {
 }
 
 // readFinalReport returns the final report of the execution, or nil if it finds none. It reads the
-// streams of w.sources, and at most maxOtherReads of w.others.
+// streams of w.sources, and at most maxOtherReads of w.otherQueues.
 func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *execution.Progress {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	select {
-	case w.waits.looks <- struct{}{}:
-		defer func() { <-w.waits.looks }()
+	case w.waits.readSlots <- struct{}{}:
+		defer func() { <-w.waits.readSlots }()
 	case <-ctx.Done():
 		return nil
 	}
@@ -394,14 +397,14 @@ func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *exec
 			w.running = true
 		}
 	}
-	return w.readOthers(ctx)
+	return w.readOtherQueues(ctx)
 }
 
-// readOthers returns the final report of the execution from one of the next maxOtherReads streams
-// of w.others, or nil if it finds none.
-func (w *Wait) readOthers(ctx context.Context) *execution.Progress {
-	for range min(len(w.others), maxOtherReads) {
-		queue := w.others[0]
+// readOtherQueues returns the final report of the execution from one of the next maxOtherReads
+// streams of w.otherQueues, or nil if it finds none.
+func (w *Wait) readOtherQueues(ctx context.Context) *execution.Progress {
+	for range min(len(w.otherQueues), maxOtherReads) {
+		queue := w.otherQueues[0]
 		found, err := stream.Layout{Own: true}.FirstFinalReport(ctx, w.waits.nc, queue,
 			w.execution.WorkflowID, w.execution.ID)
 		if found != nil {
@@ -412,8 +415,8 @@ func (w *Wait) readOthers(ctx context.Context) *execution.Progress {
 			w.running = true
 			continue
 		}
-		if w.others = w.others[1:]; err != nil {
-			w.others = append(w.others, queue) // read it again, after those not read yet
+		if w.otherQueues = w.otherQueues[1:]; err != nil {
+			w.otherQueues = append(w.otherQueues, queue) // read it again, after those not read yet
 		}
 	}
 	return nil

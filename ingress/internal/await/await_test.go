@@ -33,7 +33,7 @@ func start(t *testing.T) *bed {
 	b := &bed{t: t, nats: server, nc: server.Connect(t)}
 	var err error
 	if b.js, err = jetstream.New(b.nc); err == nil {
-		err = stream.Ensure(t.Context(), b.js, stream.DefaultSettings)
+		err = stream.EnsureSharedStreams(t.Context(), b.js, stream.DefaultSettings)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func (b *bed) begin(nc *nats.Conn, first time.Duration) (*Waits, *Wait) {
 	b.t.Helper()
 	waits := New(nc, 10)
 	b.t.Cleanup(waits.Stop)
-	waits.first = first
+	waits.firstReadDelay = first
 	wait, err := waits.Begin(waited)
 	if err != nil || wait == nil {
 		b.t.Fatalf("it does not wait: %v", err)
@@ -187,7 +187,9 @@ func TestAReconnectBeforeAwait(t *testing.T) {
 	link.Heal()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	retry.Until(ctx, time.Millisecond, func() bool { return waits.nextReconnect() != wait.back })
+	retry.Until(ctx, time.Millisecond, func() bool {
+		return waits.nextReconnect() != wait.reconnected
+	})
 	wait.Await(ctx, time.Now().Add(never), enough).
 		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 }
@@ -221,7 +223,7 @@ func TestNothingIsLeft(t *testing.T) {
 	b := start(t)
 	before := b.nc.NumSubscriptions()
 	waits := New(b.nc, 10)
-	waits.first = never
+	waits.firstReadDelay = never
 	b.report(execution.Running, "")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -256,8 +258,8 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		wait.End()
 		wait.End()
-		if waits.Waiting() != 0 || len(waits.accounts) != 0 {
-			t.Errorf("%s: %d wait, accounts %v", c.want, waits.Waiting(), waits.accounts)
+		if waits.Waiting() != 0 || len(waits.waitingByAccount) != 0 {
+			t.Errorf("%s: %d wait, accounts %v", c.want, waits.Waiting(), waits.waitingByAccount)
 		}
 	}
 	// The connection itself has one subscription, for replies to its requests.

@@ -33,12 +33,12 @@ const maxUsagesPerMessage = 5000
 // Gossip announces the usage at this ingress to the other ingresses, and receives theirs, until
 // Stop is called.
 type Gossip struct {
-	nc       *nats.Conn
-	self     string
-	limits   *admission.Limits
-	space    *storage.StreamSpace
-	registry registryView
-	log      logrus.FieldLogger
+	nc         *nats.Conn
+	instanceID string
+	limits     *admission.Limits
+	space      *storage.StreamSpace
+	registry   registryView
+	log        logrus.FieldLogger
 
 	sub  *nats.Subscription
 	stop chan struct{}
@@ -60,7 +60,8 @@ func Start(
 	log logrus.FieldLogger,
 ) (*Gossip, error) {
 	g := &Gossip{
-		nc: nc, self: uuid.NewString(), limits: limits, space: space, registry: registry, log: log,
+		nc: nc, instanceID: uuid.NewString(), limits: limits, space: space, registry: registry,
+		log:  log,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	var err error
@@ -96,7 +97,7 @@ func (g *Gossip) run() {
 }
 
 func (g *Gossip) publishUsage() {
-	usage := &hookstartv1.RateUsage{InstanceId: g.self}
+	usage := &hookstartv1.RateUsage{InstanceId: g.instanceID}
 	for id, used := range g.limits.DrainUsage() {
 		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{
 			WorkflowId: id,
@@ -141,7 +142,7 @@ func (g *Gossip) publish(usage *hookstartv1.RateUsage) {
 
 func (g *Gossip) receive(msg *nats.Msg) {
 	var usage hookstartv1.RateUsage
-	if proto.Unmarshal(msg.Data, &usage) != nil || usage.GetInstanceId() == g.self {
+	if proto.Unmarshal(msg.Data, &usage) != nil || usage.GetInstanceId() == g.instanceID {
 		return
 	}
 	now := time.Now()
@@ -151,7 +152,7 @@ func (g *Gossip) receive(msg *nats.Msg) {
 				Cost: time.Duration(w.GetCost()),
 				Each: time.Duration(w.GetEach()),
 			}
-			g.limits.ReceiveUsage(view.Workflow.ID, used, view.Limit(), now)
+			g.limits.ReceiveUsage(view.Workflow.ID, used, view.RateLimit(), now)
 		}
 	}
 	for _, a := range usage.GetAccounts() {

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// Errors of Publish and ConfirmRepeat. After ErrUnavailable and ErrOutcomeUnknown, the message may
-// have been stored. After the others, it was certainly not stored.
+// Errors of Publish and LookupDuplicate. After ErrUnavailable and ErrOutcomeUnknown, the message
+// may have been stored. After the others, it was certainly not stored.
 var (
 	// ErrUnavailable means that the stream did not reply in time, or could not be reached. A
 	// message with a Nats-Msg-Id may have been stored; if it is sent again, it is recognized.
@@ -45,10 +45,10 @@ const attemptTimeout = time.Second
 // attempt that found it lost. A restarting server is often back within that time.
 const reconnectGrace = time.Second
 
-// minLookUpTime is the minimum time allowed for determining whether the stored message belongs to
-// this request. If that is not determined in time, the request is refused. With the default
-// --publish-timeout the total stays below the ten seconds that senders wait.
-const minLookUpTime = 2 * time.Second
+// minOwnMessageLookupTime is the minimum time allowed for determining whether the stored message
+// belongs to this request. If that is not determined in time, the request is refused. With the
+// default --publish-timeout the total stays below the ten seconds that senders wait.
+const minOwnMessageLookupTime = 2 * time.Second
 
 // Ack is the confirmation that a message has been stored.
 type Ack = ack.Ack
@@ -172,7 +172,7 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 	var lostAt time.Time // first of the last attempts in a row without a connection, or zero
 	for attempt := 0; ; attempt++ {
 		got, err := p.acks.Publish(msg, now.Add(patience))
-		o := classify(err)
+		o := classifyAttempt(err)
 		if o != outcomeDisconnected {
 			lostAt = time.Time{}
 		} else if lostAt.IsZero() {
@@ -222,14 +222,14 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 	}
 }
 
-// ConfirmRepeat returns the confirmation of a message whose Nats-Msg-Id is in the stream's
+// LookupDuplicate returns the confirmation of a message whose Nats-Msg-Id is in the stream's
 // deduplication window. For any other message, its error wraps ErrStorageFull. If the stream does
 // not reply, or its reply does not show whether it knows the ID, the error wraps ErrUnavailable.
 //
-// ConfirmRepeat never stores anything. It sends a message with the ID, without data, and with an
+// LookupDuplicate never stores anything. It sends a message with the ID, without data, and with an
 // invalid Nats-Rollup header. The stream refuses that header only after it has looked up the ID
 // (see processJetStreamMsg and checkMsgHeadersPreClusteredProposal of nats-server 2.15.2).
-func (p *DeliveryPublisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
+func (p *DeliveryPublisher) LookupDuplicate(msg *nats.Msg) (Ack, error) {
 	id := msg.Header[jetstream.MsgIDHeader]
 	if len(id) == 0 {
 		return Ack{}, ErrStorageFull
@@ -269,7 +269,7 @@ const (
 	outcomeMessageTooLong
 )
 
-func classify(err error) attemptOutcome {
+func classifyAttempt(err error) attemptOutcome {
 	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:
@@ -306,13 +306,13 @@ func classify(err error) attemptOutcome {
 // isOwnMessage reports whether this request sent the stored message. The request's own message has
 // its traceparent, whose span is random; a message without a traceparent belongs to another
 // request. isOwnMessage retries until the deadline, because a cluster does not reply while it
-// elects a leader, and a replica may lag. It retries for at least minLookUpTime, because after an
-// outage many replies arrive at the deadline. If it still cannot tell who sent the message, the
-// error is ErrUnavailable.
+// elects a leader, and a replica may lag. It retries for at least minOwnMessageLookupTime, because
+// after an outage many replies arrive at the deadline. If it still cannot tell who sent the
+// message, the error is ErrUnavailable.
 func (p *DeliveryPublisher) isOwnMessage(
 	sequence uint64, msg *nats.Msg, deadline time.Time,
 ) (bool, error) {
-	if least := time.Now().Add(minLookUpTime); deadline.Before(least) {
+	if least := time.Now().Add(minOwnMessageLookupTime); deadline.Before(least) {
 		deadline = least
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)

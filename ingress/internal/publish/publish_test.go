@@ -27,10 +27,10 @@ import (
 func connect(t *testing.T, urls string, extra ...nats.Option) *nats.Conn {
 	t.Helper()
 	nc, err := bus.Connect(t.Context(), bus.Options{
-		URL:     urls,
-		Timeout: 20 * time.Second,
-		Log:     logtest.Quiet(),
-		Extra:   extra,
+		URL:            urls,
+		ConnectTimeout: 20 * time.Second,
+		Log:            logtest.Quiet(),
+		Extra:          extra,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func newPublisher(
 	}
 	settings := stream.DefaultSettings
 	settings.Replicas = replicas
-	if err := stream.Ensure(t.Context(), js, settings); err != nil {
+	if err := stream.EnsureSharedStreams(t.Context(), js, settings); err != nil {
 		t.Fatal(err)
 	}
 	p, err := publish.New(t.Context(), nc, timeout)
@@ -494,7 +494,7 @@ func TestAServerWithoutRoom(t *testing.T) {
 		!errors.Is(p.LastFailure(time.Now()), publish.ErrStorageFull) {
 		t.Errorf("%v, %v", err, p.LastFailure(time.Now()))
 	}
-	if ack, err := p.ConfirmRepeat(message(t, "known")); err != nil || !ack.Duplicate {
+	if ack, err := p.LookupDuplicate(message(t, "known")); err != nil || !ack.Duplicate {
 		t.Errorf("a repeat: %+v, %v", ack, err)
 	}
 	if err := other.Purge(t.Context()); err != nil {
@@ -525,7 +525,7 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	}
 }
 
-// ConfirmRepeat recognizes a message that is in the deduplication window. It stores nothing, even
+// LookupDuplicate recognizes a message that is in the deduplication window. It stores nothing, even
 // if the stream has room.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
@@ -554,12 +554,12 @@ func repeat(t *testing.T, nc *nats.Conn, replicas int) {
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}
-		if ack, err := p.ConfirmRepeat(message(t, "known")); err != nil || !ack.Duplicate ||
+		if ack, err := p.LookupDuplicate(message(t, "known")); err != nil || !ack.Duplicate ||
 			ack.Sequence != 1 {
 			t.Errorf("a repeat: %+v, %v", ack, err)
 		}
 		for _, deliveryID := range []string{"new", ""} {
-			ack, err := p.ConfirmRepeat(message(t, deliveryID))
+			ack, err := p.LookupDuplicate(message(t, deliveryID))
 			if !errors.Is(err, publish.ErrStorageFull) || ack != (publish.Ack{}) {
 				t.Errorf("delivery ID %q: %+v, %v", deliveryID, ack, err)
 			}
@@ -580,7 +580,7 @@ func TestPublishingAfterTheEnd(t *testing.T) {
 	nc := connect(t, natstest.Start(t).URL())
 	js, err := jetstream.New(nc)
 	if err == nil {
-		err = stream.Ensure(t.Context(), js, stream.DefaultSettings)
+		err = stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings)
 	}
 	if err != nil {
 		t.Fatal(err)

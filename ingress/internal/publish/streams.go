@@ -44,18 +44,18 @@ func (s *StreamRouter) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) 
 	return p.Publish(msg, choice)
 }
 
-// ConfirmRepeat looks up a message's ID in the stream to which its subject belongs. See
-// DeliveryPublisher.ConfirmRepeat.
-func (s *StreamRouter) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
+// LookupDuplicate looks up a message's ID in the stream to which its subject belongs. See
+// DeliveryPublisher.LookupDuplicate.
+func (s *StreamRouter) LookupDuplicate(msg *nats.Msg) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)
 	if !layout.Own {
-		return s.shared.ConfirmRepeat(msg)
+		return s.shared.LookupDuplicate(msg)
 	}
 	p, err := s.publisherFor(queue)
 	if err != nil {
 		return Ack{}, err
 	}
-	return p.ConfirmRepeat(msg)
+	return p.LookupDuplicate(msg)
 }
 
 // publisherFor returns the DeliveryPublisher of a queue's own stream, which it creates when it is

@@ -21,7 +21,7 @@ func IsSecretHeader(name string, ofSender []string) bool {
 func (r *Redactor) AddHeadersTo(into map[string][]string, ofSender []string) map[string][]string {
 	for name, values := range r.request.Header { // names are ASCII: net/http rejects others
 		if !IsSecretHeader(name, ofSender) {
-			into[name] = r.headerValues(values)
+			into[name] = r.redactHeaderValues(values)
 		}
 	}
 	if host := r.request.Host; host != "" {
@@ -36,9 +36,9 @@ func (r *Redactor) RedactHeaderValue(value string) string {
 	return r.RedactText(HeaderToUTF8(value))
 }
 
-// headerValues returns the redacted values of a header. If none of them changes, it returns the
-// slice values itself.
-func (r *Redactor) headerValues(values []string) []string {
+// redactHeaderValues returns the redacted values of a header. If none of them changes, it returns
+// the slice values itself.
+func (r *Redactor) redactHeaderValues(values []string) []string {
 	for i, value := range values {
 		clean := r.RedactHeaderValue(value)
 		if clean == value {

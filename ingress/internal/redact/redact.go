@@ -56,17 +56,17 @@ const (
 // request must not change.
 type Redactor struct {
 	request *http.Request
-	// shortest is the minimum length, in bytes, of an element of values.
-	shortest int
-	// values holds the values that the request has in the places of tokens but that do not look
-	// like tokens. It holds each value both as sent and unescaped. findValues fills it in.
-	values []string
-	found  bool // findValues was called
+	// minValueLength is the minimum length, in bytes, of an element of tokenValues.
+	minValueLength int
+	// tokenValues holds the values that the request has in the places of tokens but that do not
+	// look like tokens. It holds each value both as sent and unescaped. findValues fills it in.
+	tokenValues []string
+	found       bool // findValues was called
 }
 
 // New returns the Redactor of r. It searches for no tokens yet, so it is cheap.
 func New(r *http.Request) Redactor {
-	return Redactor{request: r, shortest: minRedactedValueLength}
+	return Redactor{request: r, minValueLength: minRedactedValueLength}
 }
 
 // RedactText returns text with its tokens replaced. If there are none, it returns text unchanged.
@@ -76,7 +76,7 @@ func (r *Redactor) RedactText(text string) string {
 	if escaped || strings.Contains(text, webhook.TokenPrefix) {
 		text = replace(text, func(at int) int { return matchToken(text, at, minTokenLength) })
 	}
-	for _, value := range r.values {
+	for _, value := range r.tokenValues {
 		text = strings.ReplaceAll(text, value, replacement)
 		if escaped {
 			text = replace(text, func(at int) int { return matchEscaped(text, at, value) })
@@ -85,7 +85,7 @@ func (r *Redactor) RedactText(text string) string {
 	return text
 }
 
-// findValues fills in r.values on its first call. Later calls do nothing.
+// findValues fills in r.tokenValues on its first call. Later calls do nothing.
 func (r *Redactor) findValues() {
 	if r.found {
 		return
@@ -93,7 +93,7 @@ func (r *Redactor) findValues() {
 	r.found = true
 	r.addValue(bearerToken(r.request.Header))
 	raw := r.request.URL.RawQuery
-	for raw != "" && len(r.values) < maxRedactedValues {
+	for raw != "" && len(r.tokenValues) < maxRedactedValues {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
 		if name, value, _ := strings.Cut(pair, "="); isTokenParameter(name) {
@@ -108,8 +108,8 @@ func (r *Redactor) addValue(raw string) {
 		return
 	}
 	for _, text := range [...]string{unescape(raw), raw} {
-		if len(text) >= max(r.shortest, 1) && !slices.Contains(r.values, text) {
-			r.values = append(r.values, text)
+		if len(text) >= max(r.minValueLength, 1) && !slices.Contains(r.tokenValues, text) {
+			r.tokenValues = append(r.tokenValues, text)
 		}
 	}
 }

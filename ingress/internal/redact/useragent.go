@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// maxUserAgent is the maximum number of bytes of a User-Agent that are redacted. The rest is cut
-// off, because replacing tokens can make the text much longer if a token has a single letter.
+// maxUserAgentBytes is the maximum number of bytes of a User-Agent that are redacted. The rest is
+// cut off, because replacing tokens can make the text much longer if a token has a single letter.
 // Callers keep much less.
-const maxUserAgent = 1 << 10
+const maxUserAgentBytes = 1 << 10
 
 // UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is
 // stricter than a Redactor, because the tokens of refused requests, for which it is stored, are
@@ -20,15 +20,15 @@ func UserAgent(r *http.Request) string {
 	if text == "" {
 		return ""
 	}
-	strict := Redactor{request: r, shortest: 1}
-	if len(text) > maxUserAgent {
+	strict := Redactor{request: r, minValueLength: 1}
+	if len(text) > maxUserAgentBytes {
 		strict.findValues()
-		if slices.ContainsFunc(strict.values, func(value string) bool {
-			return len(value) > maxUserAgent/2
+		if slices.ContainsFunc(strict.tokenValues, func(value string) bool {
+			return len(value) > maxUserAgentBytes/2
 		}) {
 			return replacement // the value may be cut off, and would not be found
 		}
-		text = text[:maxUserAgent]
+		text = text[:maxUserAgentBytes]
 	}
 	text = strict.RedactText(text)
 	if hasTokenPrefix(text) {

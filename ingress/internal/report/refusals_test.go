@@ -30,9 +30,9 @@ func start(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, nats: natstest.Start(t), log: logtest.Quiet()}
 	nc, err := bus.Connect(t.Context(), bus.Options{
-		URL:     r.nats.URL(),
-		Timeout: 20 * time.Second,
-		Log:     r.log,
+		URL:            r.nats.URL(),
+		ConnectTimeout: 20 * time.Second,
+		Log:            r.log,
 	})
 	r.check(err)
 	t.Cleanup(nc.Close)
@@ -137,7 +137,7 @@ func TestRefusalsWhileNATSIsAway(t *testing.T) {
 	for i := range many {
 		refusals.Count(fmt.Sprintf("%s%08d", workflow, i), "token_invalid", stream.RefusedRequest{
 			At:        noon,
-			UserAgent: strings.Repeat("u", stream.MaxUserAgent),
+			UserAgent: strings.Repeat("u", stream.MaxUserAgentBytes),
 		})
 	}
 	refusals.Count("late", "json_invalid", request(0))

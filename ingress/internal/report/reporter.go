@@ -16,17 +16,17 @@ type reporter struct {
 	log      logrus.FieldLogger
 	what     string // description of the counted items, for the log
 	interval time.Duration
-	// take returns the message with the counts since the last call, or nil if there are none.
-	take func() (*nats.Msg, error)
+	// nextReport returns the message with the counts since the last call, or nil if there are none.
+	nextReport func() (*nats.Msg, error)
 
 	pending *nats.Msg // an unconfirmed report; it is resent unchanged, so that it counts only once
 }
 
 func newReporter(
 	js jetstream.JetStream, log logrus.FieldLogger, what string, interval time.Duration,
-	take func() (*nats.Msg, error),
+	nextReport func() (*nats.Msg, error),
 ) reporter {
-	return reporter{js: js, log: log, what: what, interval: interval, take: take}
+	return reporter{js: js, log: log, what: what, interval: interval, nextReport: nextReport}
 }
 
 // Run sends the counts at each interval until the context is done. It then sends the last ones, and
@@ -50,7 +50,7 @@ func (r *reporter) Run(ctx context.Context) {
 
 func (r *reporter) send(ctx context.Context) {
 	if r.pending == nil {
-		msg, err := r.take()
+		msg, err := r.nextReport()
 		if err != nil {
 			r.log.WithError(err).Errorf("a report of %s cannot be encoded", r.what)
 			return

@@ -120,8 +120,9 @@ func TestManyCapturedSecrets(t *testing.T) {
 	}
 }
 
-// A captured secret is kept even if maxSenders other nodes are already waiting for the next report.
-// If twice as many nodes are waiting, the secret is not kept, and Count reports that to the caller.
+// A captured secret is kept even if maxSendersPerReport other nodes are already waiting for the
+// next report. If twice as many nodes are waiting, the secret is not kept, and Count reports that
+// to the caller.
 func TestACapturedSecretBesideManyNodes(t *testing.T) {
 	t.Parallel()
 	senders := NewSenderCounter(nil, logtest.Quiet())
@@ -129,27 +130,28 @@ func TestACapturedSecretBesideManyNodes(t *testing.T) {
 		return senders.Count(fmt.Sprint(id), "node", "notion", seen)
 	}
 	secret := SenderRequestOutcome{Captured: []byte{1}}
-	for id := range maxSenders {
+	for id := range maxSendersPerReport {
 		if !count(id, SenderRequestOutcome{Delivery: true}) {
 			t.Fatal(id)
 		}
 	}
-	if count(maxSenders, SenderRequestOutcome{Delivery: true}) || !count(maxSenders, secret) {
+	if count(maxSendersPerReport, SenderRequestOutcome{Delivery: true}) ||
+		!count(maxSendersPerReport, secret) {
 		t.Error("another node without a secret was counted, or one with a secret was not")
 	}
-	for id := range 2 * maxSenders {
+	for id := range 2 * maxSendersPerReport {
 		count(id, secret)
 	}
-	if count(2*maxSenders, secret) {
+	if count(2*maxSendersPerReport, secret) {
 		t.Error("the number of nodes is not bounded")
 	}
-	for range 2 { // a report has at most maxSenders nodes, so that NATS takes it
+	for range 2 { // a report has at most maxSendersPerReport nodes, so that NATS takes it
 		msg, err := senders.drainMessage()
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _, seen, err := stream.DecodeSenders(msg.Data)
-		if err != nil || len(seen) != maxSenders {
+		if err != nil || len(seen) != maxSendersPerReport {
 			t.Errorf("%d nodes are reported: %v", len(seen), err)
 		}
 	}

@@ -15,11 +15,11 @@ import (
 // senderReportInterval is the interval between reports on senders.
 const senderReportInterval = time.Second
 
-// maxSenders is the maximum number of nodes in a report. A node without a captured secret is
-// counted only if fewer than maxSenders nodes wait for the next report, and a node with one only if
-// fewer than twice as many wait. This bounds memory use, and keeps a report below the maximum size
-// of a NATS message.
-const maxSenders = 1000
+// maxSendersPerReport is the maximum number of nodes in a report. A node without a captured secret
+// is counted only if fewer than maxSendersPerReportPerReport nodes wait for the next report, and a
+// node with one only if fewer than twice as many wait. This bounds memory use, and keeps a report
+// below the maximum size of a NATS message.
+const maxSendersPerReport = 1000
 
 // maxCapturedBytes is the maximum total length of the captured secrets in a report. Further ones
 // wait for the next report.
@@ -41,8 +41,8 @@ type SenderRequestOutcome struct {
 type SenderCounter struct {
 	reporter
 
-	mu   sync.Mutex
-	seen map[senderKey]*stream.SenderActivity
+	mu         sync.Mutex
+	activities map[senderKey]*stream.SenderActivity
 }
 
 // senderKey identifies the sender of a node. It includes the preset, so that a sender and its
@@ -51,7 +51,7 @@ type senderKey struct{ workflowID, nodeID, preset string }
 
 // NewSenderCounter returns a SenderCounter whose Run sends its reports.
 func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCounter {
-	s := &SenderCounter{seen: map[senderKey]*stream.SenderActivity{}}
+	s := &SenderCounter{activities: map[senderKey]*stream.SenderActivity{}}
 	s.reporter = newReporter(js, log, "senders", senderReportInterval, s.drainMessage)
 	return s
 }
@@ -65,17 +65,17 @@ func (s *SenderCounter) Count(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := senderKey{workflowID, nodeID, preset}
-	entry := s.seen[key]
+	entry := s.activities[key]
 	if entry == nil {
-		most := maxSenders
+		most := maxSendersPerReport
 		if len(seen.Captured) > 0 {
 			most *= 2
 		}
-		if len(s.seen) >= most {
+		if len(s.activities) >= most {
 			return false
 		}
 		entry = &stream.SenderActivity{WorkflowID: workflowID, NodeID: nodeID, Preset: preset}
-		s.seen[key] = entry
+		s.activities[key] = entry
 	}
 	if seen.VerifiedAt.After(entry.VerifiedAt) {
 		entry.VerifiedAt = seen.VerifiedAt
@@ -102,20 +102,20 @@ func (s *SenderCounter) Count(
 
 func (s *SenderCounter) drainMessage() (*nats.Msg, error) {
 	s.mu.Lock()
-	entries := s.seen
+	entries := s.activities
 	if len(entries) == 0 {
 		s.mu.Unlock()
 		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
-	s.seen = map[senderKey]*stream.SenderActivity{}
+	s.activities = map[senderKey]*stream.SenderActivity{}
 	all := make([]stream.SenderActivity, 0, len(entries))
 	captured := 0
 	for key, entry := range entries {
 		captured += len(entry.Captured)
-		if len(all) == maxSenders ||
+		if len(all) == maxSendersPerReport ||
 			captured > maxCapturedBytes && captured > len(entry.Captured) {
 			captured -= len(entry.Captured)
-			s.seen[key] = entry // for the next report
+			s.activities[key] = entry // for the next report
 			continue
 		}
 		all = append(all, *entry)

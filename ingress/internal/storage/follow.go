@@ -73,7 +73,7 @@ func (f *Follower) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.space.Crossed:
+		case <-f.space.RefreshUsage:
 		case <-timer.C:
 		}
 		f.requestInfo(ctx)
@@ -99,7 +99,7 @@ func (f *Follower) updateSpace(info *jetstream.StreamInfo) {
 }
 
 func (f *Follower) receive(msg *nats.Msg) {
-	if name, sums, err := stream.DecodeStorage(msg.Data); err == nil &&
+	if name, sums, err := stream.DecodeStorageSums(msg.Data); err == nil &&
 		name == stream.ExecutionsName {
 		f.space.SetAccountSums(sums)
 	}

@@ -88,29 +88,30 @@ type StreamSpace struct {
 	used    atomic.Int64 // content in bytes
 	holders atomic.Int64 // number of accounts that hold something
 	counted atomic.Int64 // sum of all counts, in bytes
-	// untold is the approximate number of bytes that the other ingresses have not been informed of
-	// yet.
-	untold atomic.Int64
-	near   atomic.Bool // the stream is full to nearFullThreshold, so executors may send sums
-	summed atomic.Bool // an executor's sums are used instead of this ingress's counts
+	// unannounced is the approximate number of bytes that the other ingresses have not been
+	// informed of yet.
+	unannounced atomic.Int64
+	// the stream is full to nearFullThreshold, so executors may send sums
+	nearFull         atomic.Bool
+	usesExecutorSums atomic.Bool // an executor's sums are used instead of this ingress's counts
 
-	// Crossed receives a value for each message while the stream is nine tenths full. The receiver
-	// should then update the usage with SetUsage.
-	Crossed chan struct{}
+	// RefreshUsage receives a value for each message while the stream is nine tenths full. The
+	// receiver should then update the usage with SetUsage.
+	RefreshUsage chan struct{}
 	// Announce receives a value once this ingress has used so much space that it should announce
 	// the usage to the other ingresses immediately.
 	Announce chan struct{}
 
 	shards *sharded.Shards[shard]
 
-	mu     sync.Mutex // held by SetUsage and SetAccountSums
-	turned time.Time  // when the last generation of counts started
+	mu           sync.Mutex // held by SetUsage and SetAccountSums
+	lastRotation time.Time  // when the last generation of counts started
 }
 
 // shard holds the usage of the accounts in one shard.
 type shard struct {
-	accounts map[string]*accountUsage
-	age      int // index of the current generation
+	accounts   map[string]*accountUsage
+	generation int // index of the current generation
 }
 
 // accountUsage is the space, in bytes, that the messages of one account occupy in the stream.
@@ -118,9 +119,9 @@ type accountUsage struct {
 	counts   [numCountGenerations]int64 // bytes counted by this process, by generation
 	sum      int64                      // bytes of the account according to an executor's last sums
 	previous int64                      // counted between the last two sums
-	latest   int64                      // counted since the last sums, or since near was set
+	latest   int64                      // counted since the last sums, or since nearFull was set
 	// the part of counts not yet announced to the other ingresses
-	untold int64
+	unannounced int64
 }
 
 func (h *accountUsage) counted() (n int64) {
@@ -134,9 +135,9 @@ func (h *accountUsage) counted() (n int64) {
 // accounts in the installation.
 func New(accountCount func() int) *StreamSpace {
 	return &StreamSpace{
-		accounts: accountCount,
-		Crossed:  make(chan struct{}, 1),
-		Announce: make(chan struct{}, 1),
+		accounts:     accountCount,
+		RefreshUsage: make(chan struct{}, 1),
+		Announce:     make(chan struct{}, 1),
 		shards: sharded.New(func() shard {
 			return shard{accounts: map[string]*accountUsage{}}
 		}),
@@ -157,7 +158,7 @@ func (s *StreamSpace) Reserve(accountID string, bytes int64) bool {
 	sh := &locked.State
 	h := s.usageOf(sh, accountID)
 	if free <= limit/thresholdDenominator*(thresholdDenominator-equalShareThreshold) {
-		trySignal(s.Crossed)
+		trySignal(s.RefreshUsage)
 		if !s.mayStoreMore(h, limit, free) {
 			return false
 		}
@@ -184,14 +185,14 @@ func (s *StreamSpace) ReceiveUsage(
 
 // changeUsage counts bytes that were reserved, or released if bytes is negative. The last argument
 // is the part of them that has not been announced to the other ingresses yet.
-func (s *StreamSpace) changeUsage(accountID string, bytes, untold int64) {
+func (s *StreamSpace) changeUsage(accountID string, bytes, unannounced int64) {
 	if s.limit.Load() == 0 {
 		return
 	}
 	locked := s.shards.ShardFor(accountID)
 	locked.Lock()
 	defer locked.Unlock()
-	s.addUsage(&locked.State, s.usageOf(&locked.State, accountID), bytes, untold)
+	s.addUsage(&locked.State, s.usageOf(&locked.State, accountID), bytes, unannounced)
 }
 
 // DrainUnannounced returns, by account ID, the bytes that this ingress has reserved since the last
@@ -201,11 +202,11 @@ func (s *StreamSpace) DrainUnannounced() map[string]int64 {
 	if s.limit.Load() == 0 {
 		return taken
 	}
-	s.untold.Store(0)
+	s.unannounced.Store(0)
 	s.shards.ForEach(func(sh *shard) {
 		for id, h := range sh.accounts {
-			if h.untold != 0 {
-				taken[id], h.untold = h.untold, 0
+			if h.unannounced != 0 {
+				taken[id], h.unannounced = h.unannounced, 0
 			}
 		}
 	})
@@ -225,7 +226,7 @@ func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 	if free < scarce {
 		share = int64(float64(share) * float64(max(free, 0)) / float64(scarce))
 	}
-	if s.summed.Load() {
+	if s.usesExecutorSums.Load() {
 		return h.sum+h.previous+h.latest < share
 	}
 	if used := limit - free; used-s.counted.Load() > used/unknownContentDivisor {
@@ -235,15 +236,16 @@ func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 }
 
 // addUsage counts bytes of an account. The caller must hold the shard's lock.
-func (s *StreamSpace) addUsage(sh *shard, h *accountUsage, bytes, untold int64) {
-	h.counts[sh.age] += bytes
-	if s.near.Load() {
+func (s *StreamSpace) addUsage(sh *shard, h *accountUsage, bytes, unannounced int64) {
+	h.counts[sh.generation] += bytes
+	if s.nearFull.Load() {
 		h.latest += bytes
 	}
-	h.untold += untold
+	h.unannounced += unannounced
 	s.used.Add(bytes)
 	s.counted.Add(bytes)
-	if untold > 0 && s.untold.Add(untold) >= s.limit.Load()/announceThresholdDivisor {
+	if unannounced > 0 &&
+		s.unannounced.Add(unannounced) >= s.limit.Load()/announceThresholdDivisor {
 		trySignal(s.Announce)
 	}
 }
@@ -262,8 +264,8 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 	defer s.mu.Unlock()
 	if limit <= 0 {
 		s.limit.Store(0)
-		s.near.Store(false)
-		s.summed.Store(false)
+		s.nearFull.Store(false)
+		s.usesExecutorSums.Store(false)
 		s.shards.ForEach(func(sh *shard) {
 			for _, h := range sh.accounts {
 				s.counted.Add(-h.counted())
@@ -276,8 +278,8 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 	s.used.Store(used)
 	s.limit.Store(limit)
 	near := used >= limit/thresholdDenominator*nearFullThreshold
-	if s.near.Swap(near) && !near {
-		s.summed.Store(false)
+	if s.nearFull.Swap(near) && !near {
+		s.usesExecutorSums.Store(false)
 		s.shards.ForEach(func(sh *shard) {
 			for _, h := range sh.accounts {
 				h.sum, h.previous, h.latest = 0, 0, 0
@@ -285,11 +287,11 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 			s.removeEmptyAccounts(sh)
 		})
 	}
-	if s.turned.IsZero() {
-		s.turned = now
+	if s.lastRotation.IsZero() {
+		s.lastRotation = now
 	}
-	if maxAge > 0 && now.Sub(s.turned) >= maxAge/numCountGenerations {
-		s.turned = now
+	if maxAge > 0 && now.Sub(s.lastRotation) >= maxAge/numCountGenerations {
+		s.lastRotation = now
 		s.rotateGenerations()
 	}
 }
@@ -297,10 +299,10 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 // rotateGenerations starts a new generation of counts, which replaces the oldest one.
 func (s *StreamSpace) rotateGenerations() {
 	s.shards.ForEach(func(sh *shard) {
-		sh.age = (sh.age + 1) % numCountGenerations
+		sh.generation = (sh.generation + 1) % numCountGenerations
 		for _, h := range sh.accounts {
-			s.counted.Add(-h.counts[sh.age])
-			h.counts[sh.age] = 0
+			s.counted.Add(-h.counts[sh.generation])
+			h.counts[sh.generation] = 0
 		}
 		s.removeEmptyAccounts(sh)
 	})
@@ -325,7 +327,7 @@ func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 		}
 		s.removeEmptyAccounts(sh)
 	})
-	s.summed.Store(true)
+	s.usesExecutorSums.Store(true)
 }
 
 // usageOf returns the usage of an account, and creates an entry if there is none. The caller must

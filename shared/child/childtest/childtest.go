@@ -16,7 +16,7 @@ import (
 // Limits on how long a test waits for output from a process, and for the process to exit.
 const (
 	awaitTimeout = 2 * time.Minute
-	endTimeout   = 60 * time.Second
+	exitTimeout  = 60 * time.Second
 )
 
 // CleanEnvRunner runs tests without the environment variables that set flags of Hookstart's
@@ -90,20 +90,20 @@ func (p *Process) Await(pattern string) string {
 // Terminate ends the process with SIGTERM. The test fails unless the process exits with code 0.
 func (p *Process) Terminate() {
 	p.t.Helper()
-	if err := p.Process.Terminate(endTimeout); err != nil {
+	if err := p.Process.Terminate(exitTimeout); err != nil {
 		p.t.Errorf("%s %v", p.name, err)
 	}
 }
 
-// AwaitEnd waits until the process exits. The test fails unless its exit code is 0.
-func (p *Process) AwaitEnd() {
+// AwaitExit waits until the process exits. The test fails unless its exit code is 0.
+func (p *Process) AwaitExit() {
 	p.t.Helper()
 	select {
 	case <-p.Exited():
 		if !p.State().Success() {
 			p.t.Errorf("%s ended with %s", p.name, p.State())
 		}
-	case <-time.After(endTimeout):
-		p.t.Errorf("%s did not end within %s", p.name, endTimeout)
+	case <-time.After(exitTimeout):
+		p.t.Errorf("%s did not end within %s", p.name, exitTimeout)
 	}
 }

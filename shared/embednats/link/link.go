@@ -10,12 +10,12 @@ import (
 // Link forwards TCP connections to an address until it is silenced or cut.
 type Link struct {
 	listener net.Listener
-	to       string
+	target   string
 
-	mu     sync.Mutex
-	silent chan struct{} // a closed channel if bytes may flow; an open one if the link is silent
-	broken bool          // whether connections are refused
-	conns  map[net.Conn]struct{}
+	mu      sync.Mutex
+	flowing chan struct{} // a closed channel if bytes may flow; an open one if the link is silent
+	broken  bool          // whether connections are refused
+	conns   map[net.Conn]struct{}
 }
 
 // New returns a Link that listens on a free port of 127.0.0.1 until Close, and forwards each
@@ -27,11 +27,11 @@ func New(to string) (*Link, error) {
 	}
 	l := &Link{
 		listener: listener,
-		to:       to,
-		silent:   make(chan struct{}),
+		target:   to,
+		flowing:  make(chan struct{}),
 		conns:    map[net.Conn]struct{}{},
 	}
-	close(l.silent)
+	close(l.flowing)
 	go l.accept()
 	return l, nil
 }
@@ -44,7 +44,7 @@ func (l *Link) Addr() string { return l.listener.Addr().String() }
 func (l *Link) Silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.silent = make(chan struct{})
+	l.flowing = make(chan struct{})
 }
 
 // Cut closes all connections, and makes the link refuse new ones until Heal.
@@ -64,9 +64,9 @@ func (l *Link) Heal() {
 	defer l.mu.Unlock()
 	l.broken = false
 	select {
-	case <-l.silent:
+	case <-l.flowing:
 	default:
-		close(l.silent)
+		close(l.flowing)
 	}
 }
 
@@ -92,10 +92,10 @@ func (l *Link) forward(from net.Conn) {
 	defer func() { _ = from.Close() }()
 	l.waitUntilOpen() // while the link is silent, do not even connect
 	network := "tcp"
-	if strings.HasPrefix(l.to, "/") {
+	if strings.HasPrefix(l.target, "/") {
 		network = "unix"
 	}
-	to, err := net.Dial(network, l.to) //nolint:noctx // on loopback it does not block
+	to, err := net.Dial(network, l.target) //nolint:noctx // on loopback it does not block
 	if err != nil {
 		return
 	}
@@ -136,7 +136,7 @@ func (l *Link) copy(to, from net.Conn) {
 // waitUntilOpen returns as soon as the link is not silent.
 func (l *Link) waitUntilOpen() {
 	l.mu.Lock()
-	silent := l.silent
+	silent := l.flowing
 	l.mu.Unlock()
 	<-silent
 }

@@ -222,13 +222,15 @@ func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 
 // await calls try until it succeeds. Each attempt has a context that limits its duration. If no
 // attempt succeeds within clusterTimeout, the test fails with a message that contains what.
-func (c *Cluster) await(what string, patience time.Duration, try func(context.Context) error) {
+func (c *Cluster) await(what string, attemptTimeout time.Duration,
+	try func(context.Context) error,
+) {
 	c.tb.Helper()
 	waiting, cancel := context.WithTimeout(c.tb.Context(), clusterTimeout)
 	defer cancel()
 	var err error
 	retry.Until(waiting, 20*time.Millisecond, func() bool {
-		ctx, cancel := context.WithTimeout(c.tb.Context(), patience)
+		ctx, cancel := context.WithTimeout(c.tb.Context(), attemptTimeout)
 		defer cancel()
 		err = try(ctx)
 		return err == nil

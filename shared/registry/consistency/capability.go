@@ -59,7 +59,7 @@ func (r *Membership) IngressesWithout(c Capability) []string {
 	defer r.mu.Unlock()
 	var lacking []string
 	for id, m := range r.members {
-		if m.role == RoleIngress && m.isAlive() && !slices.Contains(m.about.Can, c) {
+		if m.role == RoleIngress && m.isAlive() && !slices.Contains(m.info.Capabilities, c) {
 			lacking = append(lacking, id)
 		}
 	}

@@ -77,7 +77,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	slow, heartbeat := registrytest.StartIngress(t, server.Connect(t))
 	r.CreateWorkflow(t, "wf", "free", false)
 
-	slow.Hold.Lock()
+	slow.ApplyMu.Lock()
 	// Six seconds are enough to store the change. It is still not confirmed by then, because the
 	// ingress cannot apply it.
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
@@ -87,7 +87,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	if !errors.As(err, &lagging) || !strings.Contains(err.Error(), "ingress ") {
 		t.Fatalf("a change that an ingress has not applied returned %v", err)
 	}
-	slow.Hold.Unlock()
+	slow.ApplyMu.Unlock()
 	if w, err := r.Activate(t.Context(), "wf"); err != nil || !w.Active {
 		t.Fatalf("again: %v", err)
 	}
@@ -96,8 +96,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	}
 
 	heartbeat.Stop()
-	slow.Hold.Lock()
-	defer slow.Hold.Unlock()
+	slow.ApplyMu.Lock()
+	defer slow.ApplyMu.Unlock()
 	if _, err := r.Deactivate(t.Context(), "wf"); err != nil {
 		t.Errorf("it waited for an ingress that has left: %v", err)
 	}
@@ -125,7 +125,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	slow.Hold.Lock()
+	slow.ApplyMu.Lock()
 	if _, err := r.Activate(t.Context(), "wf"); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 		t.Errorf("it has not caught up: %v", err)
 	default:
 	}
-	slow.Hold.Unlock()
+	slow.ApplyMu.Unlock()
 	if err := <-announced; err != nil {
 		t.Error(err)
 	}
@@ -211,7 +211,7 @@ func TestASnapshotLoadsWhatIsThere(t *testing.T) {
 	for n := range 49 {
 		view, ok := late.Lookup(fmt.Sprintf("wf-%d", n))
 		if !ok || view.Workflow.Active != (n%2 == 0) || !view.WithinPlan || view.Plan.ID != "pro" ||
-			view.Limit().Requests != 600 {
+			view.RateLimit().Requests != 600 {
 			t.Fatalf("wf-%d: %t %+v", n, ok, view)
 		}
 	}

@@ -159,8 +159,8 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	}
 	for !lease.AwaitValid(time.Now()) { // the ingress still renews its lease
 	}
-	slow.Hold.Lock() // keeps the ingress from applying the change
-	defer slow.Hold.Unlock()
+	slow.ApplyMu.Lock() // keeps the ingress from applying the change
+	defer slow.ApplyMu.Unlock()
 	if _, err := r.Activate(t.Context(), "wf"); err != nil {
 		t.Fatal(err)
 	}

@@ -42,10 +42,10 @@ type Sink interface {
 // A Heartbeat announces the change only once it has taken effect, so Membership.Wait waits for
 // that.
 type PendingReporter interface {
-	// Pending returns the first revision that has been applied but is not in force yet, or 0 if
-	// there is none. The channel is closed when another revision comes into force. It is nil if
-	// there is nothing to wait for.
-	Pending() (since uint64, settled <-chan struct{})
+	// FirstPendingRevision returns the first revision that has been applied but is not in force
+	// yet, or 0 if there is none. The channel is closed when another revision comes into force. It
+	// is nil if there is nothing to wait for.
+	FirstPendingRevision() (since uint64, settled <-chan struct{})
 }
 
 // ErrNoRegistryIdentity means that the registry has no identity: it was lost, or is being restored.
@@ -72,52 +72,54 @@ type Follower struct {
 	sink Sink
 	log  logrus.FieldLogger
 
-	stop context.CancelFunc
-	anew chan struct{} // holds one value when the consumer must be recreated
+	stop     context.CancelFunc
+	recreate chan struct{} // holds one value when the consumer must be recreated
 
 	// restoring is set while the registry's identity record says that a backup is being restored.
 	// It is atomic because leases read it for each request.
 	restoring atomic.Bool
 
-	applying sync.Mutex // held while the sink is called; acquired before mu
-	// serial is the serial number of the consumer whose messages are being applied. The mutex above
-	// guards it and the next two fields.
-	serial    int
-	delivered uint64    // number of messages from that consumer
-	covers    bucketEnd // bucket's end before that consumer was created
+	applyMu sync.Mutex // held while the sink is called; acquired before mu
+	// consumerSerial is the serial number of the consumer whose messages are being applied. The
+	// mutex above guards it and the next two fields.
+	consumerSerial int
+	deliveredCount uint64    // number of messages from that consumer
+	coversEnd      bucketEnd // bucket's end before that consumer was created
 
-	mu       sync.Mutex
-	created  time.Time // when the bucket that is being followed was created
-	target   uint64    // revision at which loading is complete
-	loaded   bool
-	revision uint64
-	// storedAt is when the server stored the last applied revision. Zero means unknown.
-	storedAt time.Time
-	stored   bucketEnd // end of the bucket when it was last queried
-	applied  uint64    // last sequence of the newest bucketEnd that is applied completely
-	// rewritten means that the stream now has a different message at the last applied revision, so
-	// the bucket was restored or recreated.
-	rewritten bool
+	mu         sync.Mutex
+	created    time.Time // when the bucket that is being followed was created
+	loadTarget uint64    // revision at which loading is complete
+	loaded     bool
+	revision   uint64
+	// revisionStoredAt is when the server stored the last applied revision. Zero means unknown.
+	revisionStoredAt time.Time
+	lastQueriedEnd   bucketEnd // end of the bucket when it was last queried
+	appliedSeq       uint64    // last sequence of the newest bucketEnd that is applied completely
+	// bucketRewritten means that the stream now has a different message at the last applied
+	// revision, so the bucket was restored or recreated.
+	bucketRewritten bool
 	// identity is the registry's identity as of the last applied revision. installation is the ID
 	// of the first identity that was applied; a registry with a different ID never counts as
 	// current.
-	identity     registry.Installation
-	installation string
-	// restored means that the registry has been restored from the copy in the database since it was
-	// loaded. The loaded data may then contain records that the registry no longer has.
-	restored bool
-	// distrusted is the stamp that the registry's identity had when the follower detected that the
-	// registry had gone back to an earlier state. As long as the identity still has this stamp, the
-	// follower does not rely on the registry. "" means that the registry has not gone back. The
-	// next two fields hold the revision that the bucket had reached before, and when that bucket
-	// was created. If the server reports that state again, the registry had not really gone back.
-	distrusted   string
-	distrustedAt uint64
-	distrustedIn time.Time
-	// differs is when the follower found that the bucket has been recreated or restored, so that it
-	// must be reloaded. The zero time means that no reload is due.
-	differs time.Time
-	moved   chan struct{} // closed and replaced when the fields above change
+	identity       registry.Installation
+	installationID string
+	// restoredFromCopy means that the registry has been restored from the copy in the database
+	// since it was loaded. The loaded data may then contain records that the registry no longer
+	// has.
+	restoredFromCopy bool
+	// stampBeforeRollback is the stamp that the registry's identity had when the follower detected
+	// that the registry had gone back to an earlier state. As long as the identity still has this
+	// stamp, the follower does not rely on the registry. "" means that the registry has not gone
+	// back. The next two fields hold the revision that the bucket had reached before, and when that
+	// bucket was created. If the server reports that state again, the registry had not really gone
+	// back.
+	stampBeforeRollback    string
+	revisionBeforeRollback uint64
+	createdBeforeRollback  time.Time
+	// differsSince is when the follower found that the bucket has been recreated or restored, so
+	// that it must be reloaded. The zero time means that no reload is due.
+	differsSince time.Time
+	changed      chan struct{} // closed and replaced when the fields above change
 }
 
 // bucketEnd is the last sequence of a bucket. The message with that sequence may be missing, for
@@ -128,8 +130,8 @@ type Follower struct {
 // consumer's server may lag behind, so noteLastSequence ignores such buckets. A copy of the bucket
 // may lag behind, too: createConsumer checks that.
 type bucketEnd struct {
-	load int // counts how often the bucket was loaded or replaced before it had this sequence
-	last uint64
+	loadCount int // counts how often the bucket was loaded or replaced before it had this sequence
+	lastSeq   uint64
 }
 
 // Follow loads the registry into sink and keeps it up to date until Stop. The bucket must exist.
@@ -139,11 +141,11 @@ func Follow(
 	ctx context.Context, js jetstream.JetStream, sink Sink, log logrus.FieldLogger,
 ) (*Follower, error) {
 	f := &Follower{
-		js:    js,
-		sink:  sink,
-		log:   log,
-		anew:  make(chan struct{}, 1),
-		moved: make(chan struct{}),
+		js:       js,
+		sink:     sink,
+		log:      log,
+		recreate: make(chan struct{}, 1),
+		changed:  make(chan struct{}),
 	}
 	var consumer followedConsumer
 	err := retry.Do(ctx, func(ctx context.Context) error {
@@ -171,12 +173,12 @@ func (f *Follower) Stop() { f.stop() }
 func (f *Follower) beginLoading(info *jetstream.StreamInfo) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.created, f.target = info.Created, info.State.LastSeq
-	f.loaded, f.revision, f.storedAt = false, 0, time.Time{}
-	f.rewritten, f.restored, f.differs = false, false, time.Time{}
+	f.created, f.loadTarget = info.Created, info.State.LastSeq
+	f.loaded, f.revision, f.revisionStoredAt = false, 0, time.Time{}
+	f.bucketRewritten, f.restoredFromCopy, f.differsSince = false, false, time.Time{}
 	f.identity = registry.Installation{}
 	f.restoring.Store(false)
-	f.stored, f.applied = bucketEnd{load: f.stored.load + 1}, 0
+	f.lastQueriedEnd, f.appliedSeq = bucketEnd{loadCount: f.lastQueriedEnd.loadCount + 1}, 0
 	f.noteLastSequence(info)
 	if info.State.Msgs == 0 { // no message will arrive to complete the loading
 		f.revision = info.State.LastSeq
@@ -190,20 +192,20 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 	if info.Config.Replicas > 1 {
 		return
 	}
-	if info.State.LastSeq < f.applied {
+	if info.State.LastSeq < f.appliedSeq {
 		// An older copy has replaced the bucket. The sequence that was applied belongs to the
 		// previous bucket, so it says nothing about this one.
-		f.stored.load++
-		f.applied = 0
+		f.lastQueriedEnd.loadCount++
+		f.appliedSeq = 0
 	}
-	f.stored.last = info.State.LastSeq
+	f.lastQueriedEnd.lastSeq = info.State.LastSeq
 }
 
 // markApplied records that everything up to held has been applied, unless the bucket has been
 // reloaded or replaced since held was read. The caller must hold mu.
 func (f *Follower) markApplied(held bucketEnd) {
-	if held.load == f.stored.load && held.last > f.applied {
-		f.applied = held.last
+	if held.loadCount == f.lastQueriedEnd.loadCount && held.lastSeq > f.appliedSeq {
+		f.appliedSeq = held.lastSeq
 		f.notifyWaiters()
 	}
 }
@@ -211,8 +213,8 @@ func (f *Follower) markApplied(held bucketEnd) {
 // notifyWaiters wakes the goroutines that wait for a change of the fields that mu guards. The
 // caller must hold mu.
 func (f *Follower) notifyWaiters() {
-	close(f.moved)
-	f.moved = make(chan struct{})
+	close(f.changed)
+	f.changed = make(chan struct{})
 }
 
 // finishLoading reports to the sink that it is loaded. The caller must hold mu.
@@ -294,7 +296,7 @@ func (f *Follower) pauseBeforeRetry(
 // created.
 type followedConsumer struct {
 	jetstream.Consumer
-	covers bucketEnd
+	coversEnd bucketEnd
 }
 
 // createConsumer creates a consumer for the messages that have not been applied yet. The consumer
@@ -304,16 +306,16 @@ type followedConsumer struct {
 // applied.
 func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
-	revision, covers := f.revision, f.stored
+	revision, covers := f.revision, f.lastQueriedEnd
 	f.mu.Unlock()
 	server := ""
-	if covers.last > revision {
-		last, at, err := f.readStreamOfConsumers(ctx)
+	if covers.lastSeq > revision {
+		last, at, err := f.readStreamEnd(ctx)
 		if err != nil {
 			return followedConsumer{}, err
 		}
-		if server = at; last < covers.last {
-			covers.last = 0
+		if server = at; last < covers.lastSeq {
+			covers.lastSeq = 0
 		}
 	}
 	config := jetstream.ConsumerConfig{
@@ -333,16 +335,16 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 	if err != nil {
 		return followedConsumer{}, err
 	}
-	if covers.last > revision && serverOf(consumer) != server { // that server may lag behind
-		covers.last = 0
+	if covers.lastSeq > revision && serverOf(consumer) != server { // that server may lag behind
+		covers.lastSeq = 0
 	}
 	return followedConsumer{consumer, covers}, nil
 }
 
-// readStreamOfConsumers returns the last sequence of the stream on which consumers are created, and
+// readStreamEnd returns the last sequence of the stream on which consumers are created, and
 // the server that reported it. It learns both from a consumer that it creates for new messages,
 // because a process that reads a copy of the bucket has no permission to query the copy itself.
-func (f *Follower) readStreamOfConsumers(
+func (f *Follower) readStreamEnd(
 	ctx context.Context,
 ) (last uint64, server string, err error) {
 	consumer, err := f.js.CreateConsumer(ctx, registry.Stream, jetstream.ConsumerConfig{
@@ -399,7 +401,7 @@ func (f *Follower) consume(
 	select {
 	case <-ctx.Done():
 	case <-connected:
-	case <-f.anew:
+	case <-f.recreate:
 	}
 }
 
@@ -407,23 +409,23 @@ func (f *Follower) consume(
 // number. ok is false if a reload has begun since the consumer's first message was chosen. Such a
 // consumer must not be used, because it would skip the messages before its first one.
 func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok bool) {
-	f.applying.Lock()
-	defer f.applying.Unlock()
+	f.applyMu.Lock()
+	defer f.applyMu.Unlock()
 	select {
-	case <-f.anew: // a value in the channel was meant for the previous consumer
+	case <-f.recreate: // a value in the channel was meant for the previous consumer
 	default:
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if consumer.covers.load != f.stored.load {
+	if consumer.coversEnd.loadCount != f.lastQueriedEnd.loadCount {
 		return 0, false
 	}
-	f.serial++
-	f.delivered, f.covers = 0, consumer.covers
+	f.consumerSerial++
+	f.deliveredCount, f.coversEnd = 0, consumer.coversEnd
 	if consumer.CachedInfo().NumPending == 0 { // no message will report that nothing is pending
-		f.markApplied(consumer.covers)
+		f.markApplied(consumer.coversEnd)
 	}
-	return f.serial, true
+	return f.consumerSerial, true
 }
 
 // deleteConsumer deletes a consumer that is no longer needed, in the background. If that fails, the
@@ -439,7 +441,7 @@ func (f *Follower) deleteConsumer(ctx context.Context, name string) {
 // recreateConsumer makes consume return, so that run recreates the consumer.
 func (f *Follower) recreateConsumer() {
 	select {
-	case f.anew <- struct{}{}:
+	case f.recreate <- struct{}{}:
 	default:
 	}
 }
@@ -447,9 +449,9 @@ func (f *Follower) recreateConsumer() {
 // handle applies a message of the consumer with the given serial number. It ignores the message if
 // that consumer is no longer in use.
 func (f *Follower) handle(serial int, msg jetstream.Msg) {
-	f.applying.Lock()
-	defer f.applying.Unlock()
-	if serial != f.serial {
+	f.applyMu.Lock()
+	defer f.applyMu.Unlock()
+	if serial != f.consumerSerial {
 		return // a message of an earlier consumer
 	}
 	meta, err := msg.Metadata()
@@ -457,23 +459,23 @@ func (f *Follower) handle(serial int, msg jetstream.Msg) {
 		f.log.WithError(err).Error("a registry message without metadata was left out")
 		return
 	}
-	f.delivered++
-	if meta.Sequence.Consumer != f.delivered {
-		f.serial++ // a message was lost: ignore all later messages of this consumer
+	f.deliveredCount++
+	if meta.Sequence.Consumer != f.deliveredCount {
+		f.consumerSerial++ // a message was lost: ignore all later messages of this consumer
 		f.recreateConsumer()
 		return
 	}
 	f.apply(meta, msg)
 	if meta.NumPending == 0 {
 		f.mu.Lock()
-		f.markApplied(f.covers)
+		f.markApplied(f.coversEnd)
 		f.mu.Unlock()
 	}
 }
 
 func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 	f.mu.Lock()
-	revision, storedAt := f.revision, f.storedAt
+	revision, storedAt := f.revision, f.revisionStoredAt
 	f.mu.Unlock()
 	if meta.Sequence.Stream < revision {
 		return
@@ -481,7 +483,7 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 	if meta.Sequence.Stream == revision {
 		if !storedAt.IsZero() && !meta.Timestamp.Equal(storedAt) {
 			f.mu.Lock()
-			f.rewritten = true
+			f.bucketRewritten = true
 			f.mu.Unlock()
 		}
 		return
@@ -500,23 +502,24 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.revision, f.storedAt = meta.Sequence.Stream, meta.Timestamp
+	f.revision, f.revisionStoredAt = meta.Sequence.Stream, meta.Timestamp
 	if installation := change.Installation; err == nil && installation != nil {
-		if f.loaded && f.identity.Life != installation.Life && installation.Life != "" {
-			f.restored = true
+		if f.loaded && f.identity.RestoreID != installation.RestoreID &&
+			installation.RestoreID != "" {
+			f.restoredFromCopy = true
 		}
-		if f.installation == "" {
-			f.installation = installation.ID
+		if f.installationID == "" {
+			f.installationID = installation.ID
 		}
-		life := f.identity.Life
+		life := f.identity.RestoreID
 		if f.identity = *installation; installation.ID == "" {
-			f.identity.Life = life // kept to recognize the next restore
+			f.identity.RestoreID = life // kept to recognize the next restore
 		}
 		f.restoring.Store(f.identity.Restoring)
 	}
 	// If the bucket's newest message is missing, the revision never reaches the target. Loading is
 	// then complete when no message is pending.
-	if !f.loaded && (f.revision >= f.target || meta.NumPending == 0) {
+	if !f.loaded && (f.revision >= f.loadTarget || meta.NumPending == 0) {
 		f.finishLoading()
 	}
 	f.notifyWaiters()
@@ -537,7 +540,7 @@ func (f *Follower) revisionInForce() (revision uint64, settled <-chan struct{}) 
 	if !ok {
 		return revision, nil
 	}
-	since, settled := s.Pending()
+	since, settled := s.FirstPendingRevision()
 	if since > 0 {
 		revision = min(revision, since-1)
 	}
@@ -549,7 +552,7 @@ func (f *Follower) revisionInForce() (revision uint64, settled <-chan struct{}) 
 func (f *Follower) nextChange() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.moved
+	return f.changed
 }
 
 // waitLoaded waits until the records that existed when loading began have been applied.
@@ -566,9 +569,9 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch id := f.identity.ID; {
-	case id != "" && id != f.installation:
+	case id != "" && id != f.installationID:
 		return fmt.Errorf("%w: it belongs to the installation %s now, and this process to %s; "+
-			"restart it if that is right", ErrNotCurrent, id, f.installation)
+			"restart it if that is right", ErrNotCurrent, id, f.installationID)
 	case f.identity.Restoring:
 		return ErrRestoring
 	case id == "" || f.hasRolledBack():
@@ -606,14 +609,14 @@ func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 func (f *Follower) hasTrustedIdentity() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.identity.ID != "" && f.identity.ID == f.installation && !f.identity.Restoring &&
+	return f.identity.ID != "" && f.identity.ID == f.installationID && !f.identity.Restoring &&
 		!f.hasRolledBack()
 }
 
 // hasRolledBack reports whether the registry has gone back to an earlier state and no executor has
 // checked it since. The caller must hold mu.
 func (f *Follower) hasRolledBack() bool {
-	return f.distrusted != "" && f.identity.Stamp == f.distrusted
+	return f.stampBeforeRollback != "" && f.identity.WriteStamp == f.stampBeforeRollback
 }
 
 // HasRolledBack reports whether the registry has gone back to an earlier state and no executor has
@@ -649,23 +652,25 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 func (f *Follower) checkFollowedBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
-	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.rewritten &&
-		!f.restored:
-		f.differs = time.Time{}
-	case f.differs.IsZero():
-		f.differs = time.Now()
-		if !f.restored && f.identity.Stamp != "" {
-			f.distrusted, f.distrustedAt, f.distrustedIn = f.identity.Stamp, f.revision, f.created
-			if f.rewritten { // the bucket has gone back and has grown again
-				f.distrustedAt = math.MaxUint64
+	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.bucketRewritten &&
+		!f.restoredFromCopy:
+		f.differsSince = time.Time{}
+	case f.differsSince.IsZero():
+		f.differsSince = time.Now()
+		if !f.restoredFromCopy && f.identity.WriteStamp != "" {
+			f.stampBeforeRollback, f.revisionBeforeRollback,
+				f.createdBeforeRollback = f.identity.WriteStamp, f.revision, f.created
+			if f.bucketRewritten { // the bucket has gone back and has grown again
+				f.revisionBeforeRollback = math.MaxUint64
 			}
 		}
 	}
-	if info.Created.Equal(f.distrustedIn) && info.State.LastSeq >= f.distrustedAt {
+	if info.Created.Equal(f.createdBeforeRollback) &&
+		info.State.LastSeq >= f.revisionBeforeRollback {
 		// The registry had not gone back; a server of the cluster had only lagged behind.
-		f.distrusted = ""
+		f.stampBeforeRollback = ""
 	}
-	differs := f.differs
+	differs := f.differsSince
 	f.mu.Unlock()
 	switch {
 	case differs.IsZero():
@@ -679,10 +684,10 @@ func (f *Follower) checkFollowedBucket(info *jetstream.StreamInfo, revision uint
 
 // reload switches to another bucket. It does nothing if a concurrent call has already done so.
 func (f *Follower) reload(info *jetstream.StreamInfo) {
-	f.applying.Lock()
-	defer f.applying.Unlock()
+	f.applyMu.Lock()
+	defer f.applyMu.Unlock()
 	f.mu.Lock()
-	done := f.differs.IsZero()
+	done := f.differsSince.IsZero()
 	f.mu.Unlock()
 	if done { // a concurrent call has already switched
 		return
@@ -690,7 +695,7 @@ func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.log.WithField("revision",
 		info.State.LastSeq).Warn("the registry's bucket was created anew, or restored: all of it " +
 		"is loaded again")
-	f.serial++
+	f.consumerSerial++
 	f.sink.Reset()
 	f.beginLoading(info)
 	f.recreateConsumer()
@@ -701,7 +706,7 @@ func (f *Follower) reload(info *jetstream.StreamInfo) {
 func (f *Follower) Wait(ctx context.Context, revision uint64) error {
 	for {
 		f.mu.Lock()
-		done, moved := f.loaded && max(f.revision, f.applied) >= revision, f.moved
+		done, moved := f.loaded && max(f.revision, f.appliedSeq) >= revision, f.changed
 		f.mu.Unlock()
 		if done {
 			return nil

@@ -13,15 +13,15 @@ import (
 // after the copy was last known to be complete. The lease of a process that was frozen or
 // disconnected from NATS expires, which keeps the process from using a stale copy.
 type Lease struct {
-	nc       *nats.Conn
-	follower *Follower
-	origin   time.Time
-	until    atomic.Int64 // end of the lease, in nanoseconds after the origin
-	since    atomic.Int64 // when the lease last became valid, in the same unit
+	nc          *nats.Conn
+	follower    *Follower
+	clockOrigin time.Time
+	expiresAt   atomic.Int64 // end of the lease, in nanoseconds after the origin
+	validSince  atomic.Int64 // when the lease last became valid, in the same unit
 
-	mu      sync.Mutex
-	renewed chan struct{} // closed and replaced at each renewal
-	failed  error         // error of the last renewal; nil if it succeeded
+	mu        sync.Mutex
+	renewed   chan struct{} // closed and replaced at each renewal
+	lastError error         // error of the last renewal; nil if it succeeded
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -32,15 +32,15 @@ type Lease struct {
 func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lease{
-		nc:       nc,
-		follower: f,
-		origin:   time.Now(),
-		renewed:  make(chan struct{}),
-		stop:     stop,
-		done:     make(chan struct{}),
+		nc:          nc,
+		follower:    f,
+		clockOrigin: time.Now(),
+		renewed:     make(chan struct{}),
+		stop:        stop,
+		done:        make(chan struct{}),
 	}
 	if f.hasTrustedIdentity() {
-		l.until.Store(int64(leaseDuration))
+		l.expiresAt.Store(int64(leaseDuration))
 	}
 	go l.run(ctx)
 	return l
@@ -56,7 +56,7 @@ func (l *Lease) Stop() {
 // IsValid reports, without waiting, whether the lease is valid at now. It returns false while a
 // backup is being restored, even right after a renewal, because the registry is then incomplete.
 func (l *Lease) IsValid(now time.Time) bool {
-	return int64(now.Sub(l.origin)) < l.until.Load() && !l.follower.restoring.Load()
+	return int64(now.Sub(l.clockOrigin)) < l.expiresAt.Load() && !l.follower.restoring.Load()
 }
 
 // IsValidSince reports, without waiting, whether the lease is valid at now and has not expired
@@ -64,7 +64,7 @@ func (l *Lease) IsValid(now time.Time) bool {
 func (l *Lease) IsValidSince(start, now time.Time) bool {
 	// IsValid reads the end of the lease. The start must be read after that, because renew writes
 	// the start first.
-	return l.IsValid(now) && l.since.Load() <= int64(start.Sub(l.origin))
+	return l.IsValid(now) && l.validSince.Load() <= int64(start.Sub(l.clockOrigin))
 }
 
 // AwaitValid reports whether the lease is valid, like IsValid. If it has expired, AwaitValid waits
@@ -95,12 +95,12 @@ func (l *Lease) AwaitValid(now time.Time) bool {
 func (l *Lease) Failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failed
+	return l.lastError
 }
 
 // Age returns how long before now the follower was last known to be complete.
 func (l *Lease) Age(now time.Time) time.Duration {
-	return now.Sub(l.origin) - time.Duration(l.until.Load()) + leaseDuration
+	return now.Sub(l.clockOrigin) - time.Duration(l.expiresAt.Load()) + leaseDuration
 }
 
 func (l *Lease) run(ctx context.Context) {
@@ -135,19 +135,19 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	case err := <-caughtUp:
 		if err != nil {
 			l.mu.Lock()
-			l.failed = err
+			l.lastError = err
 			l.mu.Unlock()
 			return false
 		}
 	case <-connected:
 		return l.nc.IsConnected()
 	}
-	if now := int64(time.Since(l.origin)); now >= l.until.Load() {
-		l.since.Store(now)
+	if now := int64(time.Since(l.clockOrigin)); now >= l.expiresAt.Load() {
+		l.validSince.Store(now)
 	}
-	l.until.Store(int64(asked.Add(leaseDuration).Sub(l.origin)))
+	l.expiresAt.Store(int64(asked.Add(leaseDuration).Sub(l.clockOrigin)))
 	l.mu.Lock()
-	l.failed = nil
+	l.lastError = nil
 	close(l.renewed)
 	l.renewed = make(chan struct{})
 	l.mu.Unlock()

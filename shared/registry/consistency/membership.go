@@ -19,24 +19,24 @@ type Membership struct {
 	self string
 	sub  *nats.Subscription
 
-	mu         sync.Mutex
-	members    map[string]member
-	echo       uint64 // the highest echo number that was received back
-	asked      uint64 // the last echo number that was sent
-	changed    chan struct{}
-	since      time.Time // when the subscription last had a gap: the start, or a reconnect
-	reconnects uint64    // number of reconnects of nc at that time
-	clustered  bool      // whether nc has ever been connected to a cluster
+	mu             sync.Mutex
+	members        map[string]member
+	receivedEcho   uint64 // the highest echo number that was received back
+	sentEcho       uint64 // the last echo number that was sent
+	changed        chan struct{}
+	listeningSince time.Time // when the subscription last had a gap: the start, or a reconnect
+	reconnects     uint64    // number of reconnects of nc at that time
+	clustered      bool      // whether nc has ever been connected to a cluster
 }
 
 type member struct {
 	heartbeatMessage
-	// heard is when the last heartbeat was received.
-	heard time.Time
+	// lastHeard is when the last heartbeat was received.
+	lastHeard time.Time
 }
 
 // isAlive reports whether a heartbeat of the process was received within livenessTimeout.
-func (m member) isAlive() bool { return time.Since(m.heard) < livenessTimeout }
+func (m member) isAlive() bool { return time.Since(m.lastHeard) < livenessTimeout }
 
 // Join subscribes to the heartbeats. It returns once every connected process has had time to
 // announce itself.
@@ -54,7 +54,7 @@ func JoinAsFirst(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 func join(ctx context.Context, nc *nats.Conn, since time.Time) (*Membership, error) {
 	r := &Membership{
 		nc: nc, self: uuid.NewString(), members: map[string]member{}, changed: make(chan struct{}),
-		since: since, reconnects: nc.Stats().Reconnects,
+		listeningSince: since, reconnects: nc.Stats().Reconnects,
 	}
 	var err error
 	if r.sub, err = nc.Subscribe(presenceSubject, r.receive); err != nil {
@@ -82,14 +82,14 @@ func (r *Membership) receive(msg *nats.Msg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case p.echo > 0:
+	case p.echoNumber > 0:
 		if p.instance == r.self {
-			r.echo = max(r.echo, p.echo)
+			r.receivedEcho = max(r.receivedEcho, p.echoNumber)
 		}
 	case p.leaving:
 		delete(r.members, p.instance)
 	default:
-		r.members[p.instance] = member{heartbeatMessage: p, heard: time.Now()}
+		r.members[p.instance] = member{heartbeatMessage: p, lastHeard: time.Now()}
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -98,13 +98,13 @@ func (r *Membership) receive(msg *nats.Msg) {
 // LaggingError means that a change is stored, but that not every live process announced in time
 // that it had applied the change.
 type LaggingError struct {
-	Revision uint64
-	Behind   []string // role and instance ID of each process
+	Revision         uint64
+	LaggingProcesses []string // role and instance ID of each process
 }
 
 func (e *LaggingError) Error() string {
 	return fmt.Sprintf("the change is stored (revision %d) but not confirmed by %s", e.Revision,
-		strings.Join(e.Behind, ", "))
+		strings.Join(e.LaggingProcesses, ", "))
 }
 
 // Wait waits until every process that may serve requests has applied a revision. If the membership
@@ -116,24 +116,24 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	// ourselves, and wait below until it arrives: by then, all earlier announcements have arrived,
 	// too.
 	r.mu.Lock()
-	r.asked++
-	number := r.asked
+	r.sentEcho++
+	number := r.sentEcho
 	r.mu.Unlock()
-	data, err := heartbeatMessage{instance: r.self, echo: number}.encode()
+	data, err := heartbeatMessage{instance: r.self, echoNumber: number}.encode()
 	if err != nil {
 		return err
 	}
 	if err := r.nc.Publish(presenceSubject, data); err != nil {
 		return &LaggingError{
-			Revision: revision,
-			Behind:   []string{"any process: NATS is unavailable"},
+			Revision:         revision,
+			LaggingProcesses: []string{"any process: NATS is unavailable"},
 		}
 	}
 
 	stored := time.Now() // the change was stored at this instant or earlier
 	for {
 		r.mu.Lock()
-		heard, changed := r.echo >= number, r.changed
+		heard, changed := r.receivedEcho >= number, r.changed
 		behind, next := r.laggingProcesses(revision, stored, time.Now())
 		r.mu.Unlock()
 		if heard && len(behind) == 0 {
@@ -147,7 +147,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 			if !heard {
 				behind = append(behind, "NATS")
 			}
-			return &LaggingError{Revision: revision, Behind: behind}
+			return &LaggingError{Revision: revision, LaggingProcesses: behind}
 		case <-changed:
 		case <-timer.C:
 		}
@@ -162,22 +162,22 @@ func (r *Membership) laggingProcesses(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
-		r.since, r.reconnects = now, n
+		r.listeningSince, r.reconnects = now, n
 	}
 	// The cluster's name is also "" while nc is disconnected. So remember whether nc has ever been
 	// connected to a cluster.
 	r.clustered = r.clustered || r.nc.ConnectedClusterName() != ""
 	next = livenessTimeout
-	if deaf := livenessTimeout - now.Sub(r.since); deaf > 0 {
+	if deaf := livenessTimeout - now.Sub(r.listeningSince); deaf > 0 {
 		list, next = append(list, "a process that was not heard yet"), deaf
 	}
 	for id, m := range r.members {
-		left := livenessTimeout - now.Sub(m.heard)
+		left := livenessTimeout - now.Sub(m.lastHeard)
 		if r.clustered { // the process may be cut off from this one but still renew its lease
 			left = max(left, leaseDuration-now.Sub(stored))
 		}
 		switch {
-		case now.Sub(m.heard) > forgetMemberAfter:
+		case now.Sub(m.lastHeard) > forgetMemberAfter:
 			delete(r.members, id)
 		case m.serving && m.revision < revision && left > 0:
 			list = append(list, m.role+" "+id)
@@ -206,7 +206,7 @@ type Process struct {
 	Instance string // a random UUID
 	Role     string
 	Revision uint64 // the latest registry revision that it has applied
-	About    ProcessInfo
+	Info     ProcessInfo
 }
 
 // Members returns the live processes, sorted by role and then by instance.
@@ -215,12 +215,12 @@ func (r *Membership) Members() []Process {
 	defer r.mu.Unlock()
 	var list []Process
 	for id, m := range r.members {
-		if time.Since(m.heard) < livenessTimeout {
+		if time.Since(m.lastHeard) < livenessTimeout {
 			list = append(list, Process{
 				Instance: id,
 				Role:     m.role,
 				Revision: m.revision,
-				About:    m.about,
+				Info:     m.info,
 			})
 		}
 	}

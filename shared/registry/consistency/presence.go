@@ -43,7 +43,7 @@ type Heartbeat struct {
 // Membership.Wait includes this process.
 func StartHeartbeat(
 	ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings,
-	about ProcessInfo, log logrus.FieldLogger,
+	info ProcessInfo, log logrus.FieldLogger,
 ) (*Heartbeat, error) {
 	if err := f.waitLoaded(ctx); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func StartHeartbeat(
 			role:     role,
 			serving:  true,
 			settings: settings,
-			about:    about,
+			info:     info,
 		},
 	}
 	// A server that restarts loses the announcement, so it is repeated until it has certainly been

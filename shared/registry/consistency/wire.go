@@ -11,14 +11,14 @@ import (
 // heartbeatMessage is an announcement. If echo is set, it is instead a message that a process sends
 // to itself.
 type heartbeatMessage struct {
-	instance string
-	role     string
-	revision uint64
-	serving  bool
-	leaving  bool
-	echo     uint64           // not 0 if the instance sends the message to itself
-	settings *IngressSettings // settings of an ingress; nil for other processes
-	about    ProcessInfo
+	instance   string
+	role       string
+	revision   uint64
+	serving    bool
+	leaving    bool
+	echoNumber uint64           // not 0 if the instance sends the message to itself
+	settings   *IngressSettings // settings of an ingress; nil for other processes
+	info       ProcessInfo
 }
 
 // ProcessInfo holds facts about a process that operators need to know before an upgrade or a
@@ -28,11 +28,11 @@ type ProcessInfo struct {
 	Version string
 	// KeyIDs holds the IDs of the keys that the process can decrypt secrets with.
 	KeyIDs []string
-	// Schema is the version of the database schema that an executor uses. 0 means that the process
-	// is not an executor, or is too old to announce it.
-	Schema int64
-	// Can holds the capabilities of an ingress. It is empty for other processes.
-	Can []Capability
+	// SchemaVersion is the version of the database schema that an executor uses. 0 means that the
+	// process is not an executor, or is too old to announce it.
+	SchemaVersion int64
+	// Capabilities holds the capabilities of an ingress. It is empty for other processes.
+	Capabilities []Capability
 }
 
 // IngressSettings holds the settings of an ingress that executors show to operators.
@@ -55,11 +55,11 @@ func (p heartbeatMessage) encode() ([]byte, error) {
 		Revision:     p.revision,
 		Serving:      p.serving,
 		Leaving:      p.leaving,
-		Echo:         p.echo,
-		Version:      p.about.Version,
-		KeyIds:       p.about.KeyIDs,
-		Schema:       p.about.Schema,
-		Capabilities: capabilityNames(p.about.Can),
+		Echo:         p.echoNumber,
+		Version:      p.info.Version,
+		KeyIds:       p.info.KeyIDs,
+		Schema:       p.info.SchemaVersion,
+		Capabilities: capabilityNames(p.info.Capabilities),
 	}
 	if s := p.settings; s != nil {
 		wire.Ingress = &hookstartv1.IngressSettings{
@@ -83,12 +83,12 @@ func decodeHeartbeat(data []byte) (heartbeatMessage, error) {
 	}
 	p := heartbeatMessage{
 		instance: wire.GetInstanceId(), role: wire.GetRole(), revision: wire.GetRevision(),
-		serving: wire.GetServing(), leaving: wire.GetLeaving(), echo: wire.GetEcho(),
-		about: ProcessInfo{
-			Version: wire.GetVersion(),
-			KeyIDs:  wire.GetKeyIds(),
-			Schema:  wire.GetSchema(),
-			Can:     capabilitiesNamed(wire.GetCapabilities()),
+		serving: wire.GetServing(), leaving: wire.GetLeaving(), echoNumber: wire.GetEcho(),
+		info: ProcessInfo{
+			Version:       wire.GetVersion(),
+			KeyIDs:        wire.GetKeyIds(),
+			SchemaVersion: wire.GetSchema(),
+			Capabilities:  capabilitiesNamed(wire.GetCapabilities()),
 		},
 	}
 	if s := wire.GetIngress(); s != nil {

@@ -58,18 +58,18 @@ func accountNotFound(id string) error { return &NotFoundError{fmt.Sprintf("accou
 // if there is none, and returns the new name and plan. It may be called more than once.
 func (e *Editor) replaceAccount(
 	ctx context.Context, id string,
-	wanted func(have *registry.Account) (name, plan string, err error),
+	newValues func(have *registry.Account) (name, plan string, err error),
 ) (a *registry.Account, created bool, err error) {
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Account(id)
-		name, plan, err := wanted(have.Record)
+		name, plan, err := newValues(have.Record)
 		if err != nil {
 			return 0, err
 		}
 		if err := errors.Join(checkID("id", id), checkDisplayName("name", name)); err != nil {
 			return 0, err
 		}
-		if !e.knowsPlan(plan) {
+		if !e.planExists(plan) {
 			return 0, &InvalidError{"plan", fmt.Sprintf("there is no plan %q", plan)}
 		}
 		created = !ok
@@ -107,7 +107,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 			return 0, err
 		}
 		deleted = have.Record
-		return e.remove(ctx, registry.AccountPrefix+id, have.Revision)
+		return e.removeRecord(ctx, registry.AccountPrefix+id, have.Revision)
 	})
 	if err != nil || !e.directory.isInUse(id) {
 		return err
@@ -141,6 +141,6 @@ func unknownAccountError(id string) *InvalidError {
 		"create it first: hookstart account put %s", id, id)}
 }
 
-func (e *Editor) knowsPlan(id string) bool {
+func (e *Editor) planExists(id string) bool {
 	return e.directory.Plans().Record.Find(id) != nil
 }

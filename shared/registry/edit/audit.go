@@ -191,14 +191,14 @@ func (e *Editor) auditEntryFor(
 		}
 		was, now := fieldsUnder("queues["+id+"].", before), fieldsUnder("queues["+id+"].", after)
 		fields := changedFields(was, now)
-		entry.Action, entry.Changes = queueAuditAction(fields, now), changesOf(fields, was, now)
+		entry.Action, entry.Changes = queueAuditAction(fields, now), fieldChanges(fields, was, now)
 		return entry, len(fields) > 0
 	default: // the plan catalog: it comes from the configuration, so its changes are not audited
 		return entry, false
 	}
 	was, now := fieldsOf(before), fieldsOf(after)
 	fields := changedFields(was, now)
-	if len(fields) == 0 && isClosureChange(before, after) {
+	if len(fields) == 0 && changesIntakeClosed(before, after) {
 		return entry, false // part of a queue change, which has an entry itself
 	}
 	if len(fields) == 0 && entry.WorkflowID == "" {
@@ -206,7 +206,7 @@ func (e *Editor) auditEntryFor(
 	}
 	entry.Action = auditAction(kind, before, after, fields)
 	entry.NodeID = commonNode(fields)
-	entry.Changes = changesOf(fields, was, now)
+	entry.Changes = fieldChanges(fields, was, now)
 	return entry, true
 }
 
@@ -275,11 +275,11 @@ func queueAuditAction(fields []string, now map[string]fieldValue) string {
 	return "queue.resume"
 }
 
-// isClosureChange reports whether a change closes a workflow or opens it again.
-func isClosureChange(before, after registry.Record) bool {
+// changesIntakeClosed reports whether a change closes a workflow or opens it again.
+func changesIntakeClosed(before, after registry.Record) bool {
 	was, wasOne := before.(*registry.Workflow)
 	now, nowOne := after.(*registry.Workflow)
-	return wasOne && nowOne && was.Closed != now.Closed
+	return wasOne && nowOne && was.IntakeClosed != now.IntakeClosed
 }
 
 // isStreamField reports whether a field of a queue configures the queue's own stream.
@@ -308,8 +308,8 @@ func commonNode(fields []string) (node string) {
 
 // fieldValue is the value of a record's field, as needed to detect and show changes.
 type fieldValue struct {
-	shown  any    // nil means that the value is not shown
-	hidden string // the text of a value that must not be shown, to detect changes
+	displayValue any    // nil means that the value is not shown
+	hiddenText   string // the text of a value that must not be shown, to detect changes
 }
 
 // fieldsOf returns the non-zero fields of a record, keyed by the names in their "audit" tags, which
@@ -340,23 +340,23 @@ func addFields(to map[string]fieldValue, prefix string, record reflect.Value) {
 		}
 		switch content := v.Interface().(type) {
 		case time.Time:
-			to[name] = fieldValue{shown: content.Format(time.RFC3339)}
+			to[name] = fieldValue{displayValue: content.Format(time.RFC3339)}
 		case time.Duration:
-			to[name] = fieldValue{shown: int64(content / time.Second)}
+			to[name] = fieldValue{displayValue: int64(content / time.Second)}
 		case string:
-			to[name] = fieldValue{shown: shortened(content)}
+			to[name] = fieldValue{displayValue: shortened(content)}
 		case []string:
-			to[name] = fieldValue{shown: shortened(strings.Join(content, ", "))}
+			to[name] = fieldValue{displayValue: shortened(strings.Join(content, ", "))}
 		case []registry.Trigger:
 			for _, node := range content {
 				at := name + "[" + node.NodeID + "]"
-				to[at] = fieldValue{shown: true}
+				to[at] = fieldValue{displayValue: true}
 				addFields(to, at+".", reflect.ValueOf(node))
 			}
 		case registry.QueueStream:
 			// The audit shows what operators requested, not the phases of the move that follows.
 			if content.Phase < registry.QueuePhaseMovingToShared {
-				to[name] = fieldValue{shown: "own"}
+				to[name] = fieldValue{displayValue: "own"}
 				addFields(to, name+".", v)
 			}
 		case []registry.QueueGroup:
@@ -367,12 +367,12 @@ func addFields(to map[string]fieldValue, prefix string, record reflect.Value) {
 			switch {
 			case option == "hidden" && v.Len() > 0:
 				// %#v prints maps in the order of their keys, so equal maps give equal strings.
-				to[name] = fieldValue{hidden: fmt.Sprintf("%#v", content)}
+				to[name] = fieldValue{hiddenText: fmt.Sprintf("%#v", content)}
 			case option == "hidden":
 			case v.Kind() == reflect.Struct:
 				addFields(to, name+".", v)
 			default:
-				to[name] = fieldValue{shown: content}
+				to[name] = fieldValue{displayValue: content}
 			}
 		}
 	}
@@ -401,9 +401,9 @@ func changedFields(was, after map[string]fieldValue) (fields []string) {
 	return fields
 }
 
-// changesOf returns the old and new values of the fields, in order. An entry may hold only a
+// fieldChanges returns the old and new values of the fields, in order. An entry may hold only a
 // limited number of them; if some are omitted, the last change states how many.
-func changesOf(fields []string, was, now map[string]fieldValue) (changes []FieldChange) {
+func fieldChanges(fields []string, was, now map[string]fieldValue) (changes []FieldChange) {
 	length := 0
 	for _, field := range fields[:min(len(fields), maxAuditChanges)] {
 		change := FieldChange{field, shownValue(was, field), shownValue(now, field)}
@@ -423,8 +423,8 @@ func shownValue(values map[string]fieldValue, field string) any {
 	switch {
 	case !ok:
 		return nil
-	case v.shown == nil:
+	case v.displayValue == nil:
 		return redactedValue
 	}
-	return v.shown
+	return v.displayValue
 }

@@ -62,7 +62,7 @@ var ErrInstallationChanged = errors.New(
 func WriteInstallation(
 	ctx context.Context, js jetstream.JetStream, i registry.Installation, lastRev uint64,
 ) (rev uint64, err error) {
-	i.Stamp = uuid.NewString()
+	i.WriteStamp = uuid.NewString()
 	data, err := i.Encode()
 	if err != nil {
 		return 0, fmt.Errorf("encode the installation's identity: %w", err)
@@ -135,7 +135,7 @@ func RestoreMissing(
 		if r.Deleted || r.Key == registry.InstallationKey && bucket == registry.Bucket {
 			continue
 		}
-		future, err := publishMissing(js,
+		future, err := publishIfMissing(js,
 			&nats.Msg{Subject: registry.SubjectOf(bucket, r.Key), Data: r.Data})
 		if err != nil {
 			return stored, err
@@ -149,8 +149,8 @@ func RestoreMissing(
 	return stored, confirm()
 }
 
-// publishMissing publishes a record, which NATS stores only if the record has no revision yet.
-func publishMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFuture, error) {
+// publishIfMissing publishes a record, which NATS stores only if the record has no revision yet.
+func publishIfMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFuture, error) {
 	future, err := js.PublishMsgAsync(msg, jetstream.WithExpectLastSequencePerSubject(0),
 		jetstream.WithStallWait(maxStallWait))
 	if err != nil {
@@ -189,7 +189,7 @@ func awaitRestored(
 			}
 			return false, err
 		}
-		if future, err = publishMissing(js, future.Msg()); err != nil {
+		if future, err = publishIfMissing(js, future.Msg()); err != nil {
 			return false, err
 		}
 	}
@@ -219,8 +219,8 @@ func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error
 	for bucket, revision := range m {
 		if err := e.databaseCopy.AwaitCopied(ctx, bucket, revision); err != nil {
 			return &consistency.LaggingError{
-				Revision: revision,
-				Behind:   []string{"the registry's copy in the database"},
+				Revision:         revision,
+				LaggingProcesses: []string{"the registry's copy in the database"},
 			}
 		}
 	}

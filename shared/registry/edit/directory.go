@@ -21,46 +21,46 @@ type Directory struct {
 
 	mu      sync.RWMutex
 	current *recordIndex // the records that the methods return
-	// filling holds the records to which changes are applied. It is the same as current, except
+	// writeTarget holds the records to which changes are applied. It is the same as current, except
 	// while the bucket is being reloaded.
-	filling *recordIndex
+	writeTarget *recordIndex
 
-	// keyWatches holds the pending calls of WatchAPIKeyDeletion.
-	keyWatches map[*apiKeyDeletionWatch]struct{}
+	// keyDeletionWatches holds the pending calls of WatchAPIKeyDeletion.
+	keyDeletionWatches map[*apiKeyDeletionWatch]struct{}
 }
 
 type recordIndex struct {
-	plans     Versioned[registry.Plans]
-	accounts  btree.Map[string, Versioned[*registry.Account]]
-	events    map[string]*registry.Account // the accounts whose events start a workflow
-	workflows btree.Map[string, Versioned[*registry.Workflow]]
-	closed    map[string]struct{} // the IDs of the closed workflows
-	// unfinished holds, for each account whose last transition has not been carried out, the
-	// revision of the account's record.
-	unfinished map[string]uint64
-	byAccount  btree.Map[string, struct{}]           // results of accountWorkflowKey
-	queues     map[string]int                        // number of workflows, by queue
-	settings   map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
+	plans            Versioned[registry.Plans]
+	accounts         btree.Map[string, Versioned[*registry.Account]]
+	eventSubscribers map[string]*registry.Account // the accounts whose events start a workflow
+	workflows        btree.Map[string, Versioned[*registry.Workflow]]
+	closedWorkflows  map[string]struct{} // the IDs of the closed workflows
+	// unfinishedTransitions holds, for each account whose last transition has not been carried out,
+	// the revision of the account's record.
+	unfinishedTransitions map[string]uint64
+	workflowKeys          btree.Map[string, struct{}]           // results of accountWorkflowKey
+	queueCounts           map[string]int                        // number of workflows, by queue
+	queueSettings         map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
 
-	keys       btree.Map[string, Versioned[*registry.APIKey]]
-	keysByHash map[[sha256.Size]byte]*registry.APIKey
+	apiKeys       btree.Map[string, Versioned[*registry.APIKey]]
+	apiKeysByHash map[[sha256.Size]byte]*registry.APIKey
 }
 
 func newRecords() *recordIndex {
 	return &recordIndex{
-		events:     map[string]*registry.Account{},
-		closed:     map[string]struct{}{},
-		unfinished: map[string]uint64{},
-		queues:     map[string]int{},
-		settings:   map[string]Versioned[*registry.Queue]{},
-		keysByHash: map[[sha256.Size]byte]*registry.APIKey{},
+		eventSubscribers:      map[string]*registry.Account{},
+		closedWorkflows:       map[string]struct{}{},
+		unfinishedTransitions: map[string]uint64{},
+		queueCounts:           map[string]int{},
+		queueSettings:         map[string]Versioned[*registry.Queue]{},
+		apiKeysByHash:         map[[sha256.Size]byte]*registry.APIKey{},
 	}
 }
 
 // adjustQueueCount adds change, which is 1 or -1, to the number of workflows that use w's queue.
 func (r *recordIndex) adjustQueueCount(w *registry.Workflow, change int) {
-	if r.queues[w.Queue] += change; r.queues[w.Queue] == 0 {
-		delete(r.queues, w.Queue)
+	if r.queueCounts[w.Queue] += change; r.queueCounts[w.Queue] == 0 {
+		delete(r.queueCounts, w.Queue)
 	}
 }
 
@@ -80,10 +80,10 @@ func accountWorkflowKey(accountID, workflowID string) string { return accountID 
 func NewDirectory(keys *seal.Keys) *Directory {
 	r := newRecords()
 	return &Directory{
-		Snapshot:   registry.NewSnapshot(keys),
-		current:    r,
-		filling:    r,
-		keyWatches: map[*apiKeyDeletionWatch]struct{}{},
+		Snapshot:           registry.NewSnapshot(keys),
+		current:            r,
+		writeTarget:        r,
+		keyDeletionWatches: map[*apiKeyDeletionWatch]struct{}{},
 	}
 }
 
@@ -94,7 +94,7 @@ func (d *Directory) Apply(c registry.Change) {
 	d.Snapshot.Apply(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.filling.apply(c)
+	d.writeTarget.apply(c)
 	if c.DeletedAPIKey != "" {
 		d.notifyAPIKeyDeletions()
 	}
@@ -105,7 +105,7 @@ func (d *Directory) FinishLoad() {
 	d.Snapshot.FinishLoad()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.current = d.filling
+	d.current = d.writeTarget
 	d.notifyAPIKeyDeletions()
 }
 
@@ -114,7 +114,7 @@ func (d *Directory) Reset() {
 	d.Snapshot.Reset()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.filling = newRecords()
+	d.writeTarget = newRecords()
 }
 
 func (r *recordIndex) apply(c registry.Change) {
@@ -123,57 +123,57 @@ func (r *recordIndex) apply(c registry.Change) {
 		r.plans = Versioned[registry.Plans]{c.Plans, c.Revision}
 	case c.Account != nil:
 		r.accounts.Set(c.Account.ID, Versioned[*registry.Account]{c.Account, c.Revision})
-		if delete(r.events, c.Account.ID); c.Account.Events != nil {
-			r.events[c.Account.ID] = c.Account
+		if delete(r.eventSubscribers, c.Account.ID); c.Account.Events != nil {
+			r.eventSubscribers[c.Account.ID] = c.Account
 		}
-		r.updateUnfinished(c.Account.ID)
+		r.updateUnfinishedTransition(c.Account.ID)
 	case c.DeletedAccount != "":
 		r.accounts.Delete(c.DeletedAccount)
-		delete(r.events, c.DeletedAccount)
-		r.updateUnfinished(c.DeletedAccount)
+		delete(r.eventSubscribers, c.DeletedAccount)
+		r.updateUnfinishedTransition(c.DeletedAccount)
 	case c.Workflow != nil:
 		id := c.Workflow.ID
 		before, existed := r.workflows.Set(id, Versioned[*registry.Workflow]{
 			c.Workflow, c.Revision,
 		})
-		if delete(r.closed, id); c.Workflow.Closed {
-			r.closed[id] = struct{}{}
+		if delete(r.closedWorkflows, id); c.Workflow.IntakeClosed {
+			r.closedWorkflows[id] = struct{}{}
 		}
 		if existed {
-			r.byAccount.Delete(accountWorkflowKey(before.Record.AccountID, id))
+			r.workflowKeys.Delete(accountWorkflowKey(before.Record.AccountID, id))
 			r.adjustQueueCount(before.Record, -1)
-			r.updateUnfinished(before.Record.AccountID)
+			r.updateUnfinishedTransition(before.Record.AccountID)
 		}
 		r.adjustQueueCount(c.Workflow, 1)
-		r.updateUnfinished(c.Workflow.AccountID)
-		r.byAccount.Set(accountWorkflowKey(c.Workflow.AccountID, id), struct{}{})
+		r.updateUnfinishedTransition(c.Workflow.AccountID)
+		r.workflowKeys.Set(accountWorkflowKey(c.Workflow.AccountID, id), struct{}{})
 	case c.APIKey != nil:
 		r.putAPIKey(Versioned[*registry.APIKey]{c.APIKey, c.Revision})
 	case c.DeletedAPIKey != "":
 		r.deleteAPIKey(c.DeletedAPIKey)
 	case c.Queue != nil:
-		r.settings[c.Queue.Name] = Versioned[*registry.Queue]{c.Queue, c.Revision}
+		r.queueSettings[c.Queue.Name] = Versioned[*registry.Queue]{c.Queue, c.Revision}
 	case c.DeletedWorkflow != "":
-		delete(r.closed, c.DeletedWorkflow)
+		delete(r.closedWorkflows, c.DeletedWorkflow)
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
-			r.byAccount.Delete(accountWorkflowKey(before.Record.AccountID, c.DeletedWorkflow))
+			r.workflowKeys.Delete(accountWorkflowKey(before.Record.AccountID, c.DeletedWorkflow))
 			r.adjustQueueCount(before.Record, -1)
-			r.updateUnfinished(before.Record.AccountID)
+			r.updateUnfinishedTransition(before.Record.AccountID)
 		}
 	}
 }
 
-// updateUnfinished records whether an account's last transition has been carried out. It must be
-// called after each change of the account or of one of its workflows.
-func (r *recordIndex) updateUnfinished(accountID string) {
-	delete(r.unfinished, accountID)
+// updateUnfinishedTransition records whether an account's last transition has been carried out. It
+// must be called after each change of the account or of one of its workflows.
+func (r *recordIndex) updateUnfinishedTransition(accountID string) {
+	delete(r.unfinishedTransitions, accountID)
 	account, ok := r.accounts.Get(accountID)
 	if !ok {
 		return
 	}
 	w, ok := r.workflows.Get(account.Record.LastTransition.WorkflowID)
 	if ok && lacksLastTransition(w.Record, account.Record) {
-		r.unfinished[accountID] = account.Revision
+		r.unfinishedTransitions[accountID] = account.Revision
 	}
 }
 
@@ -196,7 +196,7 @@ func (d *Directory) Account(id string) (Versioned[*registry.Account], bool) {
 func (d *Directory) EventSubscription(accountID string) *registry.EventSubscription {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if a := d.current.events[accountID]; a != nil {
+	if a := d.current.eventSubscribers[accountID]; a != nil {
 		return a.Events
 	}
 	return nil
@@ -206,9 +206,9 @@ func (d *Directory) EventSubscription(accountID string) *registry.EventSubscript
 func (d *Directory) AccountsWithEventSubscription() []*registry.Account {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	all := make([]*registry.Account, 0, len(d.current.events))
-	for _, id := range slices.Sorted(maps.Keys(d.current.events)) {
-		all = append(all, d.current.events[id])
+	all := make([]*registry.Account, 0, len(d.current.eventSubscribers))
+	for _, id := range slices.Sorted(maps.Keys(d.current.eventSubscribers)) {
+		all = append(all, d.current.eventSubscribers[id])
 	}
 	return all
 }
@@ -225,7 +225,7 @@ func (d *Directory) Workflow(id string) (Versioned[*registry.Workflow], bool) {
 func (d *Directory) ClosedWorkflows() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return slices.Sorted(maps.Keys(d.current.closed))
+	return slices.Sorted(maps.Keys(d.current.closedWorkflows))
 }
 
 // unfinishedTransitions returns the accounts whose last transition has not been carried out in the
@@ -233,7 +233,7 @@ func (d *Directory) ClosedWorkflows() []string {
 func (d *Directory) unfinishedTransitions() map[string]uint64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return maps.Clone(d.current.unfinished)
+	return maps.Clone(d.current.unfinishedTransitions)
 }
 
 // Queues returns the names of the queues that are used by a workflow or have a setting in force,
@@ -242,9 +242,9 @@ func (d *Directory) unfinishedTransitions() map[string]uint64 {
 func (d *Directory) Queues() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	names, now := slices.Collect(maps.Keys(d.current.queues)), time.Now()
-	for name, settings := range d.current.settings {
-		if _, used := d.current.queues[name]; !used && settings.Record.AnyInForce(now) {
+	names, now := slices.Collect(maps.Keys(d.current.queueCounts)), time.Now()
+	for name, settings := range d.current.queueSettings {
+		if _, used := d.current.queueCounts[name]; !used && settings.Record.HasSettingInForce(now) {
 			names = append(names, name)
 		}
 	}
@@ -256,7 +256,7 @@ func (d *Directory) Queues() []string {
 func (d *Directory) Queue(name string) (Versioned[*registry.Queue], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	settings, exist := d.current.settings[name]
+	settings, exist := d.current.queueSettings[name]
 	return settings, exist
 }
 
@@ -264,9 +264,9 @@ func (d *Directory) Queue(name string) (Versioned[*registry.Queue], bool) {
 func (d *Directory) QueueSettings() []*registry.Queue {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	all := make([]*registry.Queue, 0, len(d.current.settings))
-	for _, name := range slices.Sorted(maps.Keys(d.current.settings)) {
-		all = append(all, d.current.settings[name].Record)
+	all := make([]*registry.Queue, 0, len(d.current.queueSettings))
+	for _, name := range slices.Sorted(maps.Keys(d.current.queueSettings)) {
+		all = append(all, d.current.queueSettings[name].Record)
 	}
 	return all
 }
@@ -325,7 +325,7 @@ func (d *Directory) Workflows(accountID, after string, limit int) []*registry.Wo
 	}
 	var list []*registry.Workflow
 	prefix, from := accountWorkflowKey(accountID, ""), accountWorkflowKey(accountID, after)
-	d.current.byAccount.Ascend(from, func(key string, _ struct{}) bool {
+	d.current.workflowKeys.Ascend(from, func(key string, _ struct{}) bool {
 		id, ok := strings.CutPrefix(key, prefix)
 		if !ok {
 			return false

@@ -144,10 +144,10 @@ func storeIntent(t *testing.T, r *registrytest.Registry, number int64, workflow 
 	account, _ := r.Directory.Account("on-free")
 	record := *account.Record
 	record.LastTransition = registry.ActivationTransition{
-		Number:     number,
-		WorkflowID: workflow,
-		Active:     true,
-		At:         time.Now(),
+		Number:      number,
+		WorkflowID:  workflow,
+		Active:      true,
+		RequestedAt: time.Now(),
 	}
 	data, err := record.Encode()
 	fatal(t, err)
@@ -472,10 +472,10 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 		want   error
 	}{
 		{"queue moves", ctx, func(s *edit.WorkflowSpec) { s.Queue = "moving" }, edit.ErrQueueMoves},
-		{"not new", ctx, func(s *edit.WorkflowSpec) { s.IfNew = true }, edit.ErrChangedSince},
+		{"not new", ctx, func(s *edit.WorkflowSpec) { s.OnlyIfNew = true }, edit.ErrChangedSince},
 		{"only the payload differs, and not new", ctx, func(s *edit.WorkflowSpec) {
 			same(s)
-			s.IfNew = true
+			s.OnlyIfNew = true
 		}, edit.ErrChangedSince},
 		{"another version", before, func(*edit.WorkflowSpec) {}, edit.ErrChangedSince},
 		{"only the payload differs from another version", before, same, edit.ErrChangedSince},
@@ -495,7 +495,7 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 	}
 	// A change that is already stored succeeds under any condition, so that the call can be
 	// repeated.
-	spec := edit.WorkflowSpec{ID: "wf", AccountID: "on-free", IfNew: true}
+	spec := edit.WorkflowSpec{ID: "wf", AccountID: "on-free", OnlyIfNew: true}
 	same(&spec)
 	spec.Triggers = []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}}
 	_, _, err = r.PutWorkflow(before, spec)

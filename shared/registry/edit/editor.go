@@ -81,7 +81,7 @@ func NewEditor(ctx context.Context, c Config) (*Editor, error) {
 var errRetry = errors.New("the record has changed meanwhile")
 
 // errUnchanged means that there is nothing to write, because the records are already as requested.
-var errUnchanged = newDirectorySentinel("nothing changes")
+var errUnchanged = newMaybeStaleError("nothing changes")
 
 // EnsureCurrent makes sure that the directory holds every change that was confirmed before the
 // call. While the lease is valid, that costs nothing. Otherwise EnsureCurrent queries NATS, and
@@ -159,7 +159,7 @@ func (e *Editor) storeWithRetry(
 		case err == nil, caughtUp && errors.Is(err, errUnchanged):
 			return revision, nil
 		case errors.Is(err, errRetry):
-		case caughtUp || !dependsOnDirectory(err):
+		case caughtUp || !mayBeStale(err):
 			return 0, err
 		}
 		if err := retry.SleepBackoff(ctx, attempt); err != nil {

@@ -5,30 +5,30 @@ import (
 	"fmt"
 )
 
-// directoryDependentError is a refusal that depends on the contents of the directory, which may be
+// maybeStaleError is a refusal that depends on the contents of the directory, which may be
 // stale: see storeWithRetry.
-type directoryDependentError interface {
+type maybeStaleError interface {
 	error
-	dependsOnDirectory()
+	mayBeStale()
 }
 
-func dependsOnDirectory(err error) bool {
-	_, ok := errors.AsType[directoryDependentError](err)
+func mayBeStale(err error) bool {
+	_, ok := errors.AsType[maybeStaleError](err)
 	return ok
 }
 
-// newDirectorySentinel returns a new sentinel error for a refusal that depends on the directory.
-func newDirectorySentinel(text string) error { return &directorySentinelError{text} }
+// newMaybeStaleError returns a new sentinel error for a refusal that depends on the directory.
+func newMaybeStaleError(text string) error { return &maybeStaleSentinelError{text} }
 
-type directorySentinelError struct{ text string }
+type maybeStaleSentinelError struct{ text string }
 
-func (r *directorySentinelError) Error() string { return r.text }
+func (r *maybeStaleSentinelError) Error() string { return r.text }
 
-func (*directorySentinelError) dependsOnDirectory() {}
+func (*maybeStaleSentinelError) mayBeStale() {}
 
 // ErrNotFound means that there is no such account, workflow, trigger node, sender, secret or key.
 // The *NotFoundError names it.
-var ErrNotFound = newDirectorySentinel("not found")
+var ErrNotFound = newMaybeStaleError("not found")
 
 // NotFoundError describes the item that does not exist. errors.Is(err, ErrNotFound) returns true
 // for it.
@@ -44,32 +44,32 @@ func (e *NotFoundError) Unwrap() error { return ErrNotFound }
 func workflowNotFound(id string) error { return &NotFoundError{fmt.Sprintf("workflow %q", id)} }
 
 // ErrActiveWorkflowLimit means that the account's plan does not allow another active workflow.
-var ErrActiveWorkflowLimit = newDirectorySentinel(
+var ErrActiveWorkflowLimit = newMaybeStaleError(
 	"the plan's number of active webhook workflows is reached",
 )
 
 // ErrWebhooksNotInPlan means that the account's plan does not allow webhook triggers.
-var ErrWebhooksNotInPlan = newDirectorySentinel("the plan has no webhook triggers")
+var ErrWebhooksNotInPlan = newMaybeStaleError("the plan has no webhook triggers")
 
 // ErrAccountNotEmpty means that an account was not deleted because it has workflows or keys.
-var ErrAccountNotEmpty = newDirectorySentinel("it has workflows or keys")
+var ErrAccountNotEmpty = newMaybeStaleError("it has workflows or keys")
 
 // ErrChangedSince means that the workflow, account or queue is no longer the version that the
 // caller wanted to change.
-var ErrChangedSince = newDirectorySentinel("it was changed meanwhile")
+var ErrChangedSince = newMaybeStaleError("it was changed meanwhile")
 
 // ErrTooManyTokens means that a node already has the maximum number of valid tokens.
-var ErrTooManyTokens = newDirectorySentinel("too many old tokens still work")
+var ErrTooManyTokens = newMaybeStaleError("too many old tokens still work")
 
 // ErrTooManySecrets means that a sender would have more valid secrets than allowed, so the new one
 // is not stored.
-var ErrTooManySecrets = newDirectorySentinel("too many secrets still work")
+var ErrTooManySecrets = newMaybeStaleError("too many secrets still work")
 
 // ErrIngressTooOld means that a live ingress is too old to enforce a setting.
 var ErrIngressTooOld = errors.New("an ingress that runs is too old for it")
 
 // ErrLastSecret means that the sender would have no valid secret left.
-var ErrLastSecret = newDirectorySentinel("it is the sender's last secret")
+var ErrLastSecret = newMaybeStaleError("it is the sender's last secret")
 
 // InvalidError reports an invalid field in an operator's request.
 type InvalidError struct {
@@ -79,4 +79,4 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }
 
-func (*InvalidError) dependsOnDirectory() {}
+func (*InvalidError) mayBeStale() {}

@@ -32,7 +32,7 @@ func (e *Editor) PutEventSubscription(
 			if err := e.checkEventSubscription(accountID, events, given); err != nil {
 				return nil, err
 			}
-			wanted := registry.EventSubscription{Since: e.now()}
+			wanted := registry.EventSubscription{SubscribedAt: e.now()}
 			if have != nil {
 				wanted = *have
 			}
@@ -61,7 +61,7 @@ func (e *Editor) RemoveEventSubscription(ctx context.Context, accountID string) 
 // than once. A nil result means that the account's events start no workflow.
 func (e *Editor) changeEventSubscription(
 	ctx context.Context, accountID string,
-	wanted func(have *registry.EventSubscription) (*registry.EventSubscription, error),
+	newSubscription func(have *registry.EventSubscription) (*registry.EventSubscription, error),
 ) (a *registry.Account, err error) {
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Account(accountID)
@@ -70,7 +70,7 @@ func (e *Editor) changeEventSubscription(
 		}
 		own := *have.Record
 		a = &own
-		if a.Events, err = wanted(have.Record.Events); err != nil {
+		if a.Events, err = newSubscription(have.Record.Events); err != nil {
 			return 0, err
 		}
 		if registry.Equal(a, have.Record) {

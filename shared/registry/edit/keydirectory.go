@@ -8,13 +8,13 @@ import (
 
 func (r *recordIndex) putAPIKey(k Versioned[*registry.APIKey]) {
 	r.deleteAPIKey(k.Record.ID)
-	r.keys.Set(k.Record.ID, k)
-	r.keysByHash[k.Record.Hash] = k.Record
+	r.apiKeys.Set(k.Record.ID, k)
+	r.apiKeysByHash[k.Record.Hash] = k.Record
 }
 
 func (r *recordIndex) deleteAPIKey(id string) {
-	if before, existed := r.keys.Delete(id); existed {
-		delete(r.keysByHash, before.Record.Hash)
+	if before, existed := r.apiKeys.Delete(id); existed {
+		delete(r.apiKeysByHash, before.Record.Hash)
 	}
 }
 
@@ -22,7 +22,7 @@ func (r *recordIndex) deleteAPIKey(id string) {
 func (d *Directory) APIKey(id string) (Versioned[*registry.APIKey], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.current.keys.Get(id)
+	return d.current.apiKeys.Get(id)
 }
 
 // APIKeyByHash returns the key whose text has the given SHA-256 hash, and reports whether it
@@ -30,7 +30,7 @@ func (d *Directory) APIKey(id string) (Versioned[*registry.APIKey], bool) {
 func (d *Directory) APIKeyByHash(sha256 [sha256.Size]byte) (*registry.APIKey, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	key, ok := d.current.keysByHash[sha256]
+	key, ok := d.current.apiKeysByHash[sha256]
 	return key, ok
 }
 
@@ -38,7 +38,7 @@ func (d *Directory) APIKeyByHash(sha256 [sha256.Size]byte) (*registry.APIKey, bo
 func (d *Directory) APIKeys(after string, limit int) []*registry.APIKey {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return page(&d.current.keys, after, limit)
+	return page(&d.current.apiKeys, after, limit)
 }
 
 // WatchAPIKeyDeletion returns a channel that is closed once the key no longer exists. The caller
@@ -47,15 +47,15 @@ func (d *Directory) WatchAPIKeyDeletion(id string) (gone <-chan struct{}, forget
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := &apiKeyDeletionWatch{id: id, gone: make(chan struct{})}
-	if _, ok := d.current.keys.Get(id); !ok {
+	if _, ok := d.current.apiKeys.Get(id); !ok {
 		close(w.gone)
 		return w.gone, func() {}
 	}
-	d.keyWatches[w] = struct{}{}
+	d.keyDeletionWatches[w] = struct{}{}
 	return w.gone, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		delete(d.keyWatches, w)
+		delete(d.keyDeletionWatches, w)
 	}
 }
 
@@ -68,9 +68,9 @@ type apiKeyDeletionWatch struct {
 // notifyAPIKeyDeletions closes the channels of the keys that no longer exist. It must be called
 // after keys have changed. The caller must hold mu.
 func (d *Directory) notifyAPIKeyDeletions() {
-	for w := range d.keyWatches {
-		if _, ok := d.current.keys.Get(w.id); !ok {
-			delete(d.keyWatches, w)
+	for w := range d.keyDeletionWatches {
+		if _, ok := d.current.apiKeys.Get(w.id); !ok {
+			delete(d.keyDeletionWatches, w)
 			close(w.gone)
 		}
 	}

@@ -72,6 +72,6 @@ func (e *Editor) DeleteAPIKey(ctx context.Context, id string) error {
 		if !ok {
 			return 0, &NotFoundError{fmt.Sprintf("key %q", id)}
 		}
-		return e.remove(ctx, registry.APIKeyPrefix+id, have.Revision)
+		return e.removeRecord(ctx, registry.APIKeyPrefix+id, have.Revision)
 	})
 }

@@ -69,9 +69,9 @@ const (
 // leader of the mirror requests a consumer immediately, so MirrorMonitor makes the current leader
 // step down.
 type MirrorMonitor struct {
-	conn    *nats.Conn
-	prefix  string // JetStream API prefix of the mirror's account
-	mirrors jetstream.JetStream
+	conn     *nats.Conn
+	prefix   string // JetStream API prefix of the mirror's account
+	mirrorJS jetstream.JetStream
 	// catchUp returns nil only if the original has a leader that can reach a majority of its
 	// replicas.
 	catchUp func(context.Context) error
@@ -92,7 +92,7 @@ func NewMirrorMonitor(
 		return nil, err
 	}
 	return &MirrorMonitor{
-		conn: nc, prefix: prefix, mirrors: mirrors, catchUp: catchUp, log: log, heard: time.Now(),
+		conn: nc, prefix: prefix, mirrorJS: mirrors, catchUp: catchUp, log: log, heard: time.Now(),
 	}, nil
 }
 
@@ -120,7 +120,7 @@ func (m *MirrorMonitor) Run(ctx context.Context) {
 // check makes the mirror's leader step down if the mirror receives nothing although the original
 // could send. It returns an error only if the leader does not step down.
 func (m *MirrorMonitor) check(ctx context.Context) error {
-	s, err := m.mirrors.Stream(ctx, registry.Stream)
+	s, err := m.mirrorJS.Stream(ctx, registry.Stream)
 	if err != nil {
 		return nil //nolint:nilerr // the copy has no leader, so none can step down
 	}

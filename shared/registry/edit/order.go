@@ -35,22 +35,22 @@ func (e *Editor) prepareOrderKeys(ctx context.Context, before, after *registry.W
 			return err
 		}
 	}
-	return e.addLanes(ctx, after.Queue)
+	return e.ensureLanes(ctx, after.Queue)
 }
 
-// addLanes stores the number of lanes in the record of a queue that has none. A queue keeps its
+// ensureLanes stores the number of lanes in the record of a queue that has none. A queue keeps its
 // lanes even when none of its workflows has an order key anymore, because the lanes may still hold
 // start messages.
-func (e *Editor) addLanes(ctx context.Context, name string) error {
+func (e *Editor) ensureLanes(ctx context.Context, name string) error {
 	have, ok := e.directory.Queue(name)
-	if ok && have.Record.Lanes > 0 {
+	if ok && have.Record.LaneCount > 0 {
 		return nil
 	}
 	q := &registry.Queue{Name: name}
 	if ok {
 		q = have.Record.Clone()
 	}
-	q.Lanes = execution.NumLanes
+	q.LaneCount = execution.NumLanes
 	_, err := e.put(ctx, e.registry, registry.QueuePrefix+name, q, have.Revision)
 	return err
 }

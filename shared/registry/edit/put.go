@@ -42,29 +42,29 @@ func (e *Editor) put(
 		noteStoredRevision(ctx, kv.Bucket(), stored)
 		return stored, classifyWriteError(err, key)
 	}
-	stored, err := e.publish(ctx, kv, key, header, data, revision)
+	stored, err := e.publishRevision(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
 		// The record may have been deleted. The new record must then follow the deletion marker.
-		if mark := e.deletedRevision(ctx, kv, key); mark > 0 {
-			return e.publish(ctx, kv, key, header, data, mark)
+		if mark := e.deletionRevision(ctx, kv, key); mark > 0 {
+			return e.publishRevision(ctx, kv, key, header, data, mark)
 		}
 	}
 	return stored, err
 }
 
-// remove deletes a record of the registry. It fails with errRetry unless the given revision is
-// still the current one.
-func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
+// removeRecord deletes a record of the registry. It fails with errRetry unless the given revision
+// is still the current one.
+func (e *Editor) removeRecord(ctx context.Context, key string, revision uint64) (uint64, error) {
 	header := keyvalue.Deletion()
 	if entry, audited := e.auditEntryFor(ctx, key, nil); audited {
 		header.Set(registry.HeaderAudit, EncodeEntry(entry))
 	}
-	return e.publish(ctx, e.registry, key, header, nil, revision)
+	return e.publishRevision(ctx, e.registry, key, header, nil, revision)
 }
 
-// publish stores one revision of a record in the same way as the client's KeyValue, but with
-// headers, which KeyValue does not support.
-func (e *Editor) publish(
+// publishRevision stores one revision of a record in the same way as the client's KeyValue, but
+// with headers, which KeyValue does not support.
+func (e *Editor) publishRevision(
 	ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte,
 	revision uint64,
 ) (uint64, error) {
@@ -77,9 +77,9 @@ func (e *Editor) publish(
 	return ack.Sequence, nil
 }
 
-// deletedRevision returns the revision that deleted a record. It returns 0 if the record exists or
+// deletionRevision returns the revision that deleted a record. It returns 0 if the record exists or
 // never existed, or if the newest revision cannot be read.
-func (e *Editor) deletedRevision(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
+func (e *Editor) deletionRevision(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
 	last, err := newestRevision(ctx, e.js, kv.Bucket(), key)
 	if err != nil || last == nil || !last.deleted {
 		return 0

@@ -35,9 +35,9 @@ func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	if err := e.EnsureCurrent(ctx); err != nil {
 		return err
 	}
-	q, _ := e.queue(name)
+	q, _ := e.queueSettings(name)
 	err := check(q)
-	if err == nil || !dependsOnDirectory(err) {
+	if err == nil || !mayBeStale(err) {
 		return err
 	}
 	// The directory may lack a change that the caller has already seen, so catch up and check
@@ -45,13 +45,13 @@ func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}
-	q, _ = e.queue(name)
+	q, _ = e.queueSettings(name)
 	return check(q)
 }
 
-// queue returns a copy of a queue's settings and their revision. If the queue has no record, it
-// returns empty settings and 0.
-func (e *Editor) queue(name string) (*registry.Queue, uint64) {
+// queueSettings returns a copy of a queue's settings and their revision. If the queue has no
+// record, it returns empty settings and 0.
+func (e *Editor) queueSettings(name string) (*registry.Queue, uint64) {
 	have, ok := e.directory.Queue(name)
 	if !ok {
 		return &registry.Queue{Name: name}, 0
@@ -70,7 +70,7 @@ func (e *Editor) PauseQueue(
 		if !until.IsZero() && !until.After(now) {
 			return &InvalidError{"until", "must be in the future"}
 		}
-		if !q.Paused(now) {
+		if !q.IsPaused(now) {
 			q.PausedSince = now
 		}
 		q.PausedUntil = until.UTC().Truncate(time.Microsecond)
@@ -126,7 +126,7 @@ func (e *Editor) changeQueue(
 	}
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		var revision uint64
-		q, revision = e.queue(name)
+		q, revision = e.queueSettings(name)
 		if check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error); ok {
 			if err := check(q); err != nil {
 				return 0, err

@@ -234,15 +234,15 @@ func (e *Editor) SetWorkflowIntakeClosed(
 			return 0, workflowNotFound(id)
 		}
 		revision = have.Revision
-		if !closed && !have.Record.Closed {
+		if !closed && !have.Record.IntakeClosed {
 			return revision, errUnchanged
 		}
 		w := have.Record.Clone()
 		states := []bool{closed}
-		if closed && w.Closed {
+		if closed && w.IntakeClosed {
 			states = []bool{false, true}
 		}
-		for _, w.Closed = range states {
+		for _, w.IntakeClosed = range states {
 			var err error
 			revision, err = e.put(ctx, e.registry, registry.WorkflowPrefix+id, w, revision)
 			if err != nil {

@@ -16,10 +16,10 @@ import (
 
 // ResealResult counts the records that Reseal has processed.
 type ResealResult struct {
-	Read int // records that have been read
-	// Written is the number of records that were encrypted again. The others contain no secret or
-	// were already encrypted with the first key.
-	Written int
+	RecordsRead int // records that have been read
+	// RecordsWritten is the number of records that were encrypted again. The others contain no
+	// secret or were already encrypted with the first key.
+	RecordsWritten int
 }
 
 // Reseal encrypts every token, sample payload and sender's secret with the first of keys, even
@@ -80,10 +80,10 @@ func Reseal(
 // because reading the tokens of every node would take too long.
 const maxDecryptionTrialNodes = 1_000
 
-// CountDecryptable counts how many secrets the editor's keys can decrypt. It tries the secrets of
-// all senders, and the tokens and sample payloads of some nodes. It stops early if enough returns
-// true.
-func (e *Editor) CountDecryptable(
+// CountDecryptableSecrets counts how many secrets the editor's keys can decrypt. It tries the
+// secrets of all senders, and the tokens and sample payloads of some nodes. It stops early if
+// enough returns true.
+func (e *Editor) CountDecryptableSecrets(
 	ctx context.Context, enough func(registry.DecryptionCounts) bool,
 ) (found registry.DecryptionCounts, err error) {
 	const page = 1000
@@ -91,7 +91,7 @@ func (e *Editor) CountDecryptable(
 	for list := e.directory.Workflows("", "", page); len(list) > 0; list = e.directory.Workflows("",
 		list[len(list)-1].ID, page) {
 		for _, w := range list {
-			if found.CountWorkflow(e.keys, w); enough(found) {
+			if found.CountWorkflowSecrets(e.keys, w); enough(found) {
 				return found, nil
 			}
 			for _, node := range w.Triggers {
@@ -123,9 +123,10 @@ func (e *Editor) countDecryptableTokens(
 		return fmt.Errorf("bucket %s: %w", registry.SecretsBucket, err)
 	}
 	stored, err := registry.DecodeTriggerSecrets(record.Value())
-	if err == nil && len(stored.Sealed) > 0 {
-		_, err = e.keys.Open(stored.Sealed, registry.TriggerSecretsSealPurpose(workflowID, nodeID))
-		found.Count(err)
+	if err == nil && len(stored.SealedContent) > 0 {
+		_, err = e.keys.Open(stored.SealedContent,
+			registry.TriggerSecretsSealPurpose(workflowID, nodeID))
+		found.CountResult(err)
 	}
 	return nil
 }
@@ -136,9 +137,9 @@ func (r *ResealResult) add(written bool, err error) error {
 	if err != nil {
 		return err
 	}
-	r.Read++
+	r.RecordsRead++
 	if written {
-		r.Written++
+		r.RecordsWritten++
 	}
 	return nil
 }
@@ -184,7 +185,7 @@ func resealTriggerSecrets(
 	if err != nil {
 		return nil, err
 	}
-	if keys.IsSealedWithCurrentKey(stored.Sealed) {
+	if keys.IsSealedWithCurrentKey(stored.SealedContent) {
 		return nil, nil //nolint:nilnil // nothing to do
 	}
 	secrets, err := openTriggerSecrets(keys, workflowID, nodeID, data)
@@ -217,7 +218,7 @@ func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.R
 			continue
 		}
 		for i, s := range node.Sender.Secrets {
-			if node.Sender.Secrets[i].Sealed, err = anew(s.Sealed,
+			if node.Sender.Secrets[i].SealedText, err = anew(s.SealedText,
 				registry.SecretSealPurpose(workflowID, node.NodeID, s.ID)); err != nil {
 				return nil, err
 			}

@@ -52,7 +52,7 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 		TriggerSettings: triggerSettingsOf(node),
 	}
 	if view, ok := e.directory.Lookup(workflowID); ok && view.Plan != nil {
-		info.RateLimit = view.Limit()
+		info.RateLimit = view.RateLimit()
 	}
 	known := tokensByHash(secrets)
 	for _, hash := range unexpiredTokens(node.Tokens, e.now()) {
@@ -71,9 +71,9 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	return info, nil
 }
 
-// missingTextTimeout limits how long readTrigger waits for the text of a token. A new leader needs
-// a moment to apply what its predecessor confirmed.
-const missingTextTimeout = 2 * time.Second
+// missingTokenTextTimeout limits how long readTrigger waits for the text of a token. A new leader
+// needs a moment to apply what its predecessor confirmed.
+const missingTokenTextTimeout = 2 * time.Second
 
 // readTrigger returns a workflow, one of its trigger nodes, and the node's secrets. The text of a
 // token is stored before its hash. So if the hash of the newest token has no text, the server that
@@ -84,7 +84,7 @@ const missingTextTimeout = 2 * time.Second
 func (e *Editor) readTrigger(ctx context.Context, workflowID, nodeID string) (
 	*registry.Workflow, *registry.Trigger, *registry.TriggerSecrets, error,
 ) {
-	until := time.Now().Add(missingTextTimeout)
+	until := time.Now().Add(missingTokenTextTimeout)
 	for attempt := 1; ; attempt++ {
 		if err := e.EnsureCurrent(ctx); err != nil {
 			return nil, nil, nil, err
@@ -148,7 +148,7 @@ func (e *Editor) RotateToken(
 	return e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err == nil {
-			err = checkUpdatedAtCondition(ctx, have.Record)
+			err = checkWorkflowConditions(ctx, have.Record)
 		}
 		if err != nil {
 			return 0, err
@@ -217,7 +217,7 @@ func (e *Editor) SetSamplePayload(
 	if err := checkSample("body", sample); err != nil {
 		return err
 	}
-	if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
+	if err := checkWorkflowConditions(ctx, have.Record); err != nil {
 		return err
 	}
 	stored := storedRevisions{}
@@ -331,11 +331,11 @@ func (e *Editor) createNodeSecrets(
 	return created, err
 }
 
-// protectNewSecrets stores the secrets of new nodes again, once the workflow's record contains the
+// rewriteNewSecrets stores the secrets of new nodes again, once the workflow's record contains the
 // nodes. If an earlier node with the same name is being deleted at the same time, the deletion may
 // have deleted these secrets, too. This write then restores them. Otherwise, it changes their
 // revision, which makes a later deletion fail.
-func (e *Editor) protectNewSecrets(
+func (e *Editor) rewriteNewSecrets(
 	ctx context.Context, workflowID string, added []nodeSecrets,
 ) error {
 	for _, node := range added {
@@ -389,10 +389,11 @@ func openTriggerSecrets(
 	keys *seal.Keys, workflowID, nodeID string, data []byte,
 ) (*registry.TriggerSecrets, error) {
 	stored, err := registry.DecodeTriggerSecrets(data)
-	if err != nil || len(stored.Sealed) == 0 {
+	if err != nil || len(stored.SealedContent) == 0 {
 		return stored, err
 	}
-	opened, err := keys.Open(stored.Sealed, registry.TriggerSecretsSealPurpose(workflowID, nodeID))
+	opened, err := keys.Open(stored.SealedContent,
+		registry.TriggerSecretsSealPurpose(workflowID, nodeID))
 	if err != nil {
 		return nil, err
 	}
@@ -412,7 +413,7 @@ func sealTriggerSecrets(
 		return nil, fmt.Errorf("encode the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
 	}
 	box, err := keys.Seal(data, registry.TriggerSecretsSealPurpose(workflowID, nodeID))
-	return &registry.TriggerSecrets{Sealed: box}, err
+	return &registry.TriggerSecrets{SealedContent: box}, err
 }
 
 // changeSecrets changes a node's secrets, and retries as long as a concurrent change is stored
@@ -452,11 +453,11 @@ const (
 	deleteNodeSecretsTimeout = 200 * time.Millisecond // added for each node
 )
 
-// deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. err is the
-// result of the change. If err is nil, the result is the error of the deletion. If err is a
+// deleteSecretsOfRemovedNodes deletes the secrets of the nodes that a change has removed. err is
+// the result of the change. If err is nil, the result is the error of the deletion. If err is a
 // LaggingError, the secrets are deleted and err is returned: the change is stored, and a retry
 // would find no removed nodes. For any other error, nothing is deleted and err is returned.
-func (e *Editor) deleteRemovedSecrets(
+func (e *Editor) deleteSecretsOfRemovedNodes(
 	ctx context.Context,
 	workflowID string,
 	nodeIDs []string,

@@ -31,10 +31,10 @@ type SenderInfo struct {
 	Workflow *registry.Workflow
 	NodeID   string
 	Preset   string // the ID of the preset
-	// Before is the preset that PutSender replaced. "" means that there was none.
-	Before   string
-	Secrets  []SecretInfo      // the valid secrets, newest first
-	Settings map[string]string // the settings that are not secret
+	// ReplacedPreset is the preset that PutSender replaced. "" means that there was none.
+	ReplacedPreset string
+	Secrets        []SecretInfo      // the valid secrets, newest first
+	Settings       map[string]string // the settings that are not secret
 }
 
 // SecretInfo describes a secret, without its text.
@@ -155,7 +155,7 @@ func (e *Editor) PutSender(
 				nodeID:     nodeID,
 				preset:     preset,
 				before:     before,
-				opened:     config,
+				decrypted:  config,
 			}
 			if spec.Secrets != nil {
 				edit.replaceSecrets(spec.Secrets)
@@ -172,7 +172,7 @@ func (e *Editor) PutSender(
 			return edit.compileRecord(spec.Settings)
 		})
 	if info != nil {
-		info.Before = replaced
+		info.ReplacedPreset = replaced
 	}
 	return info, created, err
 }
@@ -345,7 +345,7 @@ func (e *Editor) changeSender(
 			info = senderInfo(have.Record, before, e.now())
 			return have.Revision, errUnchanged
 		}
-		if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
+		if err := checkWorkflowConditions(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		if check, ok := ctx.Value(senderConditionKey{}).(func(*registry.Sender) error); ok {
@@ -356,7 +356,7 @@ func (e *Editor) changeSender(
 		w := have.Record.Clone()
 		node := w.Trigger(nodeID)
 		node.Sender = after
-		if shown := newlyShownSecret(before, node); shown != nil {
+		if shown := newlyExposedSecret(before, node); shown != nil {
 			return 0, &InvalidError{
 				"settings.header",
 				fmt.Sprintf("the node's %s uses the header %s, which would expose the secret: "+
@@ -377,7 +377,7 @@ type senderBuilder struct {
 	workflowID, nodeID string
 	preset             sender.Preset
 	before             *registry.Sender // empty if there is no sender
-	opened             sender.Config    // the decrypted configuration of before
+	decrypted          sender.Config    // the decrypted configuration of before
 
 	secrets []senderSecret // the secrets of the new record
 }
@@ -385,9 +385,9 @@ type senderBuilder struct {
 // senderSecret is a secret that the edited sender will have. record is its stored form, or nil if
 // this edit adds the secret.
 type senderSecret struct {
-	text   string
-	record *registry.SenderSecret
-	ends   time.Time // the zero time means the expiry in record, or never
+	text      string
+	record    *registry.SenderSecret
+	expiresAt time.Time // the zero time means the expiry in record, or never
 }
 
 // newSenderBuilder decrypts the existing sender and returns a builder for a new record with the
@@ -413,13 +413,13 @@ func (e *Editor) newSenderBuilder(
 		nodeID:     nodeID,
 		preset:     preset,
 		before:     before,
-		opened:     config,
+		decrypted:  config,
 	}, nil
 }
 
-// openSecret returns a secret of before in plain text, or "" if it cannot be decrypted.
-func (s *senderBuilder) openSecret(id string) string {
-	for _, opened := range s.opened.Secrets {
+// secretText returns a secret of before in plain text, or "" if it cannot be decrypted.
+func (s *senderBuilder) secretText(id string) string {
+	for _, opened := range s.decrypted.Secrets {
 		if opened.ID == id {
 			return opened.Text
 		}
@@ -430,7 +430,7 @@ func (s *senderBuilder) openSecret(id string) string {
 // keepSecrets adds the existing secrets to the new record, except expired ones.
 func (s *senderBuilder) keepSecrets() {
 	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {
-		s.secrets = append(s.secrets, senderSecret{text: s.openSecret(record.ID), record: &record})
+		s.secrets = append(s.secrets, senderSecret{text: s.secretText(record.ID), record: &record})
 	}
 }
 
@@ -454,7 +454,7 @@ func (s *senderBuilder) replaceSecrets(texts []string) {
 func (s *senderBuilder) addSecret(text string) {
 	added := senderSecret{text: text}
 	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {
-		if text != "" && s.openSecret(record.ID) == text {
+		if text != "" && s.secretText(record.ID) == text {
 			record.ExpiresAt = time.Time{}
 			added.record = &record
 			break
@@ -473,7 +473,7 @@ func (s *senderBuilder) expireOlderSecrets(at time.Time) {
 		s.secrets = s.secrets[:1]
 	}
 	for i := range s.secrets[1:] {
-		s.secrets[1+i].ends = at
+		s.secrets[1+i].expiresAt = at
 	}
 }
 
@@ -514,7 +514,7 @@ func (s *senderBuilder) mergeSettings(given map[string]string) map[string]string
 	if s.before.Preset == s.preset.ID {
 		for name := range s.before.SealedSettings {
 			if _, named := given[name]; !named {
-				merged[name] = s.opened.Settings[name]
+				merged[name] = s.decrypted.Settings[name]
 			}
 		}
 	}
@@ -525,9 +525,9 @@ func (s *senderBuilder) mergeSettings(given map[string]string) map[string]string
 func (s *senderBuilder) secretRecord(secret senderSecret) (registry.SenderSecret, error) {
 	if secret.record != nil {
 		record := *secret.record
-		if !secret.ends.IsZero() &&
-			(record.ExpiresAt.IsZero() || record.ExpiresAt.After(secret.ends)) {
-			record.ExpiresAt = secret.ends
+		if !secret.expiresAt.IsZero() &&
+			(record.ExpiresAt.IsZero() || record.ExpiresAt.After(secret.expiresAt)) {
+			record.ExpiresAt = secret.expiresAt
 		}
 		return record, nil
 	}
@@ -540,7 +540,7 @@ func (s *senderBuilder) secretRecord(secret senderSecret) (registry.SenderSecret
 		return record, nil
 	}
 	var err error
-	record.Sealed, err = s.editor.keys.Seal([]byte(secret.text),
+	record.SealedText, err = s.editor.keys.Seal([]byte(secret.text),
 		registry.SecretSealPurpose(s.workflowID, s.nodeID, record.ID))
 	return record, err
 }
@@ -559,7 +559,7 @@ func (s *senderBuilder) sealSettings(into *registry.Sender, settings map[string]
 			into.Settings[known.Name] = value
 		default:
 			box := s.before.SealedSettings[known.Name]
-			if box == nil || s.opened.Settings[known.Name] != value {
+			if box == nil || s.decrypted.Settings[known.Name] != value {
 				var err error
 				if box, err = s.editor.keys.Seal([]byte(value),
 					registry.SettingSealPurpose(s.workflowID, s.nodeID, known.Name)); err != nil {
@@ -584,15 +584,15 @@ func asInvalidError(err error) error {
 	return err
 }
 
-// shownSecret is a header that contains a sender's secret, and the node's setting that would show
+// exposedSecret is a header that contains a sender's secret, and the node's setting that would show
 // the header's value: orderKey or filter.
-type shownSecret struct{ setting, header string }
+type exposedSecret struct{ setting, header string }
 
-// newlyShownSecret returns a header that contains the sender's secret and that the order key or the
-// filter of after uses, or nil if there is none. It ignores uses that the change leaves as they
+// newlyExposedSecret returns a header that contains the sender's secret and that the order key or
+// the filter of after uses, or nil if there is none. It ignores uses that the change leaves as they
 // were. Earlier versions accepted such uses: if they were refused now, nothing else of the node
 // could be changed, not even the secret. before may be nil.
-func newlyShownSecret(before, after *registry.Trigger) *shownSecret {
+func newlyExposedSecret(before, after *registry.Trigger) *exposedSecret {
 	if after.Sender == nil {
 		return nil
 	}
@@ -603,9 +603,9 @@ func newlyShownSecret(before, after *registry.Trigger) *shownSecret {
 		old = *before
 	}
 	if after.OrderKey != old.OrderKey {
-		key, err := filter.ParseOrderKey(after.OrderKey)
+		key, err := filter.ParseOrderKeyPlace(after.OrderKey)
 		if err == nil && slices.Contains(secret, key.Header()) {
-			return &shownSecret{"orderKey", key.Header()}
+			return &exposedSecret{"orderKey", key.Header()}
 		}
 	}
 	if after.Filter != old.Filter {
@@ -615,7 +615,7 @@ func newlyShownSecret(before, after *registry.Trigger) *shownSecret {
 		}
 		for _, name := range f.Headers() {
 			if slices.Contains(secret, name) {
-				return &shownSecret{"filter", name}
+				return &exposedSecret{"filter", name}
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func TestWhatIsAlreadyShownHindersNoOtherChange(t *testing.T) {
 		{nil, node("X-One", "", condition), "filter"},
 	} {
 		got := ""
-		if shown := newlyShownSecret(c.before, c.after); shown != nil {
+		if shown := newlyExposedSecret(c.before, c.after); shown != nil {
 			got = shown.setting
 		}
 		if got != c.want {

@@ -381,8 +381,8 @@ func TestReseal(t *testing.T) {
 			t.Fatalf("%+v, %v; want %+v", done, err, want)
 		}
 	}
-	reseal(old, edit.ResealResult{Read: 4, Written: 2})
-	reseal(old, edit.ResealResult{Read: 4})
+	reseal(old, edit.ResealResult{RecordsRead: 4, RecordsWritten: 2})
+	reseal(old, edit.ResealResult{RecordsRead: 4})
 	if _, err := before.Trigger(ctx, "wf", "node"); !errors.Is(err, seal.ErrNoKey) {
 		t.Errorf("who has no key: %v", err)
 	}
@@ -401,7 +401,7 @@ func TestReseal(t *testing.T) {
 		func(edit.ResealResult) {}); !errors.Is(err, seal.ErrNoKey) {
 		t.Errorf("without the key from before: %v", err)
 	}
-	reseal(both, edit.ResealResult{Read: 4, Written: 3})
+	reseal(both, edit.ResealResult{RecordsRead: 4, RecordsWritten: 3})
 
 	after := registrytest.StartWithKeys(t, server.Connect(t), only)
 	if after.Token(t, "wf", "node") != token {
@@ -413,7 +413,7 @@ func TestReseal(t *testing.T) {
 	late, _ := registrytest.StartIngressWithKeys(t, server.Connect(t), old)
 	view, _ := late.Lookup("wf")
 	if n, err := late.UnusableSenders(); n != 1 || !errors.Is(err, seal.ErrNoKey) ||
-		view.Workflow.Nodes[0].Unusable == nil || view.Workflow.Nodes[0].Sender != nil {
+		view.Workflow.Nodes[0].UnusableReason == nil || view.Workflow.Nodes[0].Sender != nil {
 		t.Errorf("an ingress without the key: %d, %v", n, err)
 	}
 }
@@ -472,7 +472,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 	r.CreateWorkflow(t, "wf", "pro", true)
 	settings := map[string]edit.TriggerSettings{
 		"filter": {Filter: []byte(`{"ptr:/a":1}`)},
-		"answer": {Answer: &registry.SyncResponse{WaitSeconds: 5}},
+		"answer": {SyncResponse: &registry.SyncResponse{WaitSeconds: 5}},
 	}
 	put := func(id, name string, s edit.TriggerSettings) error {
 		_, _, err := r.PutWorkflow(t.Context(), edit.WorkflowSpec{
@@ -487,7 +487,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 		fatal(t, put("has", "before", s))
 		old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower,
 			consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{
-				Can: []consistency.Capability{consistency.CapabilitySenders},
+				Capabilities: []consistency.Capability{consistency.CapabilitySenders},
 			}, logtest.Quiet())
 		fatal(t, err)
 		awaitLacking(t, r, consistency.CapabilitySyncResponses)

@@ -32,7 +32,7 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
-	var unfinished *intent // an intent that may be stored and not carried out
+	var unfinished *transitionIntent // an intent that may be stored and not carried out
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
@@ -46,14 +46,14 @@ func (e *Editor) setActive(
 		}
 		last := account.Record.LastTransition
 		if behind, undone := e.unfinishedTransition(account.Record); undone {
-			unfinished = &intent{accountID: account.Record.ID}
+			unfinished = &transitionIntent{accountID: account.Record.ID}
 			if _, err := e.writeTransition(ctx, behind, last); err != nil {
 				return 0, err
 			}
 			return 0, errRetry // the earlier transition is now carried out: start again
 		}
 		if have.Record.Active != active {
-			if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
+			if err := checkWorkflowConditions(ctx, have.Record); err != nil {
 				return 0, err
 			}
 		}
@@ -68,12 +68,13 @@ func (e *Editor) setActive(
 		}
 		next := *account.Record
 		next.LastTransition = registry.ActivationTransition{
-			Number: last.Number + 1, WorkflowID: id, Active: active, At: e.now(), By: ActorOf(ctx),
+			Number: last.Number + 1, WorkflowID: id, Active: active, RequestedAt: e.now(),
+			RequestedBy: ActorOf(ctx),
 		}
 		_, err := e.put(ctx, e.registry, registry.AccountPrefix+next.ID, &next, account.Revision)
 		var unknown *OutcomeUnknownError
 		if err == nil || errors.As(err, &unknown) {
-			unfinished = &intent{accountID: next.ID, basedOn: account.Revision}
+			unfinished = &transitionIntent{accountID: next.ID, replacedRevision: account.Revision}
 		}
 		if err != nil {
 			return 0, err
@@ -92,14 +93,14 @@ func (e *Editor) setActive(
 	return w, err
 }
 
-// intent identifies the intent to activate or deactivate a workflow. The intent may or may not be
-// stored in the account's record.
-type intent struct {
+// transitionIntent identifies the intent to activate or deactivate a workflow. The intent may or
+// may not be stored in the account's record.
+type transitionIntent struct {
 	accountID string
-	// basedOn is the revision of the account's record that the intent replaces. If the record has a
-	// later revision, either the intent is stored, or another change prevents it from ever being
-	// stored. 0 means that the intent is known to be stored.
-	basedOn uint64
+	// replacedRevision is the revision of the account's record that the intent replaces. If the
+	// record has a later revision, either the intent is stored, or another change prevents it from
+	// ever being stored. 0 means that the intent is known to be stored.
+	replacedRevision uint64
 }
 
 // finishTransitionTimeout is the maximum time for carrying out an intent after its change has
@@ -110,7 +111,7 @@ const finishTransitionTimeout = 15 * time.Second
 // finishTransition carries out an intent, which may be stored late or not at all. It ignores the
 // end of ctx. If it does not finish in time, the next activation or deactivation in the account
 // does, or FinishTransitionsPeriodically.
-func (e *Editor) finishTransition(ctx context.Context, i intent) {
+func (e *Editor) finishTransition(ctx context.Context, i transitionIntent) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTransitionTimeout)
 	defer cancel()
 	_ = retry.Do(ctx, func(ctx context.Context) error { return e.tryFinishTransition(ctx, i) })
@@ -118,7 +119,7 @@ func (e *Editor) finishTransition(ctx context.Context, i intent) {
 
 // tryFinishTransition carries out the last transition of the intent's account, unless that has been
 // done. It returns errRetry if the intent is not stored yet but may still be.
-func (e *Editor) tryFinishTransition(ctx context.Context, i intent) error {
+func (e *Editor) tryFinishTransition(ctx context.Context, i transitionIntent) error {
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (e *Editor) tryFinishTransition(ctx context.Context, i intent) error {
 	switch {
 	case !ok:
 		return nil
-	case account.Revision <= i.basedOn:
+	case account.Revision <= i.replacedRevision:
 		return errRetry
 	}
 	w, undone := e.unfinishedTransition(account.Record)
@@ -149,7 +150,7 @@ func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval tim
 			if seen[id] == revision {
 				trying, cancel := context.WithTimeout(ctx, retry.AttemptTimeout)
 				// After a failure, the next iteration tries again.
-				_ = e.tryFinishTransition(trying, intent{accountID: id})
+				_ = e.tryFinishTransition(trying, transitionIntent{accountID: id})
 				cancel()
 			}
 		}
@@ -194,7 +195,7 @@ func lacksLastTransition(w *registry.Workflow, account *registry.Account) bool {
 func (e *Editor) writeTransition(
 	ctx context.Context, w Versioned[*registry.Workflow], t registry.ActivationTransition,
 ) (uint64, error) {
-	return e.put(WithActor(ctx, t.By), e.registry, registry.WorkflowPrefix+w.Record.ID,
+	return e.put(WithActor(ctx, t.RequestedBy), e.registry, registry.WorkflowPrefix+w.Record.ID,
 		applyTransition(w.Record, t), w.Revision)
 }
 
@@ -203,9 +204,10 @@ func applyTransition(
 	t registry.ActivationTransition,
 ) *registry.Workflow {
 	w := before.Clone()
-	w.Active, w.Transition, w.UpdatedAt, w.ActivatedAt = t.Active, t.Number, t.At, time.Time{}
+	w.Active, w.Transition, w.UpdatedAt, w.ActivatedAt = t.Active, t.Number, t.RequestedAt,
+		time.Time{}
 	if t.Active {
-		w.ActivatedAt = t.At
+		w.ActivatedAt = t.RequestedAt
 	}
 	return w
 }

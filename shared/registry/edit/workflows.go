@@ -21,16 +21,16 @@ type WorkflowSpec struct {
 	Queue     string              // "" means the default queue
 	RateLimit *registry.RateLimit // nil means the plan's rate limit
 	Triggers  []TriggerSpec       // all nodes; an existing node that is not listed is deleted
-	// Within is the only account that an existing workflow may belong to. A workflow of another
-	// account is reported as not found. "" means any account.
-	Within string
+	// OnlyInAccount is the only account that an existing workflow may belong to. A workflow of
+	// another account is reported as not found. "" means any account.
+	OnlyInAccount string
 	// BeforeAccountChange is called before a new workflow is stored, and before a workflow moves to
 	// another account. If it fails, nothing is stored. It may be called more than once. It may be
 	// nil.
 	BeforeAccountChange func(context.Context) error
-	// IfNew makes the change fail with ErrChangedSince if the workflow already exists and differs
-	// from the requested one.
-	IfNew bool
+	// OnlyIfNew makes the change fail with ErrChangedSince if the workflow already exists and
+	// differs from the requested one.
+	OnlyIfNew bool
 }
 
 // updatedAtConditionKey is the context key of the time that WithUpdatedAtCondition sets.
@@ -75,10 +75,10 @@ func checkAccountCondition(ctx context.Context, a *registry.Account) error {
 	return nil
 }
 
-// checkUpdatedAtCondition returns ErrChangedSince if a workflow that is about to be changed does
+// checkWorkflowConditions returns ErrChangedSince if a workflow that is about to be changed does
 // not satisfy the conditions of WithUpdatedAtCondition and WithExistenceCondition. w is nil if
 // there is no workflow.
-func checkUpdatedAtCondition(ctx context.Context, w *registry.Workflow) error {
+func checkWorkflowConditions(ctx context.Context, w *registry.Workflow) error {
 	if w == nil && ctx.Value(existenceConditionKey{}) != nil {
 		return ErrChangedSince
 	}
@@ -108,23 +108,23 @@ type TriggerSettings struct {
 	// OrderKey identifies where a request contains its order key. "" means that the executions are
 	// not ordered.
 	OrderKey string
-	// Answer makes the response to a request wait until its execution has finished. nil means that
-	// the response does not wait.
-	Answer *registry.SyncResponse
+	// SyncResponse makes the response to a request wait until its execution has finished. nil means
+	// that the response does not wait.
+	SyncResponse *registry.SyncResponse
 }
 
-// MaxAnswerWaitSeconds is the maximum time that a response may wait for its execution. Senders and
+// MaxSyncWaitSeconds is the maximum time that a response may wait for its execution. Senders and
 // proxies give up after 30 s.
-const MaxAnswerWaitSeconds = 25
+const MaxSyncWaitSeconds = 25
 
 // check validates the settings. fieldPath returns the path of a field, for error messages.
 func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	var problems []error
-	if s.Answer != nil &&
-		(s.Answer.WaitSeconds < 1 || s.Answer.WaitSeconds > MaxAnswerWaitSeconds) {
+	if s.SyncResponse != nil &&
+		(s.SyncResponse.WaitSeconds < 1 || s.SyncResponse.WaitSeconds > MaxSyncWaitSeconds) {
 		problems = append(problems, &InvalidError{
 			fieldPath("answer.waitSeconds"),
-			fmt.Sprintf("must be 1 to %d, not %d", MaxAnswerWaitSeconds, s.Answer.WaitSeconds),
+			fmt.Sprintf("must be 1 to %d, not %d", MaxSyncWaitSeconds, s.SyncResponse.WaitSeconds),
 		})
 	}
 	if isNonNullJSON(s.Filter) {
@@ -133,7 +133,7 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 		}
 	}
 	if s.OrderKey != "" {
-		if _, err := filter.ParseOrderKey(s.OrderKey); err != nil {
+		if _, err := filter.ParseOrderKeyPlace(s.OrderKey); err != nil {
 			problems = append(problems, &InvalidError{fieldPath("orderKey"), err.Error()})
 		}
 	}
@@ -155,7 +155,7 @@ func (s TriggerSettings) neededCapabilities(
 	if s.applyTo(&after); after.Filter != "" && after.Filter != before.Filter {
 		needed = append(needed, consistency.CapabilityFilters)
 	}
-	if after.Answer != nil && before.Answer == nil {
+	if after.SyncResponse != nil && before.SyncResponse == nil {
 		needed = append(needed, consistency.CapabilitySyncResponses)
 	}
 	return needed
@@ -163,7 +163,7 @@ func (s TriggerSettings) neededCapabilities(
 
 // applyTo copies the validated settings into a node.
 func (s TriggerSettings) applyTo(node *registry.Trigger) {
-	node.Filter, node.OrderKey, node.Answer = "", s.OrderKey, s.Answer.Clone()
+	node.Filter, node.OrderKey, node.SyncResponse = "", s.OrderKey, s.SyncResponse.Clone()
 	if isNonNullJSON(s.Filter) {
 		if f, err := filter.Parse(s.Filter); err == nil {
 			node.Filter = f.String()
@@ -173,7 +173,7 @@ func (s TriggerSettings) applyTo(node *registry.Trigger) {
 
 // triggerSettingsOf returns the settings of a node.
 func triggerSettingsOf(node *registry.Trigger) (s TriggerSettings) {
-	s.OrderKey, s.Answer = node.OrderKey, node.Answer.Clone()
+	s.OrderKey, s.SyncResponse = node.OrderKey, node.SyncResponse.Clone()
 	if node.Filter != "" {
 		s.Filter = []byte(node.Filter)
 	}
@@ -315,13 +315,13 @@ func assignAccount(account *registry.Account, w *registry.Workflow) error {
 // upsertWorkflow creates or replaces a workflow. The callback receives the existing workflow, or
 // nil if there is none, and returns the new settings. It may be called more than once.
 func (e *Editor) upsertWorkflow(
-	ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error),
+	ctx context.Context, id string, newSpec func(have *registry.Workflow) (WorkflowSpec, error),
 ) (w *registry.Workflow, created bool, err error) {
 	var dropped []string
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		var added []nodeSecrets
 		have, ok := e.directory.Workflow(id)
-		spec, err := wanted(have.Record)
+		spec, err := newSpec(have.Record)
 		if err != nil {
 			return 0, err
 		}
@@ -330,13 +330,13 @@ func (e *Editor) upsertWorkflow(
 			return 0, unknownAccountError(spec.AccountID)
 		}
 		created = !ok
-		if ok && spec.Within != "" && have.Record.AccountID != spec.Within {
+		if ok && spec.OnlyInAccount != "" && have.Record.AccountID != spec.OnlyInAccount {
 			return 0, workflowNotFound(spec.ID)
 		}
-		if w, err = e.workflowOf(spec, have.Record, account.Record); err != nil {
+		if w, err = e.mergedWorkflow(spec, have.Record, account.Record); err != nil {
 			return 0, err
 		}
-		samples, err := e.changedSamples(ctx, have.Record, spec.Triggers)
+		samples, err := e.specsWithChangedSample(ctx, have.Record, spec.Triggers)
 		if err != nil {
 			return 0, err
 		}
@@ -344,7 +344,7 @@ func (e *Editor) upsertWorkflow(
 		if same && len(samples) == 0 {
 			return have.Revision, errUnchanged
 		}
-		if spec.IfNew && ok {
+		if spec.OnlyIfNew && ok {
 			return 0, ErrChangedSince
 		}
 		if err := e.prepareWorkflowChange(ctx, have, w); err != nil {
@@ -367,7 +367,7 @@ func (e *Editor) upsertWorkflow(
 		if added, err = e.addNodeSecrets(ctx, have.Record, w, spec.Triggers); err != nil {
 			return 0, err
 		}
-		dropped = droppedNodes(have.Record, w)
+		dropped = removedNodeIDs(have.Record, w)
 		w.UpdatedAt = e.now()
 		if ok && have.Record.AccountID != w.AccountID {
 			w.MovedAt = w.UpdatedAt
@@ -376,30 +376,30 @@ func (e *Editor) upsertWorkflow(
 		if err != nil {
 			return 0, err
 		}
-		return revision, e.protectNewSecrets(ctx, id, added)
+		return revision, e.rewriteNewSecrets(ctx, id, added)
 	})
-	if err = e.deleteRemovedSecrets(ctx, id, dropped, err); err == nil {
+	if err = e.deleteSecretsOfRemovedNodes(ctx, id, dropped, err); err == nil {
 		err = e.checkAccountExists(ctx, w, created)
 	}
 	return w, created, err
 }
 
-// workflowOf returns the record that a workflow has after a change to spec. have is the existing
-// record, or nil if the workflow is new.
-func (e *Editor) workflowOf(
+// mergedWorkflow returns the record that a workflow has after a change to spec. have is the
+// existing record, or nil if the workflow is new.
+func (e *Editor) mergedWorkflow(
 	spec WorkflowSpec, have *registry.Workflow, account *registry.Account,
 ) (*registry.Workflow, error) {
 	w := &registry.Workflow{ID: spec.ID, CreatedAt: e.now()}
 	if have != nil {
 		w = have.Clone()
 	}
-	if have != nil && spec.IfNew && w.AccountID != spec.AccountID {
+	if have != nil && spec.OnlyIfNew && w.AccountID != spec.AccountID {
 		return nil, ErrChangedSince
 	}
 	if err := assignAccount(account, w); err != nil {
 		return nil, err
 	}
-	w.Closed = false
+	w.IntakeClosed = false
 	w.Name, w.Queue, w.RateLimit = spec.Name, spec.Queue, registry.RateLimit{}
 	if spec.RateLimit != nil {
 		w.RateLimit = *spec.RateLimit
@@ -424,7 +424,7 @@ func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 		}
 		node.Name = spec.Name
 		spec.applyTo(&node)
-		if shown := newlyShownSecret(have, &node); shown != nil {
+		if shown := newlyExposedSecret(have, &node); shown != nil {
 			problems = append(problems, &InvalidError{
 				fmt.Sprintf("triggers[%d].%s", i, shown.setting),
 				fmt.Sprintf("the header %s holds the secret of the node's sender, and the %s "+
@@ -437,9 +437,9 @@ func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 	return errors.Join(problems...)
 }
 
-// changedSamples returns the specs that change the sample payload of an existing node of have,
-// which may be nil.
-func (e *Editor) changedSamples(
+// specsWithChangedSample returns the specs that change the sample payload of an existing node of
+// have, which may be nil.
+func (e *Editor) specsWithChangedSample(
 	ctx context.Context, have *registry.Workflow, specs []TriggerSpec,
 ) (changed []TriggerSpec, err error) {
 	for _, spec := range specs {
@@ -478,8 +478,8 @@ func (e *Editor) addNodeSecrets(
 	return added, nil
 }
 
-// droppedNodes returns the IDs of the nodes that before has and after does not. Both may be nil.
-func droppedNodes(before, after *registry.Workflow) []string {
+// removedNodeIDs returns the IDs of the nodes that before has and after does not. Both may be nil.
+func removedNodeIDs(before, after *registry.Workflow) []string {
 	if before == nil {
 		return nil
 	}
@@ -501,13 +501,13 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 		if !ok {
 			return 0, workflowNotFound(id)
 		}
-		if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
+		if err := checkWorkflowConditions(ctx, have.Record); err != nil {
 			return 0, err
 		}
-		nodes = droppedNodes(have.Record, nil)
-		return e.remove(ctx, registry.WorkflowPrefix+id, have.Revision)
+		nodes = removedNodeIDs(have.Record, nil)
+		return e.removeRecord(ctx, registry.WorkflowPrefix+id, have.Revision)
 	})
-	return e.deleteRemovedSecrets(ctx, id, nodes, err)
+	return e.deleteSecretsOfRemovedNodes(ctx, id, nodes, err)
 }
 
 // prepareWorkflowChange runs the last checks before a changed workflow is stored, and prepares its
@@ -515,7 +515,7 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 func (e *Editor) prepareWorkflowChange(
 	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {
-	if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
+	if err := checkWorkflowConditions(ctx, have.Record); err != nil {
 		return err
 	}
 	if err := e.checkQueueChange(ctx, have, after); err != nil {

@@ -17,13 +17,13 @@ import (
 // being applied.
 type Ingress struct {
 	*registry.Snapshot
-	Hold sync.Mutex
+	ApplyMu sync.Mutex
 }
 
 // Apply implements consistency.Sink. It blocks while a test holds the mutex.
 func (i *Ingress) Apply(c registry.Change) {
-	i.Hold.Lock()
-	defer i.Hold.Unlock()
+	i.ApplyMu.Lock()
+	defer i.ApplyMu.Unlock()
 	i.Snapshot.Apply(c)
 }
 
@@ -51,7 +51,7 @@ func StartIngressWithKeys(
 	tb.Cleanup(f.Stop)
 	a, err := consistency.StartHeartbeat(tb.Context(), nc, f, consistency.RoleIngress,
 		&consistency.IngressSettings{MaxBodyBytes: 7}, consistency.ProcessInfo{
-			Can: consistency.Capabilities(),
+			Capabilities: consistency.Capabilities(),
 		}, logtest.Quiet())
 	if err != nil {
 		tb.Fatal(err)

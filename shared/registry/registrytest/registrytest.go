@@ -53,7 +53,7 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 
 	js, err := jetstream.New(nc)
 	check(err)
-	check(stream.Ensure(ctx, js, stream.DefaultSettings))
+	check(stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings))
 	check(stream.EnsureReports(ctx, js, 1))
 	check(edit.EnsureBuckets(ctx, js, 1))
 

@@ -44,8 +44,8 @@ var ErrInvalidBox = errors.New(
 // Keys seals and opens secrets. It is immutable and safe for concurrent use. A nil *Keys contains
 // no keys.
 type Keys struct {
-	first string // the ID of the key that is used for sealing
-	byID  map[string]cipher.AEAD
+	sealingKeyID string // the ID of the key that is used for sealing
+	byID         map[string]cipher.AEAD
 }
 
 // keySize is the size of a key in bytes.
@@ -103,11 +103,11 @@ func parseKeyFile(file []byte) (*Keys, error) {
 		if keys.byID[id], err = newAEAD(key); err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
-		if keys.first == "" {
-			keys.first = id
+		if keys.sealingKeyID == "" {
+			keys.sealingKeyID = id
 		}
 	}
-	if keys.first == "" {
+	if keys.sealingKeyID == "" {
 		return nil, errors.New("the file has no key: add a line of id:base64(32 bytes)")
 	}
 	return keys, nil
@@ -149,9 +149,9 @@ func (k *Keys) Seal(secret []byte, purpose string) ([]byte, error) {
 		return nil, fmt.Errorf("seal a secret: %w: there is no --secrets-key-file", ErrNoKey)
 	}
 	//nolint:gosec // the length was checked when the key was read
-	head := append([]byte{boxVersion, byte(len(k.first))}, k.first...)
+	head := append([]byte{boxVersion, byte(len(k.sealingKeyID))}, k.sealingKeyID...)
 	//nolint:gosec // it makes its own random nonce
-	return k.byID[k.first].Seal(head, nil, secret, additionalData(head, purpose)), nil
+	return k.byID[k.sealingKeyID].Seal(head, nil, secret, additionalData(head, purpose)), nil
 }
 
 // Open returns the secret in a box. purpose must be the same as when the box was sealed. It returns
@@ -176,7 +176,7 @@ func (k *Keys) Open(box []byte, purpose string) ([]byte, error) {
 // IsSealedWithCurrentKey reports whether a box is sealed with the key that is now used for sealing.
 func (k *Keys) IsSealedWithCurrentKey(box []byte) bool {
 	id, _, err := parseBoxHeader(box)
-	return err == nil && k != nil && id == k.first
+	return err == nil && k != nil && id == k.sealingKeyID
 }
 
 // parseBoxHeader returns the ID of the key that a box is sealed with, and the box's head: its

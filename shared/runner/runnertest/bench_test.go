@@ -48,7 +48,7 @@ func compare(b *testing.B, executions, places int, work func()) {
 	nc := server.Connect(b)
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(executions))
 	if err == nil {
-		err = stream.Ensure(b.Context(), js, stream.DefaultSettings)
+		err = stream.EnsureSharedStreams(b.Context(), js, stream.DefaultSettings)
 	}
 	if err != nil {
 		b.Fatal(err)

@@ -131,7 +131,7 @@ func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 			t.Fatal("the report was not sent again")
 		}
 	}
-	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
+	if err := stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
 	}
 	if got := ingress.Await(t, id); got.Status != execution.Succeeded || len(runs) != 1 {

@@ -24,9 +24,9 @@ import (
 type Ingress struct {
 	js jetstream.JetStream
 
-	mu     sync.Mutex
-	lanes  map[string]bool                    // names of queues that have lanes
-	phases map[string]stream.QueueStreamPhase // of queues that have or had an own stream
+	mu              sync.Mutex
+	queuesWithLanes map[string]bool                    // names of queues that have lanes
+	phaseByQueue    map[string]stream.QueueStreamPhase // of queues that have or had an own stream
 }
 
 // NewIngress returns an Ingress that uses the NATS server of nc. It creates Hookstart's streams
@@ -35,7 +35,7 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	tb.Helper()
 	js, err := jetstream.New(nc)
 	if err == nil {
-		err = stream.Ensure(tb.Context(), js, stream.DefaultSettings)
+		err = stream.EnsureSharedStreams(tb.Context(), js, stream.DefaultSettings)
 	}
 	if err == nil {
 		err = stream.EnsureCancellations(tb.Context(), js, stream.DefaultSettings)
@@ -43,7 +43,10 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Ingress{js: js, lanes: map[string]bool{}, phases: map[string]stream.QueueStreamPhase{}}
+	return &Ingress{
+		js: js, queuesWithLanes: map[string]bool{},
+		phaseByQueue: map[string]stream.QueueStreamPhase{},
+	}
 }
 
 // MoveToOwnStream creates a queue's own stream, as an operator does, or moves the queue back to its
@@ -80,19 +83,19 @@ func (i *Ingress) layoutFor(tb testing.TB, start *execution.Start) stream.Layout
 	tb.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if start.OrderKey != "" && !i.lanes[start.Queue] {
+	if start.OrderKey != "" && !i.queuesWithLanes[start.Queue] {
 		// An executor does this when a trigger node gets an order key.
-		i.lanes[start.Queue] = true
+		i.queuesWithLanes[start.Queue] = true
 		i.storeQueueSettings(tb, start.Queue)
 	}
-	return i.phases[start.Queue].NewestLayout()
+	return i.phaseByQueue[start.Queue].NewestLayout()
 }
 
 func (i *Ingress) setPhase(tb testing.TB, queue string, phase stream.QueueStreamPhase) {
 	tb.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.phases[queue] = phase
+	i.phaseByQueue[queue] = phase
 	i.storeQueueSettings(tb, queue)
 }
 
@@ -100,10 +103,10 @@ func (i *Ingress) setPhase(tb testing.TB, queue string, phase stream.QueueStream
 func (i *Ingress) storeQueueSettings(tb testing.TB, queue string) {
 	tb.Helper()
 	lanes := 0
-	if i.lanes[queue] {
+	if i.queuesWithLanes[queue] {
 		lanes = execution.NumLanes
 	}
-	settings, err := stream.EncodeQueueSettings(queue, lanes, i.phases[queue])
+	settings, err := stream.EncodeQueueSettings(queue, lanes, i.phaseByQueue[queue])
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -213,7 +216,7 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
 	defer cancel()
-	consumer, err := i.reports(ctx, executionID)
+	consumer, err := i.reportConsumer(ctx, executionID)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -240,12 +243,14 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	}
 }
 
-// reports returns a consumer for the reports of an execution, in the stream that contains its first
-// report.
-func (i *Ingress) reports(ctx context.Context, executionID string) (jetstream.Consumer, error) {
+// reportConsumer returns a consumer for the reports of an execution, in the stream that contains
+// its first report.
+func (i *Ingress) reportConsumer(ctx context.Context, executionID string) (jetstream.Consumer,
+	error,
+) {
 	names := map[string]string{stream.ProgressName: "executions.progress.*.*." + executionID}
 	i.mu.Lock()
-	for queue, phase := range i.phases {
+	for queue, phase := range i.phaseByQueue {
 		if phase.HasOwnStream() {
 			name := stream.OwnProgressStreamName(queue)
 			names[name] = stream.Layout{Own: true}.ProgressSubject(queue,

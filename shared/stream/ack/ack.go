@@ -47,10 +47,10 @@ type Publisher struct {
 	prefix string // beginning of the reply subjects; a waiter's number follows
 	sub    *nats.Subscription
 
-	mu      sync.Mutex
-	waiting map[uint64]*waiter
-	next    uint64
-	closed  bool // no acknowledgment can arrive anymore
+	mu         sync.Mutex
+	waiting    map[uint64]*waiter
+	lastNumber uint64
+	closed     bool // no acknowledgment can arrive anymore
 	// queue holds the messages that have not been sent yet. The caller that enqueued the first of
 	// these messages sends them all.
 	queue []*waiter
@@ -68,11 +68,11 @@ type waiter struct {
 	// done is called once, by the goroutine that removes the waiter from Publisher.waiting.
 	done func(Ack, error)
 
-	// result and sent are used only by Publish.
+	// result and sendErr are used only by Publish.
 	result chan result // capacity 1
-	// sent has capacity 1. It receives nil once the message has been passed to the connection, or
-	// the reason why it has not been.
-	sent chan error
+	// sendErr has capacity 1. It receives nil once the message has been passed to the connection,
+	// or the reason why it has not been.
+	sendErr chan error
 }
 
 // result holds the arguments of the call of done, for Publish.
@@ -108,7 +108,7 @@ func New(nc *nats.Conn, streamName string) (*Publisher, error) {
 }
 
 func newWaiter() *waiter {
-	w := &waiter{result: make(chan result, 1), sent: make(chan error, 1)}
+	w := &waiter{result: make(chan result, 1), sendErr: make(chan error, 1)}
 	w.done = func(ack Ack, err error) { w.result <- result{ack, err} }
 	return w
 }
@@ -146,7 +146,7 @@ func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 // shows that the message was not stored.
 func (w *waiter) wait() result {
 	got := <-w.result
-	if err := <-w.sent; err != nil && got.err != nil {
+	if err := <-w.sendErr; err != nil && got.err != nil {
 		got.err = err
 	}
 	return got
@@ -186,8 +186,8 @@ func (e *Publisher) sendQueue() {
 	e.mu.Unlock()
 	for _, w := range queue {
 		err := e.send(w)
-		if w.sent != nil {
-			w.sent <- err
+		if w.sendErr != nil {
+			w.sendErr <- err
 		}
 	}
 	clear(queue)
@@ -210,8 +210,8 @@ func (e *Publisher) send(w *waiter) error {
 		w.done(Ack{}, nats.ErrConnectionClosed)
 		return nats.ErrConnectionClosed
 	}
-	e.next++
-	number := e.next
+	e.lastNumber++
+	number := e.lastNumber
 	e.waiting[number] = w
 	e.mu.Unlock()
 	var reply [64]byte // small enough to stay on the stack

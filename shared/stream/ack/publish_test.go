@@ -23,7 +23,7 @@ func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 		if returned {
 			t.Error("the message may change while it is sent")
 		}
-		w.sent <- nil
+		w.sendErr <- nil
 		synctest.Wait()
 		if !returned {
 			t.Error("it was sent")
@@ -39,12 +39,12 @@ func TestAMessageThatWasNotSentIsKnownNotToBeStored(t *testing.T) {
 	t.Parallel()
 	w := newWaiter()
 	w.done(Ack{}, ErrDisconnected)
-	w.sent <- nats.ErrReconnectBufExceeded
+	w.sendErr <- nats.ErrReconnectBufExceeded
 	if got := w.wait(); !errors.Is(got.err, nats.ErrReconnectBufExceeded) {
 		t.Errorf("not sent: %v", got.err)
 	}
 	w.done(Ack{}, ErrDisconnected)
-	w.sent <- nil
+	w.sendErr <- nil
 	if got := w.wait(); !errors.Is(got.err, ErrDisconnected) {
 		t.Errorf("sent: %v", got.err)
 	}

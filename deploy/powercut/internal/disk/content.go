@@ -12,20 +12,20 @@ import (
 // therefore leave only the first sectors of a page.
 const pageSize, sectorSize = 4096, 512
 
-// content is the data of a file in two versions: the current one, and the durable one, whose fields
-// begin with "stored". The two versions share pages that are equal.
-type content struct {
-	size, storedSize int64
-	pages, stored    [][]byte // a nil page reads as zeros
-	// dirty holds the numbers of the pages that differ between the two versions.
-	dirty map[int64]bool
+// fileContent is the data of a file in two versions: the current one, and the durable one, whose
+// fields begin with "stored". The two versions share pages that are equal.
+type fileContent struct {
+	size, storedSize   int64
+	pages, storedPages [][]byte // a nil page reads as zeros
+	// dirtyPages holds the numbers of the pages that differ between the two versions.
+	dirtyPages map[int64]bool
 }
 
 // writablePage returns page n of the current version for writing. If the durable version shares the
 // page, writablePage first replaces it with a copy, so that the durable version does not change.
-func (c *content) writablePage(n int64) []byte {
+func (c *fileContent) writablePage(n int64) []byte {
 	c.pages = ensurePage(c.pages, n)
-	if !c.dirty[n] {
+	if !c.dirtyPages[n] {
 		c.markDirty(n)
 		page := make([]byte, pageSize)
 		copy(page, c.pages[n])
@@ -36,11 +36,11 @@ func (c *content) writablePage(n int64) []byte {
 	return c.pages[n]
 }
 
-func (c *content) markDirty(n int64) {
-	if c.dirty == nil {
-		c.dirty = map[int64]bool{}
+func (c *fileContent) markDirty(n int64) {
+	if c.dirtyPages == nil {
+		c.dirtyPages = map[int64]bool{}
 	}
-	c.dirty[n] = true
+	c.dirtyPages[n] = true
 }
 
 func ensurePage(pages [][]byte, n int64) [][]byte {
@@ -50,7 +50,7 @@ func ensurePage(pages [][]byte, n int64) [][]byte {
 	return pages
 }
 
-func (c *content) write(data []byte, at int64) {
+func (c *fileContent) write(data []byte, at int64) {
 	for len(data) > 0 {
 		n := copy(c.writablePage(at / pageSize)[at%pageSize:], data)
 		data, at = data[n:], at+int64(n)
@@ -58,7 +58,7 @@ func (c *content) write(data []byte, at int64) {
 	}
 }
 
-func (c *content) read(into []byte, at int64) int {
+func (c *fileContent) read(into []byte, at int64) int {
 	into = into[:max(0, min(int64(len(into)), c.size-at))]
 	total := len(into)
 	for len(into) > 0 {
@@ -73,7 +73,7 @@ func (c *content) read(into []byte, at int64) int {
 	return total
 }
 
-func (c *content) truncate(size int64) {
+func (c *fileContent) truncate(size int64) {
 	if size < c.size {
 		if size%pageSize != 0 && size/pageSize < int64(len(c.pages)) {
 			clear(c.writablePage(size / pageSize)[size%pageSize:])
@@ -89,22 +89,22 @@ func (c *content) truncate(size int64) {
 }
 
 // sync makes the current version durable.
-func (c *content) sync() {
-	for n := range c.dirty {
+func (c *fileContent) sync() {
+	for n := range c.dirtyPages {
 		c.storePage(n, c.pages[n])
 	}
-	c.dirty, c.storedSize = nil, c.size
+	c.dirtyPages, c.storedSize = nil, c.size
 }
 
-func (c *content) storePage(n int64, page []byte) {
-	c.stored = ensurePage(c.stored, n)
-	c.stored[n] = page
+func (c *fileContent) storePage(n int64, page []byte) {
+	c.storedPages = ensurePage(c.storedPages, n)
+	c.storedPages[n] = page
 }
 
 // restore simulates the effect of a power cut. Both versions become the durable version plus none,
 // all or some of the dirty pages, because a disk may have written these without an fsync. luck
 // decides which.
-func (c *content) restore(luck Randomness) {
+func (c *fileContent) restore(luck Randomness) {
 	switch luck.IntN(3) {
 	case 0:
 	case 1:
@@ -112,7 +112,7 @@ func (c *content) restore(luck Randomness) {
 	case 2:
 		c.storeSomeDirty(luck)
 	}
-	c.dirty, c.size, c.pages = nil, c.storedSize, slices.Clone(c.stored)
+	c.dirtyPages, c.size, c.pages = nil, c.storedSize, slices.Clone(c.storedPages)
 	// Clear everything after the end of the file, so that it reads as zeros when the file grows
 	// again.
 	whole := c.size / pageSize
@@ -124,17 +124,17 @@ func (c *content) restore(luck Randomness) {
 		whole++
 	}
 	c.pages = c.pages[:min(int64(len(c.pages)), whole)]
-	c.stored = slices.Clone(c.pages)
+	c.storedPages = slices.Clone(c.pages)
 }
 
 // storeSomeDirty makes some of the dirty pages durable, some of them only with their first sectors.
 // A file that has grown then ends with the last page that became durable. Before this page, new
 // pages that did not become durable read as zeros.
-func (c *content) storeSomeDirty(luck Randomness) {
+func (c *fileContent) storeSomeDirty(luck Randomness) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {
 		c.storedSize = c.size
 	}
-	for _, n := range slices.Sorted(maps.Keys(c.dirty)) {
+	for _, n := range slices.Sorted(maps.Keys(c.dirtyPages)) {
 		if c.pages[n] == nil || luck.IntN(2) == 0 {
 			continue
 		}
@@ -143,8 +143,8 @@ func (c *content) storeSomeDirty(luck Randomness) {
 			sectors = luck.IntN(sectors)
 		}
 		page := make([]byte, pageSize)
-		if n < int64(len(c.stored)) {
-			copy(page, c.stored[n])
+		if n < int64(len(c.storedPages)) {
+			copy(page, c.storedPages[n])
 		}
 		copy(page[:sectors*sectorSize], c.pages[n])
 		c.storePage(n, page)

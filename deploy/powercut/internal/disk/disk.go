@@ -31,12 +31,12 @@ const (
 
 // Disk is one simulated disk. Its methods may be called concurrently.
 type Disk struct {
-	mu    sync.Mutex
-	model Model
-	off   bool
-	root  *inode
-	// last is the number of the newest inode; 0 means that there is none.
-	last uint64
+	mu         sync.Mutex
+	model      Model
+	poweredOff bool
+	root       *inode
+	// lastInodeNumber is the number of the newest inode; 0 means that there is none.
+	lastInodeNumber uint64
 	// journal is shared by all folders. It is nil with ModelStrict, where each folder has a
 	// separate journal.
 	journal *journal
@@ -49,12 +49,12 @@ type inode struct {
 	links    uint32 // number of names
 	modified time.Time
 
-	content content // used only for files
+	content fileContent // used only for files
 
 	// entries holds the current names in a folder; the second map holds the durable names. Both are
 	// nil for a file.
-	entries, stored map[string]*inode
-	journal         *journal
+	entries, storedEntries map[string]*inode
+	journal                *journal
 }
 
 func (i *inode) isFolder() bool { return i.mode&syscall.S_IFMT == syscall.S_IFDIR }
@@ -74,9 +74,9 @@ type entryChange struct {
 func (t transaction) apply() {
 	for _, c := range t {
 		if c.to == nil {
-			delete(c.folder.stored, c.name)
+			delete(c.folder.storedEntries, c.name)
 		} else {
-			c.folder.stored[c.name] = c.to
+			c.folder.storedEntries[c.name] = c.to
 		}
 	}
 }
@@ -101,10 +101,10 @@ func New(model Model) *Disk {
 
 // newInode returns a new inode without a name.
 func (d *Disk) newInode(mode uint32) *inode {
-	d.last++
-	i := &inode{number: d.last, mode: mode, modified: time.Now()}
+	d.lastInodeNumber++
+	i := &inode{number: d.lastInodeNumber, mode: mode, modified: time.Now()}
 	if i.isFolder() {
-		i.entries, i.stored, i.journal = map[string]*inode{}, map[string]*inode{}, d.journal
+		i.entries, i.storedEntries, i.journal = map[string]*inode{}, map[string]*inode{}, d.journal
 		if d.model == ModelStrict {
 			i.journal = &journal{}
 		}
@@ -165,7 +165,7 @@ func (d *Disk) CutPower(killAll func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	killAll()
-	d.off = true
+	d.poweredOff = true
 }
 
 // Randomness decides which unsynced data survives a power cut. A *rand.Rand implements it.
@@ -186,7 +186,7 @@ func (loseUnsynced) IntN(int) int { return 0 }
 func (d *Disk) PowerOn(luck Randomness) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.off = false
+	d.poweredOff = false
 	if d.journal != nil {
 		d.journal.commit(luck.IntN(len(d.journal.pending) + 1))
 		d.journal.pending = nil
@@ -208,9 +208,9 @@ func (d *Disk) PowerOn(luck Randomness) {
 		i.journal.commit(luck.IntN(len(i.journal.pending) + 1))
 		i.journal.pending = nil
 		i.entries = map[string]*inode{}
-		for _, name := range sortedNames(i.stored) {
-			i.entries[name] = i.stored[name]
-			restore(i.stored[name])
+		for _, name := range sortedNames(i.storedEntries) {
+			i.entries[name] = i.storedEntries[name]
+			restore(i.storedEntries[name])
 		}
 	}
 	restore(d.root)

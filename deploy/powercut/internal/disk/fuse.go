@@ -71,7 +71,7 @@ type node struct {
 
 // openFile is an open file. Its field is true if the file was opened so that every write is synced
 // (O_SYNC).
-type openFile struct{ sync bool }
+type openFile struct{ syncWrites bool }
 
 var (
 	_ fs.NodeCreater   = (*node)(nil)
@@ -91,17 +91,17 @@ var (
 	_ fs.NodeWriter    = (*node)(nil)
 )
 
-// locked calls do with the disk's lock held. If the power is off, it returns EIO instead.
-func (n *node) locked(do func() syscall.Errno) syscall.Errno {
+// withLock calls do with the disk's lock held. If the power is off, it returns EIO instead.
+func (n *node) withLock(do func() syscall.Errno) syscall.Errno {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
-	if n.disk.off {
+	if n.disk.poweredOff {
 		return syscall.EIO
 	}
 	return do()
 }
 
-func (i *inode) attributes(out *fuse.Attr) {
+func (i *inode) fillAttributes(out *fuse.Attr) {
 	//nolint:gosec // never negative
 	out.Ino, out.Mode, out.Nlink, out.Size = i.number, i.mode, max(i.links, 1),
 		uint64(i.content.size)
@@ -110,9 +110,9 @@ func (i *inode) attributes(out *fuse.Attr) {
 	out.SetTimes(nil, &i.modified, &i.modified)
 }
 
-// child returns the FUSE inode for i and fills in its attributes.
-func (n *node) child(ctx context.Context, i *inode, out *fuse.EntryOut) *fs.Inode {
-	i.attributes(&out.Attr)
+// newChild returns the FUSE inode for i and fills in its attributes.
+func (n *node) newChild(ctx context.Context, i *inode, out *fuse.EntryOut) *fs.Inode {
+	i.fillAttributes(&out.Attr)
 	return n.NewInode(ctx, &node{disk: n.disk, inode: i}, fs.StableAttr{
 		Mode: i.mode & syscall.S_IFMT,
 		Ino:  i.number,
@@ -122,20 +122,20 @@ func (n *node) child(ctx context.Context, i *inode, out *fuse.EntryOut) *fs.Inod
 func (n *node) Lookup(
 	ctx context.Context, name string, out *fuse.EntryOut,
 ) (child *fs.Inode, errno syscall.Errno) {
-	errno = n.locked(func() syscall.Errno {
+	errno = n.withLock(func() syscall.Errno {
 		i := n.inode.entries[name]
 		if i == nil {
 			return syscall.ENOENT
 		}
-		child = n.child(ctx, i, out)
+		child = n.newChild(ctx, i, out)
 		return fs.OK
 	})
 	return child, errno
 }
 
 func (n *node) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	return n.locked(func() syscall.Errno {
-		n.inode.attributes(&out.Attr)
+	return n.withLock(func() syscall.Errno {
+		n.inode.fillAttributes(&out.Attr)
 		return fs.OK
 	})
 }
@@ -143,7 +143,7 @@ func (n *node) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) sy
 func (n *node) Setattr(
 	_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut,
 ) syscall.Errno {
-	return n.locked(func() syscall.Errno {
+	return n.withLock(func() syscall.Errno {
 		if mode, ok := in.GetMode(); ok {
 			n.inode.mode = n.inode.mode&syscall.S_IFMT | mode&^syscall.S_IFMT
 		}
@@ -154,13 +154,13 @@ func (n *node) Setattr(
 		if modified, ok := in.GetMTime(); ok {
 			n.inode.modified = modified
 		}
-		n.inode.attributes(&out.Attr)
+		n.inode.fillAttributes(&out.Attr)
 		return fs.OK
 	})
 }
 
 func (n *node) Readdir(context.Context) (stream fs.DirStream, errno syscall.Errno) {
-	errno = n.locked(func() syscall.Errno {
+	errno = n.withLock(func() syscall.Errno {
 		var list []fuse.DirEntry
 		for _, name := range sortedNames(n.inode.entries) {
 			i := n.inode.entries[name]
@@ -178,13 +178,13 @@ func sortedNames(entries map[string]*inode) []string { return slices.Sorted(maps
 func (n *node) create(
 	ctx context.Context, name string, mode uint32, out *fuse.EntryOut,
 ) (child *fs.Inode, errno syscall.Errno) {
-	errno = n.locked(func() syscall.Errno {
+	errno = n.withLock(func() syscall.Errno {
 		if n.inode.entries[name] != nil {
 			return syscall.EEXIST
 		}
 		i := n.disk.newInode(mode)
 		n.disk.applyChanges(entryChange{n.inode, name, i})
-		child = n.child(ctx, i, out)
+		child = n.newChild(ctx, i, out)
 		return fs.OK
 	})
 	return child, errno
@@ -207,7 +207,7 @@ func (n *node) Create(
 }
 
 func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	errno := n.locked(func() syscall.Errno {
+	errno := n.withLock(func() syscall.Errno {
 		if flags&syscall.O_TRUNC != 0 {
 			n.inode.content.truncate(0)
 		}
@@ -217,13 +217,13 @@ func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, sys
 }
 
 func newHandle(flags uint32) *openFile {
-	return &openFile{sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
+	return &openFile{syncWrites: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
 }
 
 func (n *node) Read(
 	_ context.Context, _ fs.FileHandle, into []byte, at int64,
 ) (result fuse.ReadResult, errno syscall.Errno) {
-	errno = n.locked(func() syscall.Errno {
+	errno = n.withLock(func() syscall.Errno {
 		result = fuse.ReadResultData(into[:n.inode.content.read(into, at)])
 		return fs.OK
 	})
@@ -233,10 +233,10 @@ func (n *node) Read(
 func (n *node) Write(
 	_ context.Context, f fs.FileHandle, data []byte, at int64,
 ) (uint32, syscall.Errno) {
-	errno := n.locked(func() syscall.Errno {
+	errno := n.withLock(func() syscall.Errno {
 		n.inode.content.write(data, at)
 		n.inode.modified = time.Now()
-		if h, ok := f.(*openFile); ok && h.sync {
+		if h, ok := f.(*openFile); ok && h.syncWrites {
 			n.disk.sync(n.inode)
 		}
 		return fs.OK
@@ -246,7 +246,7 @@ func (n *node) Write(
 
 // Fsync implements fsync of files and folders.
 func (n *node) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
-	return n.locked(func() syscall.Errno {
+	return n.withLock(func() syscall.Errno {
 		n.disk.sync(n.inode)
 		return fs.OK
 	})
@@ -255,7 +255,7 @@ func (n *node) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 func (n *node) Link(
 	ctx context.Context, target fs.InodeEmbedder, name string, out *fuse.EntryOut,
 ) (child *fs.Inode, errno syscall.Errno) {
-	errno = n.locked(func() syscall.Errno {
+	errno = n.withLock(func() syscall.Errno {
 		linked, ok := target.(*node)
 		if !ok {
 			return syscall.EXDEV
@@ -264,14 +264,14 @@ func (n *node) Link(
 			return syscall.EEXIST
 		}
 		n.disk.applyChanges(entryChange{n.inode, name, linked.inode})
-		child = n.child(ctx, linked.inode, out)
+		child = n.newChild(ctx, linked.inode, out)
 		return fs.OK
 	})
 	return child, errno
 }
 
 func (n *node) Unlink(_ context.Context, name string) syscall.Errno {
-	return n.locked(func() syscall.Errno {
+	return n.withLock(func() syscall.Errno {
 		if n.inode.entries[name] == nil {
 			return syscall.ENOENT
 		}
@@ -281,7 +281,7 @@ func (n *node) Unlink(_ context.Context, name string) syscall.Errno {
 }
 
 func (n *node) Rmdir(_ context.Context, name string) syscall.Errno {
-	return n.locked(func() syscall.Errno {
+	return n.withLock(func() syscall.Errno {
 		switch i := n.inode.entries[name]; {
 		case i == nil:
 			return syscall.ENOENT
@@ -296,7 +296,7 @@ func (n *node) Rmdir(_ context.Context, name string) syscall.Errno {
 func (n *node) Rename(
 	_ context.Context, name string, newParent fs.InodeEmbedder, newName string, flags uint32,
 ) syscall.Errno {
-	return n.locked(func() syscall.Errno {
+	return n.withLock(func() syscall.Errno {
 		to, ok := newParent.(*node)
 		i := n.inode.entries[name]
 		switch {

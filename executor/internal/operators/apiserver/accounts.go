@@ -31,8 +31,10 @@ func (s *server) routeAccounts(to huma.API) {
 		})
 	registerOperation(to, operationSpec{
 		method: http.MethodGet, path: "/accounts/{id}", id: "get-account", tag: tagAccounts,
-		summary: "Show an account", codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (*accountWithETag, error) {
+		summary: "Show an account", problemCodes: []string{api.CodeNotFound},
+	}, func(ctx context.Context, caller operate.Caller, in *AccountIDParam) (*accountWithETag,
+		error,
+	) {
 		a, err := s.Operate.Account(ctx, caller, in.ID)
 		return withETag(http.StatusOK, a), err
 	})
@@ -44,14 +46,14 @@ func (s *server) routeAccounts(to huma.API) {
 func (s *server) routeAccountEvents(to huma.API) {
 	const path = "/accounts/{id}/events"
 	register(to, operationSpec{
-		method:      http.MethodGet,
-		path:        path,
-		id:          "get-events",
-		tag:         tagAccounts,
-		summary:     "Show which workflow the account's events start",
-		description: "And what they have told of that has not ended. `not_found`: they start none.",
-		codes:       []string{api.CodeNotFound},
-	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (api.Events, error) {
+		method:       http.MethodGet,
+		path:         path,
+		id:           "get-events",
+		tag:          tagAccounts,
+		summary:      "Show which workflow the account's events start",
+		description:  "And what they have told of that has not ended. `not_found`: they start none.",
+		problemCodes: []string{api.CodeNotFound},
+	}, func(ctx context.Context, caller operate.Caller, in *AccountIDParam) (api.Events, error) {
 		return s.Operate.Events(ctx, caller, in.ID)
 	})
 	registerPut(to, operationSpec{
@@ -66,7 +68,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 			"four with `.recovered`. The input is `{kind, at, accountId, workflowId?, " +
 			"executionId?, queue?, count, text}`; `count` is how many occurrences the event " +
 			"tells of.",
-		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+		problemCodes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountUpdateParams
 		Body api.PutEvents
@@ -75,12 +77,12 @@ func (s *server) routeAccountEvents(to huma.API) {
 		return s.Operate.PutEvents(ctx, caller, in.ID, in.Body)
 	})
 	registerNoContent(to, operationSpec{
-		method:  http.MethodDelete,
-		path:    path,
-		id:      "delete-events",
-		tag:     tagAccounts,
-		summary: "Let the account's events start no workflow",
-		codes:   []string{api.CodeNotFound, api.CodeNotConfirmed},
+		method:       http.MethodDelete,
+		path:         path,
+		id:           "delete-events",
+		tag:          tagAccounts,
+		summary:      "Let the account's events start no workflow",
+		problemCodes: []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountUpdateParams) error {
 		return s.Operate.RemoveEvents(ctx, caller, in.ID)
 	})
@@ -98,8 +100,8 @@ func (s *server) routeAccountChanges(to huma.API) {
 			"workflows that were activated first keep working; when one of them is deactivated, " +
 			"the next moves up. With the `ETag` of an earlier answer as `If-Match`, only that " +
 			"version is replaced; with `If-None-Match: *`, none is.",
-		codes:     []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
-		responses: map[string]*huma.Response{"201": successResponse[api.Account](to, "Created")},
+		problemCodes: []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
+		responses:    map[string]*huma.Response{"201": successResponse[api.Account](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountUpdateParams
 		IfNoneMatchHeader
@@ -128,7 +130,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 		tag:         tagAccounts,
 		summary:     "Delete an account",
 		description: "One that has no workflows and no keys. The records of its executions stay.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeForbidden, api.CodeNotFound, api.CodeAccountNotEmpty, api.CodeNotConfirmed,
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountUpdateParams) error {
@@ -139,7 +141,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 // AccountUpdateParams is the input of a call that changes an account: the account's ID and a
 // precondition.
 type AccountUpdateParams struct {
-	AccountID
+	AccountIDParam
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The account is changed only if it still is that version. With the value *, any version is changed, but no account is created."`
 }
 
@@ -172,7 +174,7 @@ func withETag(status int, a api.Account) *accountWithETag {
 	return &accountWithETag{status, `"` + operate.AccountETag(a) + `"`, a}
 }
 
-// AccountID holds the path parameter with an account's ID.
-type AccountID struct {
+// AccountIDParam holds the path parameter with an account's ID.
+type AccountIDParam struct {
 	ID string `path:"id" doc:"The account's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"acme"`
 }

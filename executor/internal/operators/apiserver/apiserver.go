@@ -22,8 +22,8 @@ type server struct {
 
 // New returns a handler for all paths below /api/. It is safe for concurrent use.
 func New(c Config) http.Handler {
-	if c.KeepAlive == 0 {
-		c.KeepAlive = defaultKeepAlive
+	if c.KeepAliveInterval == 0 {
+		c.KeepAliveInterval = defaultKeepAliveInterval
 	}
 	setUpHuma()
 	s := &server{Config: c}

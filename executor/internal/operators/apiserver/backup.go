@@ -13,9 +13,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
 )
 
-// maxPartBytes is the maximum length of one part in a restore, in bytes. It exceeds the length of
-// any part that the store creates, even if one record's output is as long as a message may be.
-const maxPartBytes = 32 << 20
+// maxRestorePartBytes is the maximum length of one part in a restore, in bytes. It exceeds the
+// length of any part that the store creates, even if one record's output is as long as a message
+// may be.
+const maxRestorePartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
 	registerOperation(to, operationSpec{
@@ -50,15 +51,15 @@ func (s *server) routeBackup(to huma.API) {
 		}},
 	}, s.backUpAudit)
 	registerNoContent(to, operationSpec{
-		method:      http.MethodPost,
-		path:        "/backup/records",
-		id:          "restore-records",
-		tag:         tagInstallation,
-		summary:     "Write a part of a backup into the database",
-		description: "One line of what the same path reads. `hookstart admin restore` calls it.",
-		codes:       []string{api.CodeBodyTooLarge, api.CodeNotEmpty},
-		anyBody:     true,
-		maxBody:     maxPartBytes,
+		method:       http.MethodPost,
+		path:         "/backup/records",
+		id:           "restore-records",
+		tag:          tagInstallation,
+		summary:      "Write a part of a backup into the database",
+		description:  "One line of what the same path reads. `hookstart admin restore` calls it.",
+		problemCodes: []string{api.CodeBodyTooLarge, api.CodeNotEmpty},
+		anyJSON:      true,
+		bodyLimit:    maxRestorePartBytes,
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		First   bool   `query:"first" doc:"Whether this is the first part of the backup. Then the database must be empty."`
 		RawBody []byte `contentType:"application/json"`
@@ -98,7 +99,7 @@ func (*server) writeLines(
 ) (*huma.StreamResponse, error) {
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		_, w, _ := humahttprouter.Unwrap(c)
-		to := eventWriter{w, http.NewResponseController(w)}
+		to := streamWriter{w, http.NewResponseController(w)}
 		began := false
 		err := read(func(part []byte) error {
 			began = true

@@ -366,7 +366,7 @@ func TestCancelIsSettledBesideAnOfflineStream(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) {
 		watch, err := queues.New(queues.Config{
-			Conn: c.JetStream.Conn(), Recorder: "executor",
+			Conn: c.JetStream.Conn(), RecorderConsumer: "executor",
 			JetStream: offlineStream{c.JetStream, stream.OwnStreamName("down")},
 		})
 		if err != nil {

@@ -22,16 +22,16 @@ type Config struct {
 	// a key. nil means none.
 	Origins []string
 
-	// Done is closed when a shutdown begins. Event streams then end, because the shutdown would
-	// otherwise wait for them. nil means that a shutdown does not end event streams.
-	Done <-chan struct{}
+	// ShutdownStarted is closed when a shutdown begins. Event streams then end, because the
+	// shutdown would otherwise wait for them. nil means that a shutdown does not end event streams.
+	ShutdownStarted <-chan struct{}
 
-	// KeepAlive is how often an event stream without events sends a comment, to keep the connection
-	// alive. 0 means 15 s.
-	KeepAlive time.Duration
+	// KeepAliveInterval is how often an event stream without events sends a comment, to keep the
+	// connection alive. 0 means 15 s.
+	KeepAliveInterval time.Duration
 
 	// Log receives one log event for each request.
 	Log logrus.FieldLogger
 }
 
-const defaultKeepAlive = 15 * time.Second
+const defaultKeepAliveInterval = 15 * time.Second

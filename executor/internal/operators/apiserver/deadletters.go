@@ -44,7 +44,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 			"first; see requeue-execution. Repeats, calls at the same time and a crash in the " +
 			"middle do no harm: each is requeued once. What cannot be requeued stays on the " +
 			"list, and is counted in `left`.",
-		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
+		problemCodes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	},
 		func(ctx context.Context, caller operate.Caller,
 			in *struct{ Body api.SelectDeadLetters },
@@ -59,7 +59,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 		summary: "Dismiss many dead letters",
 		description: "Takes those of `ids`, or all that match the filter, off the list, at most " +
 			"10,000. Executions stay `failed`, with `dismissedAt`.",
-		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
+		problemCodes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	},
 		func(ctx context.Context, caller operate.Caller,
 			in *struct{ Body api.SelectDeadLetters },

@@ -185,7 +185,7 @@ func TestRequeue(t *testing.T) {
 	watching := r.changes.Watch(time.Time{})
 	defer watching.Cancel()
 	as := decode[api.Started](r.post("/executions/"+id(1)+"/requeue", "").is(200)).ExecutionID
-	if batch := <-watching.Changed; !slices.Equal(batch.IDs, []string{id(1)}) {
+	if batch := <-watching.Batches; !slices.Equal(batch.IDs, []string{id(1)}) {
 		t.Errorf("watchers were told of %v", batch.IDs)
 	}
 	begun := r.starts(id(1))
@@ -340,7 +340,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	t.Parallel()
 	var late []time.Time
 	r := start(t, func(c *config, _ *http.Server) {
-		c.RecordedLate = func(accepted time.Time) { late = append(late, accepted) }
+		c.OnRecordedLate = func(accepted time.Time) { late = append(late, accepted) }
 	})
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")

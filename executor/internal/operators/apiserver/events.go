@@ -42,7 +42,7 @@ func (s *server) routeEvents(to huma.API) {
 			"changed since then comes first, some of it again. After too many changes, or " +
 			"another executor's start, it begins with `event: gap`: ask for the list once for " +
 			"what was missed.",
-		codes: []string{api.CodeTooManyStreams},
+		problemCodes: []string{api.CodeTooManyStreams},
 		responses: map[string]*huma.Response{"200": {
 			Description: "Events, until one side ends the stream. The schema is that of an " +
 				"event's data, from which generators make its type.",
@@ -95,7 +95,7 @@ func (s *server) streamExecutions(
 		header := w.Header()
 		header.Set("Content-Type", "text/event-stream")
 		header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
-		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, watching, in)
+		err := s.sendEvents(ctx, streamWriter{w, http.NewResponseController(w)}, watching, in)
 		if !errors.Is(err, errStreamEnded) {
 			requestlog.FromContext(ctx).Err = err
 		}
@@ -107,26 +107,26 @@ func (s *server) streamExecutions(
 var errStreamEnded = errors.New("the event stream has ended")
 
 func (s *server) sendEvents(
-	ctx context.Context, to eventWriter, watching operate.Subscription, in *watchInput,
+	ctx context.Context, to streamWriter, watching operate.Subscription, in *watchInput,
 ) error {
 	begin := "retry: 1000\n"
-	if in.LastEventID == "" || !watching.Complete {
+	if in.LastEventID == "" || !watching.EarlierComplete {
 		// This ID lets a client resume even if it has not received any event.
 		begin += fmt.Sprintf("id: %d\n", watching.Since.UnixMicro())
 	}
 	begin += "\n"
-	if !watching.Complete {
+	if !watching.EarlierComplete {
 		begin += "event: gap\ndata: {}\n\n"
 	}
 	if err := to.write(begin); err != nil {
 		return err
 	}
-	for _, batch := range watching.Before {
+	for _, batch := range watching.EarlierBatches {
 		if err := s.sendBatch(ctx, to, batch, in); err != nil {
 			return err
 		}
 	}
-	keepAlive := time.NewTicker(s.KeepAlive)
+	keepAlive := time.NewTicker(s.KeepAliveInterval)
 	defer keepAlive.Stop()
 	var over <-chan time.Time
 	if end := signin.SessionEnd(ctx); !end.IsZero() {
@@ -136,7 +136,7 @@ func (s *server) sendEvents(
 	}
 	for {
 		select {
-		case <-s.Done:
+		case <-s.ShutdownStarted:
 			return errStreamEnded
 		case <-ctx.Done():
 			return errStreamEnded
@@ -151,7 +151,7 @@ func (s *server) sendEvents(
 			if err := to.write(": keep-alive\n\n"); err != nil {
 				return err
 			}
-		case batch, open := <-watching.Changed:
+		case batch, open := <-watching.Batches:
 			if !open {
 				return errStreamEnded
 			}
@@ -163,7 +163,7 @@ func (s *server) sendEvents(
 }
 
 func (s *server) sendBatch(
-	ctx context.Context, to eventWriter, batch operate.ChangeBatch, in *watchInput,
+	ctx context.Context, to streamWriter, batch operate.ChangeBatch, in *watchInput,
 ) error {
 	for chunk := range slices.Chunk(batch.IDs, maxEventsPerWrite) {
 		events, err := s.executionEvents(ctx, batch.At, chunk, in)
@@ -206,8 +206,8 @@ func (s *server) executionEvents(
 	return events.String(), nil
 }
 
-// eventWriter writes a response of unlimited length, such as an event stream or a backup.
-type eventWriter struct {
+// streamWriter writes a response of unlimited length, such as an event stream or a backup.
+type streamWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
@@ -215,7 +215,7 @@ type eventWriter struct {
 // write writes text and flushes it. Each write has a deadline of its own, because the server's
 // deadline would apply to the whole response. write returns errStreamEnded if the client has
 // disconnected or does not read.
-func (e eventWriter) write(text string) error {
+func (e streamWriter) write(text string) error {
 	// This fails only if deadlines are not supported, and then there is no deadline to extend.
 	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := e.w.Write([]byte(text))

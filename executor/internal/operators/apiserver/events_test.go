@@ -148,7 +148,7 @@ func TestManyEvents(t *testing.T) {
 func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, server *http.Server) {
-		c.KeepAlive = 500 * time.Millisecond
+		c.KeepAliveInterval = 500 * time.Millisecond
 		server.WriteTimeout = 2 * time.Second
 	})
 	s := r.open("")
@@ -172,7 +172,7 @@ func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 func TestEventStreamEnds(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
-	r := start(t, func(c *config, _ *http.Server) { c.Done = done })
+	r := start(t, func(c *config, _ *http.Server) { c.ShutdownStarted = done })
 	t.Run("when the watcher is cut off", func(t *testing.T) {
 		s := r.in(t).open("")
 		r.changes.Stop()

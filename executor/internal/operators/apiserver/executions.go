@@ -49,15 +49,15 @@ func (s *server) routeExecutions(to huma.API) {
 		return list, err
 	})
 	register(to, operationSpec{
-		method:      http.MethodGet,
-		path:        "/executions/{id}",
-		id:          "get-execution",
-		tag:         tagExecutions,
-		summary:     "Show an execution",
-		description: "With what the workflow got and what it returned.",
-		codes:       []string{api.CodeNotFound},
+		method:       http.MethodGet,
+		path:         "/executions/{id}",
+		id:           "get-execution",
+		tag:          tagExecutions,
+		summary:      "Show an execution",
+		description:  "With what the workflow got and what it returned.",
+		problemCodes: []string{api.CodeNotFound},
 	},
-		func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.ExecutionDetail,
+		func(ctx context.Context, caller operate.Caller, in *ExecutionIDParam) (api.ExecutionDetail,
 			error,
 		) {
 			found, err := s.Operate.ExecutionDetail(ctx, caller, in.ID)
@@ -77,8 +77,8 @@ func (s *server) routeExecutionActions(to, fixedPaths huma.API) {
 		summary: "Run an execution's trigger again",
 		description: "On the trigger node's configured sample payload, not on the original body. " +
 			"Neither the plan nor `active` keeps it from starting.",
-		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
-	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.Started, error) {
+		problemCodes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
+	}, func(ctx context.Context, caller operate.Caller, in *ExecutionIDParam) (api.Started, error) {
 		return s.Operate.RerunExecution(ctx, caller, in.ID, "")
 	})
 	register(to, operationSpec{
@@ -93,12 +93,12 @@ func (s *server) routeExecutionActions(to, fixedPaths huma.API) {
 			"one: then it answers the same `executionId` and starts " +
 			"nothing. Account and queue are the workflow's of now. Neither the plan nor `active` " +
 			"keeps it from starting.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeForbidden, api.CodeNotFound, api.CodeNotFinished, api.CodeInputExpired,
 			api.CodeBodyNotKept,
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		ExecutionID
+		ExecutionIDParam
 		Key string `header:"Idempotency-Key" maxLength:"255" doc:"A key that the client chooses. A repeated call with the same key starts nothing."`
 	},
 	) (api.Started, error) {
@@ -114,7 +114,7 @@ func (s *server) routeExecutionActions(to, fixedPaths huma.API) {
 			"each that matches, the oldest first, at most 10,000. Each is replayed once, however " +
 			"often this is called; another `Idempotency-Key` replays them once more. What cannot " +
 			"be replayed is counted in `left`.",
-		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
+		problemCodes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"A key that the client chooses. A repeated call with the same key replays nothing again; with another key, everything is replayed again."`
 		Body api.ReplayRejected
@@ -138,8 +138,10 @@ func (s *server) routeExecutionActions(to, fixedPaths huma.API) {
 			"begins with it. One that a runner was given gets `cancelRequestedAt`: " +
 			"the runner ends it, or it comes to its own end first. A repeat of the call answers " +
 			"the same, until it has ended.",
-		codes: []string{api.CodeNotFound, api.CodeAlreadyEnded},
-	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.Execution, error) {
+		problemCodes: []string{api.CodeNotFound, api.CodeAlreadyEnded},
+	}, func(ctx context.Context, caller operate.Caller, in *ExecutionIDParam) (api.Execution,
+		error,
+	) {
 		canceled, err := s.Operate.CancelExecution(ctx, caller, in.ID)
 		return canceled.Execution, err
 	})
@@ -151,7 +153,7 @@ func (s *server) routeExecutionActions(to, fixedPaths huma.API) {
 		summary: "Cancel many executions",
 		description: "By their IDs, or all of a workflow that have not ended, the oldest first, " +
 			"at most 10,000. It can be repeated.",
-		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
+		problemCodes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	},
 		func(ctx context.Context, caller operate.Caller,
 			in *struct{ Body api.CancelExecutions },
@@ -180,17 +182,17 @@ func (s *server) routeExecutionActions(to, fixedPaths huma.API) {
 			"keeps it from starting. With `message-` and the stream sequence of a message that " +
 			"was put aside, it makes the record that is missing, under the execution ID that the " +
 			"sender was told; nothing is started, for runners got the message all the same.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeNotFound, api.CodeNotFailed, api.CodeInputExpired, api.CodeUndecodable,
 			api.CodeRefused,
 		},
-	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.Started, error) {
+	}, func(ctx context.Context, caller operate.Caller, in *ExecutionIDParam) (api.Started, error) {
 		return s.Operate.RequeueExecution(ctx, caller, in.ID)
 	})
 }
 
-// ExecutionID holds the path parameter with an execution's ID.
-type ExecutionID struct {
+// ExecutionIDParam holds the path parameter with an execution's ID.
+type ExecutionIDParam struct {
 	ID string `path:"id" doc:"The execution's ID."`
 }
 

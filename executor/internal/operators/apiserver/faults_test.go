@@ -152,7 +152,7 @@ func TestStreamIsGone(t *testing.T) {
 	r.check(r.JetStream.DeleteStream(t.Context(), stream.ExecutionsName))
 	r.get("/executions/"+id(1)).refused(503, api.CodeUnavailable)
 	r.post("/workflows/wf/triggers/n/rerun", "").refused(503, api.CodeUnavailable)
-	r.check(stream.Ensure(t.Context(), r.JetStream, stream.DefaultSettings))
+	r.check(stream.EnsureSharedStreams(t.Context(), r.JetStream, stream.DefaultSettings))
 	r.get("/executions/" + id(1)).is(200)
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
 }

@@ -75,8 +75,8 @@ func numbersToFloat64(value any) any {
 
 // rawMember is a member of an object whose value is already encoded. An empty text means null.
 type rawMember struct {
-	name string
-	text []byte
+	name         string
+	encodedValue []byte
 }
 
 func writeJSON(w io.Writer, v any) error {
@@ -118,7 +118,7 @@ func appendMembers(rest any, members ...rawMember) ([]byte, error) {
 	}
 	text = text[:len(text)-1] // drop the closing brace; rest is never empty
 	for _, m := range members {
-		value := bytes.TrimSpace(m.text)
+		value := bytes.TrimSpace(m.encodedValue)
 		if len(value) == 0 {
 			value = []byte("null")
 		}

@@ -85,8 +85,8 @@ func (s *server) routeInstallation(to huma.API) {
 	})
 }
 
-// QueueName holds the path parameter with a queue's name.
-type QueueName struct {
+// QueueNameParam holds the path parameter with a queue's name.
+type QueueNameParam struct {
 	Queue string `path:"queue" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"default"`
 }
 
@@ -103,9 +103,9 @@ func (s *server) routeQueues(to huma.API) {
 			"that is made later neither: executions are accepted, and wait. What runs goes on. " +
 			"Without `until`, or a body, it holds until the queue is resumed. " +
 			sharing,
-		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+		problemCodes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		QueueName
+		QueueNameParam
 		Body *api.PauseQueue
 	},
 	) (api.Queue, error) {
@@ -123,8 +123,8 @@ func (s *server) routeQueues(to huma.API) {
 		summary: "Resume a queue",
 		description: "Its groups get what waits, the oldest first. One that is not paused stays " +
 			"as it is. " + sharing,
-		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, caller operate.Caller, in *QueueName) (api.Queue, error) {
+		problemCodes: []string{api.CodeNotFound, api.CodeNotConfirmed},
+	}, func(ctx context.Context, caller operate.Caller, in *QueueNameParam) (api.Queue, error) {
 		return s.Operate.ResumeQueue(ctx, caller, in.Queue)
 	})
 	s.routeQueueStreams(to)
@@ -137,9 +137,9 @@ func (s *server) routeQueues(to huma.API) {
 		description: "How many of its executions are out at all its members together. It holds " +
 			"for a group that is made later, too. With fewer than are out now, those go on, and " +
 			"no further one is handed out until enough have ended. " + sharing,
-		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+		problemCodes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		QueueName
+		QueueNameParam
 		Group string `path:"group" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"main"`
 		Body  api.PutQueueGroup
 	},
@@ -162,12 +162,12 @@ func (s *server) routeQueueStreams(to huma.API) {
 			"deliveries from before are recognised; for seconds at most, requests are answered " +
 			"503. What waits in the shared stream is run from there. Called again, it changes " +
 			"the settings. It answers when the move is complete.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed, api.CodeIngressTooOld,
 			api.CodeStreamFull, api.CodeQueueMoves,
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		QueueName
+		QueueNameParam
 		Body api.PutQueueStream
 	},
 	) (api.Queue, error) {
@@ -182,10 +182,10 @@ func (s *server) routeQueueStreams(to huma.API) {
 		description: "The opposite of giving it a stream of its own, with the same promises. " +
 			"What waits in its own stream is run from there; the stream is deleted when all that " +
 			"it holds has expired. A queue that has none stays as it is.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeNotFound, api.CodeNotConfirmed, api.CodeStreamFull, api.CodeQueueMoves,
 		},
-	}, func(ctx context.Context, caller operate.Caller, in *QueueName) error {
+	}, func(ctx context.Context, caller operate.Caller, in *QueueNameParam) error {
 		return s.Operate.DropQueueStream(ctx, caller, in.Queue)
 	})
 }

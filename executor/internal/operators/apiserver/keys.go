@@ -37,8 +37,8 @@ func (s *server) routeKeys(to huma.API) {
 			"another one. A key that expires soon, for one account and with the role viewer, can " +
 			"be given to a page in a browser: `--api-origins` of the executor names the sites " +
 			"that may use one.",
-		codes:  []string{api.CodeBodyTooLarge},
-		status: http.StatusCreated,
+		problemCodes:  []string{api.CodeBodyTooLarge},
+		successStatus: http.StatusCreated,
 	},
 		func(ctx context.Context, caller operate.Caller, in *struct{ Body api.PutKey }) (api.NewKey,
 			error,
@@ -53,13 +53,13 @@ func (s *server) routeKeys(to huma.API) {
 		summary: "Revoke a key",
 		description: "From the very next request on, no executor takes it. Open streams of " +
 			"events with it end.",
-		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, caller operate.Caller, in *KeyID) error {
+		problemCodes: []string{api.CodeNotFound, api.CodeNotConfirmed},
+	}, func(ctx context.Context, caller operate.Caller, in *KeyIDParam) error {
 		return s.Operate.RevokeKey(ctx, caller, in.ID)
 	})
 }
 
-// KeyID holds the path parameter with a key's ID.
-type KeyID struct {
+// KeyIDParam holds the path parameter with a key's ID.
+type KeyIDParam struct {
 	ID string `path:"id" doc:"The ID of the key, which is not its secret text." example:"key_q2VnT0pXbWs"`
 }

@@ -99,16 +99,16 @@ var patternDescriptionRE = regexp.MustCompile(
 
 // operationSpec describes one call of the API.
 type operationSpec struct {
-	method, path string // path without api.PathPrefix
-	id           string // operationId
-	tag          string
-	summary      string
-	description  string
-	codes        []string // codes of its problems, in addition to those of all calls
-	responses    map[string]*huma.Response
-	status       int   // status of a success; 0 means 200, or 204 without a body
-	anyBody      bool  // the body may be any JSON; the handler validates it
-	maxBody      int64 // maximum length of the body, in bytes; 0 means maxBodyBytes
+	method, path  string // path without api.PathPrefix
+	id            string // operationId
+	tag           string
+	summary       string
+	description   string
+	problemCodes  []string // codes of its problems, in addition to those of all calls
+	responses     map[string]*huma.Response
+	successStatus int   // status of a success; 0 means 200, or 204 without a body
+	anyJSON       bool  // the body may be any JSON; the handler validates it
+	bodyLimit     int64 // maximum length of the body, in bytes; 0 means maxBodyBytes
 }
 
 // leastRole returns the lowest role that may make the call. Package operate defines it and checks
@@ -193,24 +193,24 @@ func registerOperation[I, O any](
 ) {
 	op := huma.Operation{
 		Method: c.method, Path: api.PathPrefix + c.path, OperationID: c.id, Tags: []string{c.tag},
-		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
+		Summary: c.summary, Description: c.description, DefaultStatus: c.successStatus,
 		// huma considers a body of exactly the maximum length truncated, so allow one more byte.
-		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
+		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyJSON,
 		Responses: c.responses, Middlewares: huma.Middlewares{requireRole(c.leastRole())},
 	}
-	if c.maxBody > 0 {
-		op.MaxBodyBytes = c.maxBody + 1
+	if c.bodyLimit > 0 {
+		op.MaxBodyBytes = c.bodyLimit + 1
 	}
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
-	if c.anyBody {
+	if c.anyJSON {
 		op.RequestBody = &huma.RequestBody{}
 	}
 	codes := append([]string{
 		api.CodeUnauthorized, api.CodeForbidden, api.CodeInvalid, api.CodeUnavailable,
 		api.CodeInternal,
-	}, c.codes...)
+	}, c.problemCodes...)
 	if _, ok := any(new(I)).(conditionalInput); ok {
 		codes = append(codes, api.CodeChangedSince)
 	}
@@ -233,7 +233,7 @@ func registerOperation[I, O any](
 		}
 		return out, nil
 	})
-	if c.anyBody { // huma describes raw bytes as a binary file
+	if c.anyJSON { // huma describes raw bytes as a binary file
 		op.RequestBody.Content["application/json"].Schema = &huma.Schema{
 			Description: "Any JSON value.",
 		}

@@ -158,7 +158,7 @@ func TestAQueueInBothPlaces(t *testing.T) {
 		t.Errorf("no runner could be heard yet, and the API says %+v", queue.Groups[0])
 	}
 	_, err = stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
-		group.ConsumerConfigAt(own, stream.RunnerAckWait))
+		group.ConsumerConfigForLayout(own, stream.RunnerAckWait))
 	r.check(err)
 	r.startAt(own, 4, "4")
 	wait(4)
@@ -226,7 +226,7 @@ func TestAWorkflowThatStillMoves(t *testing.T) {
 	t.Parallel()
 	interrupted := false
 	r := start(t, func(c *config, _ *http.Server) {
-		c.Streams = queuestreams.New(queuestreams.Config{
+		c.StreamMover = queuestreams.New(queuestreams.Config{
 			JetStream: c.JetStream, Editor: c.Editor, Directory: c.Directory,
 			Settings: stream.DefaultSettings, Log: logtest.Quiet(), OnStep: func(step string) {
 				if step == "workflow closed" && !interrupted {
@@ -270,7 +270,7 @@ func TestAWorkflowThatChangesWhileItMoves(t *testing.T) {
 	t.Parallel()
 	changed := false
 	r := start(t, func(c *config, _ *http.Server) {
-		c.Streams = queuestreams.New(queuestreams.Config{
+		c.StreamMover = queuestreams.New(queuestreams.Config{
 			JetStream: c.JetStream, Editor: c.Editor, Directory: c.Directory,
 			Settings: stream.DefaultSettings, Log: logtest.Quiet(), OnStep: func(step string) {
 				if step != "workflow closed" || changed {

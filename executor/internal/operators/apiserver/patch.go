@@ -29,13 +29,14 @@ type patchBody struct {
 type patcher[T any] struct {
 	schemas huma.Registry
 	schema  *huma.Schema
-	// unmerged lists the members that a patch replaces as a whole: objects in them are not merged.
-	unmerged []string
+	// unmergedKeys lists the members that a patch replaces as a whole: objects in them are not
+	// merged.
+	unmergedKeys []string
 }
 
-func newPatcher[T any](to huma.API, unmerged ...string) patcher[T] {
+func newPatcher[T any](to huma.API, unmergedKeys ...string) patcher[T] {
 	schemas := to.OpenAPI().Components.Schemas
-	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), unmerged}
+	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), unmergedKeys}
 }
 
 // applyFunc returns a function that applies a patch to a T. It validates the result like the body
@@ -56,7 +57,7 @@ func (p patcher[T]) applyFunc(patch []byte) func(*T) error {
 				Problem: "must be a JSON object with the members to change",
 			})
 		}
-		after, err := mergePatch(before, patch, p.schemas, p.schema, p.unmerged, maxMergeDepth)
+		after, err := mergePatch(before, patch, p.schemas, p.schema, p.unmergedKeys, maxMergeDepth)
 		if err != nil {
 			return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 		}
@@ -174,13 +175,14 @@ func encodeMembers(members map[string]json.RawMessage) ([]byte, error) {
 func registerPatch[T, I, O any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {
-	c.method, c.anyBody = http.MethodPatch, true
+	c.method, c.anyJSON = http.MethodPatch, true
 	c.description += " The body is a JSON merge patch (RFC 7396): what it does not name stays, " +
 		"and null removes a member. " +
 		"`" + patchMediaType +
 		"` and `application/json` count the same. With the `ETag` of an earlier answer as " +
 		"`If-Match`, only that version is changed."
-	c.codes = append(c.codes, api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed)
+	c.problemCodes = append(c.problemCodes, api.CodeNotFound, api.CodeBodyTooLarge,
+		api.CodeNotConfirmed)
 	registerOperation(to, c, handle)
 	schemas := to.OpenAPI().Components.Schemas
 	part := *schemas.SchemaFromRef(schemas.Schema(reflect.TypeFor[T](), true, "").Ref)

@@ -20,9 +20,9 @@ func (s *server) routeRefusals(to huma.API) {
 		summary: "Count the refused requests",
 		description: "By code, the last refused first. Ingresses count, and report once a " +
 			"second; what they keep of a request is in `last`. Counts are kept for a week.",
-		codes: []string{api.CodeNotFound},
+		problemCodes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		WorkflowID
+		WorkflowIDParam
 		ListInput
 		RefusedSinceParam
 	},

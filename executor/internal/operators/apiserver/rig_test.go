@@ -89,11 +89,11 @@ func startWithKeys(
 	t.Cleanup(r.changes.Stop)
 
 	waits, err := queues.New(queues.Config{
-		Conn:      r.nc,
-		JetStream: r.JetStream,
-		Named:     r.Directory.Queues,
-		Settings:  r.Directory.QueueSettings,
-		Recorder:  "executor",
+		Conn:             r.nc,
+		JetStream:        r.JetStream,
+		QueueNames:       r.Directory.Queues,
+		Settings:         r.Directory.QueueSettings,
+		RecorderConsumer: "executor",
 	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
@@ -110,7 +110,7 @@ func startWithKeys(
 			Store:      r.store,
 			JetStream:  r.JetStream,
 			Queues:     waits,
-			Streams: queuestreams.New(queuestreams.Config{
+			StreamMover: queuestreams.New(queuestreams.Config{
 				JetStream: r.JetStream, Editor: r.Editor, Directory: r.Directory,
 				Settings: stream.DefaultSettings, Log: log,
 			}),
@@ -121,9 +121,9 @@ func startWithKeys(
 			TestSend:     testsend.New(),
 		},
 		access: access{
-			AdminToken: adminToken,
-			Keys:       r.keyring,
-			Ended:      operate.NewRevokedSessions(r.store),
+			AdminToken:      adminToken,
+			Keys:            r.keyring,
+			RevokedSessions: operate.NewRevokedSessions(r.store),
 		},
 		Config: apiserver.Config{Log: log},
 		wrap:   func(api http.Handler) http.Handler { return api },
@@ -308,7 +308,7 @@ func (r *rig) records(batch store.Batch) {
 	r.t.Helper()
 	applied, err := r.store.Apply(r.t.Context(), batch)
 	r.check(err)
-	r.check(r.changes.Publish(applied.Changed))
+	r.check(r.changes.Publish(applied.ChangedIDs))
 }
 
 // record returns a record with all required fields.

@@ -27,14 +27,14 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 			return s.Operate.SenderPresets(ctx, caller, in.AccountID, in.page())
 		})
 	register(to, operationSpec{
-		method:      http.MethodGet,
-		path:        senderPath,
-		id:          "get-sender",
-		tag:         tagTriggers,
-		summary:     "Show who calls a trigger node",
-		description: "Without the secrets. `not_found`: the token alone opens the node.",
-		codes:       []string{api.CodeNotFound, api.CodeSecretsKeyMissing},
-	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Sender, error) {
+		method:       http.MethodGet,
+		path:         senderPath,
+		id:           "get-sender",
+		tag:          tagTriggers,
+		summary:      "Show who calls a trigger node",
+		description:  "Without the secrets. `not_found`: the token alone opens the node.",
+		problemCodes: []string{api.CodeNotFound, api.CodeSecretsKeyMissing},
+	}, func(ctx context.Context, caller operate.Caller, in *TriggerIDParams) (api.Sender, error) {
 		return s.Operate.Sender(ctx, caller, in.ID, in.NodeID)
 	})
 	registerPut(to, operationSpec{
@@ -43,7 +43,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		description: "From the very next request on, requests must be the sender's. What could " +
 			"not work is refused here: a preset that verifies and has no secret, a secret that " +
 			"cannot be decoded.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeIngressTooOld,
 			api.CodeSecretsKeyMissing, api.CodeNotConfirmed,
 		},
@@ -55,12 +55,12 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		return s.Operate.PutSender(ctx, caller, in.ID, in.NodeID, in.Body)
 	})
 	registerNoContent(to, operationSpec{
-		method:  http.MethodDelete,
-		path:    senderPath,
-		id:      "delete-sender",
-		tag:     tagTriggers,
-		summary: "Go back to the token alone",
-		codes:   []string{api.CodeNotFound, api.CodeNotConfirmed},
+		method:       http.MethodDelete,
+		path:         senderPath,
+		id:           "delete-sender",
+		tag:          tagTriggers,
+		summary:      "Go back to the token alone",
+		problemCodes: []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *TriggerUpdateParams) error {
 		return s.Operate.RemoveSender(ctx, caller, in.ID, in.NodeID)
 	})
@@ -72,11 +72,11 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		summary: "Add a secret, the newest",
 		description: "Requests are verified with every secret that has not ended, so that a " +
 			"secret can be changed without a refused request.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManySecrets,
 			api.CodeSecretsKeyMissing, api.CodeNotConfirmed,
 		},
-		status: http.StatusCreated,
+		successStatus: http.StatusCreated,
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerUpdateParams
 		Body api.AddSenderSecret
@@ -85,12 +85,12 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		return s.Operate.AddSenderSecret(ctx, caller, in.ID, in.NodeID, in.Body)
 	})
 	registerNoContent(to, operationSpec{
-		method:  http.MethodDelete,
-		path:    senderPath + "/secrets/{secretId}",
-		id:      "delete-sender-secret",
-		tag:     tagTriggers,
-		summary: "End a secret",
-		codes:   []string{api.CodeNotFound, api.CodeLastSecret, api.CodeNotConfirmed},
+		method:       http.MethodDelete,
+		path:         senderPath + "/secrets/{secretId}",
+		id:           "delete-sender-secret",
+		tag:          tagTriggers,
+		summary:      "End a secret",
+		problemCodes: []string{api.CodeNotFound, api.CodeLastSecret, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerUpdateParams
 		SecretID string `path:"secretId" doc:"The secret's ID." example:"6TZQK2M4ABCD"`

@@ -16,25 +16,25 @@ const triggerPath = "/workflows/{id}/triggers/{nodeId}"
 
 func (s *server) routeTriggers(to huma.API) {
 	register(to, operationSpec{
-		method:      http.MethodGet,
-		path:        triggerPath,
-		id:          "get-trigger",
-		tag:         tagTriggers,
-		summary:     "Show a trigger node's settings",
-		description: "With its URL and its tokens in clear.",
-		codes:       []string{api.CodeNotFound},
-	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Trigger, error) {
+		method:       http.MethodGet,
+		path:         triggerPath,
+		id:           "get-trigger",
+		tag:          tagTriggers,
+		summary:      "Show a trigger node's settings",
+		description:  "With its URL and its tokens in clear.",
+		problemCodes: []string{api.CodeNotFound},
+	}, func(ctx context.Context, caller operate.Caller, in *TriggerIDParams) (api.Trigger, error) {
 		return s.Operate.Trigger(ctx, caller, in.ID, in.NodeID)
 	})
 	settings := newPatcher[api.TriggerSettings](to, "samplePayload", "filter", "answer")
 	type output struct{ Body api.Trigger }
 	registerPatch[api.TriggerSettings](to, operationSpec{
-		path:        triggerPath,
-		id:          "patch-trigger",
-		tag:         tagTriggers,
-		summary:     "Change a trigger node's settings",
-		description: "`If-Match` takes the `ETag` of its workflow.",
-		codes:       []string{api.CodeIngressTooOld},
+		path:         triggerPath,
+		id:           "patch-trigger",
+		tag:          tagTriggers,
+		summary:      "Change a trigger node's settings",
+		description:  "`If-Match` takes the `ETag` of its workflow.",
+		problemCodes: []string{api.CodeIngressTooOld},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerUpdateParams
 		patchBody
@@ -59,8 +59,8 @@ func (s *server) routeTriggers(to huma.API) {
 		summary: "Set the sample payload",
 		description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on " +
 			"it. `If-Match` takes the `ETag` of its workflow, which the payload does not change.",
-		codes:   []string{api.CodeNotFound, api.CodeBodyTooLarge},
-		anyBody: true,
+		problemCodes: []string{api.CodeNotFound, api.CodeBodyTooLarge},
+		anyJSON:      true,
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerUpdateParams
 		RawBody []byte `contentType:"application/json"`
@@ -77,7 +77,7 @@ func (s *server) routeTriggers(to huma.API) {
 		description: "The tokens so far work for `keepOldForSeconds` longer, or as long as they " +
 			"would have if that is shorter. Without a body they end at once. Each call makes " +
 			"another token: do not repeat it blindly.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManyTokens, api.CodeNotConfirmed,
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
@@ -104,9 +104,9 @@ func (s *server) routeTriggerTests(to huma.API) {
 		summary: "Count the last requests that have an order key",
 		description: "Of the last 20 requests to the node that started an execution or were " +
 			"rejected, it counts those that have a value at the place.",
-		codes: []string{api.CodeNotFound},
+		problemCodes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		TriggerID
+		TriggerIDParams
 		OrderKey string `query:"orderKey" doc:"The place to try. Absent: the node's order key." example:"ptr:/order/id"`
 	},
 	) (api.OrderKeyTrial, error) {
@@ -120,8 +120,8 @@ func (s *server) routeTriggerTests(to huma.API) {
 		summary: "Start an execution on the sample payload",
 		description: "Neither the plan nor `active` keeps it from starting: a workflow can be " +
 			"tried before it is activated.",
-		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
-	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Started, error) {
+		problemCodes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
+	}, func(ctx context.Context, caller operate.Caller, in *TriggerIDParams) (api.Started, error) {
 		return s.Operate.RerunTrigger(ctx, caller, in.ID, in.NodeID, "")
 	})
 	register(to, operationSpec{
@@ -133,12 +133,12 @@ func (s *server) routeTriggerTests(to huma.API) {
 		description: "The executor posts the sample payload, or what is given, to the public " +
 			"URL, signed with the sender's newest secret, which nobody sees. Refusals of the " +
 			"endpoint are answers, too: `status` and `code` say them.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing,
 			api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable,
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		TriggerID
+		TriggerIDParams
 		Body *api.SendTest
 	},
 	) (api.SentTest, error) {
@@ -150,15 +150,16 @@ func (s *server) routeTriggerTests(to huma.API) {
 	})
 }
 
-// TriggerID holds the path parameters with the IDs of a workflow and of one of its trigger nodes.
-type TriggerID struct {
-	WorkflowID
+// TriggerIDParams holds the path parameters with the IDs of a workflow and of one of its trigger
+// nodes.
+type TriggerIDParams struct {
+	WorkflowIDParam
 	NodeID string `path:"nodeId" doc:"The trigger node's ID." example:"webhook"`
 }
 
 // TriggerUpdateParams is the input of a call that changes a trigger node: the node's path
 // parameters and a precondition.
 type TriggerUpdateParams struct {
-	TriggerID
+	TriggerIDParams
 	IfMatchHeader
 }

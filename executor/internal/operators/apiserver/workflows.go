@@ -28,8 +28,10 @@ func (s *server) routeWorkflows(to huma.API) {
 	})
 	registerOperation(to, operationSpec{
 		method: http.MethodGet, path: "/workflows/{id}", id: "get-workflow", tag: tagWorkflows,
-		summary: "Show a workflow", codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, caller operate.Caller, in *WorkflowID) (*workflowWithETag, error) {
+		summary: "Show a workflow", problemCodes: []string{api.CodeNotFound},
+	}, func(ctx context.Context, caller operate.Caller, in *WorkflowIDParam) (*workflowWithETag,
+		error,
+	) {
 		w, err := s.Operate.Workflow(ctx, caller, in.ID)
 		return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
 	})
@@ -41,7 +43,7 @@ func (s *server) routeWorkflows(to huma.API) {
 			"them. With the `ETag` of an earlier answer as `If-Match`, only the workflow that it " +
 			"is of is replaced, so that nobody's change is undone unseen. With `If-None-Match: " +
 			"*`, none is replaced. Only an inactive workflow can move to another account.",
-		codes: []string{
+		problemCodes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed, api.CodeIngressTooOld,
 			api.CodeStreamFull, api.CodeQueueMoves,
 		},
@@ -67,7 +69,7 @@ func (s *server) routeWorkflows(to huma.API) {
 		summary: "Change a workflow",
 		description: "`triggers` is replaced as a whole: a node that stays keeps its tokens and " +
 			"its sample payload, one that is left out is deleted.",
-		codes: []string{api.CodeIngressTooOld, api.CodeStreamFull, api.CodeQueueMoves},
+		problemCodes: []string{api.CodeIngressTooOld, api.CodeStreamFull, api.CodeQueueMoves},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowUpdateParams
 		patchBody
@@ -77,13 +79,13 @@ func (s *server) routeWorkflows(to huma.API) {
 		return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
 	})
 	registerNoContent(to, operationSpec{
-		method:      http.MethodDelete,
-		path:        "/workflows/{id}",
-		id:          "delete-workflow",
-		tag:         tagWorkflows,
-		summary:     "Delete a workflow",
-		description: "With its tokens and sample payloads. The records of its executions stay.",
-		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
+		method:       http.MethodDelete,
+		path:         "/workflows/{id}",
+		id:           "delete-workflow",
+		tag:          tagWorkflows,
+		summary:      "Delete a workflow",
+		description:  "With its tokens and sample payloads. The records of its executions stay.",
+		problemCodes: []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *WorkflowUpdateParams) error {
 		return s.Operate.DeleteWorkflow(ctx, caller, in.ID)
 	})
@@ -101,7 +103,7 @@ func (s *server) routeActivation(to huma.API) {
 			tag:         tagWorkflows,
 			summary:     "Activate a workflow",
 			description: "Its webhooks start executions, from the very next request. Idempotent.",
-			codes: []string{
+			problemCodes: []string{
 				api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan,
 				api.CodeNotConfirmed,
 			},
@@ -117,13 +119,13 @@ func (s *server) routeActivation(to huma.API) {
 	registerOperation(
 		to,
 		operationSpec{
-			method:      http.MethodPost,
-			path:        "/workflows/{id}/deactivate",
-			id:          "deactivate-workflow",
-			tag:         tagWorkflows,
-			summary:     "Deactivate a workflow",
-			description: "Its webhooks start nothing, from the very next request. Idempotent.",
-			codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
+			method:       http.MethodPost,
+			path:         "/workflows/{id}/deactivate",
+			id:           "deactivate-workflow",
+			tag:          tagWorkflows,
+			summary:      "Deactivate a workflow",
+			description:  "Its webhooks start nothing, from the very next request. Idempotent.",
+			problemCodes: []string{api.CodeNotFound, api.CodeNotConfirmed},
 		},
 		func(ctx context.Context, caller operate.Caller,
 			in *WorkflowUpdateParams) (*workflowWithETag,
@@ -135,15 +137,15 @@ func (s *server) routeActivation(to huma.API) {
 	)
 }
 
-// WorkflowID holds the path parameter with a workflow's ID.
-type WorkflowID struct {
+// WorkflowIDParam holds the path parameter with a workflow's ID.
+type WorkflowIDParam struct {
 	ID string `path:"id" doc:"The workflow's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"orders"`
 }
 
 // WorkflowUpdateParams is the input of a call that changes a workflow: the workflow's ID and a
 // precondition.
 type WorkflowUpdateParams struct {
-	WorkflowID
+	WorkflowIDParam
 	IfMatchHeader
 }
 

@@ -98,8 +98,8 @@ func TestSignInAndOut(t *testing.T) {
 	another := httptest.NewServer(console.New(console.Config{
 		Log: logtest.Quiet(),
 		SignIn: signin.New(signin.Config{
-			AdminToken: adminToken,
-			Ended:      operate.NewRevokedSessions(r.store),
+			AdminToken:      adminToken,
+			RevokedSessions: operate.NewRevokedSessions(r.store),
 		}),
 	}))
 	defer another.Close()

@@ -21,13 +21,13 @@ func (c *Console) showAccounts() http.HandlerFunc {
 // planForm returns the form that changes an account's plan.
 func (c *Console) planForm() *form {
 	return &form{
-		name:      "plan",
-		of:        []string{"id"},
-		operation: "PatchAccount",
-		settings:  []setting{{"plan", []string{"plan"}, quoted}},
-		page:      listFormPage("/accounts"),
-		show:      c.showAccounts(),
-		save:      c.savePlan,
+		name:         "plan",
+		idPathParams: []string{"id"},
+		operation:    "PatchAccount",
+		settings:     []setting{{"plan", []string{"plan"}, quoted}},
+		pageURL:      listPageURL("/accounts"),
+		showPage:     c.showAccounts(),
+		save:         c.savePlan,
 	}
 }
 
@@ -38,7 +38,7 @@ func (c *Console) savePlan(r *http.Request, p *postedForm) (string, error) {
 	id, plan := r.PathValue("id"), p.values["plan"]
 	if p.isEdited("plan") {
 		change, err := c.Operate.PlanChange(ctx, caller, id, plan)
-		if isNotFound(err) && c.hasAccount(r) {
+		if isNotFound(err) && c.accountExists(r) {
 			err = &operate.Error{
 				Code:   api.CodeInvalid,
 				Detail: "There is no plan “" + plan + "” any more. Choose another one.",
@@ -71,11 +71,11 @@ type accountToDelete struct{ ID, Name string }
 // deleteAccountForm returns the form that deletes an account.
 func (c *Console) deleteAccountForm() *form {
 	return &form{
-		name:      "delete",
-		of:        []string{"id"},
-		operation: "DeleteAccount",
-		page:      listFormPage("/accounts"),
-		show:      c.showAccounts(),
+		name:         "delete",
+		idPathParams: []string{"id"},
+		operation:    "DeleteAccount",
+		pageURL:      listPageURL("/accounts"),
+		showPage:     c.showAccounts(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			a, err := c.Operate.Account(ctx, caller, r.PathValue("id"))
@@ -96,8 +96,8 @@ func (c *Console) newAccountForm() *form {
 	return &form{
 		name:      "new-account",
 		operation: "PutAccount",
-		page:      listFormPage("/accounts"),
-		show:      c.showAccounts(),
+		pageURL:   listPageURL("/accounts"),
+		showPage:  c.showAccounts(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			id, name := p.values["id"], strings.TrimSpace(p.values["name"])
 			if name == "" {
@@ -113,32 +113,32 @@ func (c *Console) newAccountForm() *form {
 	}
 }
 
-// eventsForm returns the form of an account's operator event settings, such as the workflow that
-// the events start.
-func (c *Console) eventsForm() *form {
+// accountEventsForm returns the form of an account's operator event settings, such as the workflow
+// that the events start.
+func (c *Console) accountEventsForm() *form {
 	return &form{
-		name:      "events",
-		of:        []string{"id"},
-		operation: "PutEvents",
-		whole:     true,
-		settings:  []setting{{"events", []string{"workflow", "silent", "kinds"}, eventsText}},
-		fields:    map[string]string{"workflowId": "workflow", "silentAfterSeconds": "silent"},
-		page:      listFormPage("/accounts"),
-		show:      c.showAccounts(),
-		save:      c.saveEvents,
+		name:           "events",
+		idPathParams:   []string{"id"},
+		operation:      "PutEvents",
+		savesUnedited:  true,
+		settings:       []setting{{"events", []string{"workflow", "silent", "kinds"}, eventsText}},
+		fieldByAPIName: map[string]string{"workflowId": "workflow", "silentAfterSeconds": "silent"},
+		pageURL:        listPageURL("/accounts"),
+		showPage:       c.showAccounts(),
+		save:           c.saveAccountEvents,
 	}
 }
 
-// eventsFields returns the field values of the form for an account's operator events. put holds the
-// account's current settings; nil means that its events start no workflow. The form has one
-// checkbox for each kind of event. The field kinds joins all selected kinds with spaces, so that
-// they are compared as a single value.
-func eventsFields(put *api.PutEvents) map[string]string {
+// accountEventsFields returns the field values of the form for an account's operator events. put
+// holds the account's current settings; nil means that its events start no workflow. The form has
+// one checkbox for each kind of event. The field kinds joins all selected kinds with spaces, so
+// that they are compared as a single value.
+func accountEventsFields(put *api.PutEvents) map[string]string {
 	if put == nil {
 		put = &api.PutEvents{}
 	}
 	return map[string]string{
-		"workflow": put.WorkflowID, "silent": limitText(&put.SilentAfterSeconds),
+		"workflow": put.WorkflowID, "silent": optionalNumberText(&put.SilentAfterSeconds),
 		"kinds": strings.Join(slices.Sorted(slices.Values(put.Kinds)), " "),
 	}
 }
@@ -155,7 +155,7 @@ func eventsText(values []string) string {
 	return text + "”"
 }
 
-func (c *Console) saveEvents(r *http.Request, p *postedForm) (string, error) {
+func (c *Console) saveAccountEvents(r *http.Request, p *postedForm) (string, error) {
 	put := api.PutEvents{
 		WorkflowID: strings.TrimSpace(p.values["workflow"]), Kinds: r.PostForm["kind"],
 	}
@@ -168,14 +168,14 @@ func (c *Console) saveEvents(r *http.Request, p *postedForm) (string, error) {
 			return "", invalidField("silent", "must be a whole number")
 		}
 	}
-	maps.Copy(p.values, eventsFields(&put))
+	maps.Copy(p.values, accountEventsFields(&put))
 	caller, id := signin.Caller(r.Context()), r.PathValue("id")
 	ctx := operate.WithEventsCondition(r.Context(), func(now *api.PutEvents) error {
-		return p.checkEditConflict(eventsFields(now))
+		return p.checkEditConflict(accountEventsFields(now))
 	})
 	if remove {
 		err := c.Operate.RemoveEvents(ctx, caller, id)
-		if isNotFound(err) && c.hasAccount(r) {
+		if isNotFound(err) && c.accountExists(r) {
 			err = nil // somebody else has already removed the settings
 		}
 		return "The account's events start no workflow.", err
@@ -184,8 +184,8 @@ func (c *Console) saveEvents(r *http.Request, p *postedForm) (string, error) {
 	return "The account's events start “" + put.WorkflowID + "”.", err
 }
 
-// hasAccount reports whether the account in the request's path still exists.
-func (c *Console) hasAccount(r *http.Request) bool {
+// accountExists reports whether the account in the request's path still exists.
+func (c *Console) accountExists(r *http.Request) bool {
 	_, err := c.Operate.Account(r.Context(), signin.Caller(r.Context()), r.PathValue("id"))
 	return err == nil
 }
@@ -203,6 +203,6 @@ func (c *Console) accountRow(ctx context.Context, account api.Account) (accountR
 		quota:      q,
 		PlanForm:   newFormView(ctx, formName("plan", q.ID), map[string]string{"plan": q.Plan}),
 		DeleteForm: newFormView(ctx, formName("delete", q.ID), nil),
-		EventsForm: newFormView(ctx, formName("events", q.ID), eventsFields(q.Events)),
+		EventsForm: newFormView(ctx, formName("events", q.ID), accountEventsFields(q.Events)),
 	}, err
 }

@@ -16,7 +16,7 @@ import (
 
 // accountList is the template data of the accounts page.
 type accountList struct {
-	listPage
+	pager
 	Rows  []accountRow
 	Plans []planChoice
 	New   formView
@@ -44,7 +44,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 	if err != nil {
 		return list, err
 	}
-	list.listPage = at
+	list.pager = at
 	for _, account := range found {
 		row, err := c.accountRow(ctx, account)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // refusalList is the template data of the refusals page.
 type refusalList struct {
-	listPage
+	pager
 	Within string // ID of the time span, which is one of filterTimeSpans
 	Rows   []refusalRow
 }
@@ -41,9 +41,9 @@ func (c *Console) refusalList(r *http.Request) (p refusalList, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.listPage = at
+	p.pager = at
 	for _, counted := range found {
-		from, err := c.origin(ctx, counted.WorkflowID, "")
+		from, err := c.lookUpOrigin(ctx, counted.WorkflowID, "")
 		if err != nil {
 			return p, err
 		}

@@ -14,7 +14,7 @@ import (
 
 // auditList is the template data of the audit page.
 type auditList struct {
-	listPage
+	pager
 	Filter    auditFilter
 	Spans     []timeSpan
 	Accounts  []linkChoice // suggestions for the filter
@@ -30,7 +30,7 @@ type auditFilter struct {
 // Any reports whether any field is set, so that the page lists only a part of the entries.
 func (f auditFilter) Any() bool { return f != auditFilter{} }
 
-func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
+func parseAuditFilter(query url.Values) (f auditFilter, ignored []string) {
 	read := filterReader{query: query}
 	f = auditFilter{
 		Actor:    read.text("actor"),
@@ -54,17 +54,17 @@ func (f auditFilter) query() url.Values {
 // auditRow is the template data of one entry on the audit page.
 type auditRow struct {
 	api.AuditEntry
-	Who  string // name of the actor, for display
-	Same string // URL of the list of all entries with this actor
-	What []fieldChange
-	More int // number of changed fields that are not shown
+	ActorName         string // name of the actor, for display
+	SameActorURL      string // URL of the list of all entries with this actor
+	ShownChanges      []fieldChange
+	HiddenChangeCount int // number of changed fields that are not shown
 }
 
 // fieldChange describes the change of one field. An empty From or To means that the field was not
 // set.
 type fieldChange struct {
 	Field, From, To string
-	Execution       bool // To is the ID of an execution
+	ToIsExecutionID bool // To is the ID of an execution
 }
 
 // maxShownChanges is the maximum number of changed fields shown in a row.
@@ -72,7 +72,7 @@ const maxShownChanges = 12
 
 func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 	ctx := r.Context()
-	filter, ignored := auditFilterOf(r.URL.Query())
+	filter, ignored := parseAuditFilter(r.URL.Query())
 	found, at, err := fetchList(r, filter.query(), ignored,
 		func(p operate.PageOptions) (api.List[api.AuditEntry], error) {
 			return c.Operate.Audit(ctx, signin.Caller(ctx), operate.AuditFilter{
@@ -85,7 +85,7 @@ func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 	if err != nil {
 		return list, err
 	}
-	list = auditList{listPage: at, Filter: filter, Spans: auditTimeSpans}
+	list = auditList{pager: at, Filter: filter, Spans: auditTimeSpans}
 	for _, entry := range found {
 		list.Rows = append(list.Rows, auditRowOf(entry))
 	}
@@ -96,26 +96,26 @@ func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 func auditRowOf(entry api.AuditEntry) auditRow {
 	row := auditRow{
 		AuditEntry: entry,
-		Who:        cmp.Or(entry.Actor.Name, entry.Actor.ID, entry.Actor.Kind),
+		ActorName:  cmp.Or(entry.Actor.Name, entry.Actor.ID, entry.Actor.Kind),
 	}
-	row.Same = "/audit?" + url.Values{
+	row.SameActorURL = "/audit?" + url.Values{
 		"actor": {cmp.Or(entry.Actor.ID, entry.Actor.Name, entry.Actor.Kind)},
 	}.Encode()
 	for _, change := range entry.Changes[:min(len(entry.Changes), maxShownChanges)] {
-		row.What = append(row.What, fieldChange{
-			Field:     change.Field,
-			From:      changeValue(change.From),
-			To:        changeValue(change.To),
-			Execution: change.Field == "executionId",
+		row.ShownChanges = append(row.ShownChanges, fieldChange{
+			Field:           change.Field,
+			From:            changedValueText(change.From),
+			To:              changedValueText(change.To),
+			ToIsExecutionID: change.Field == "executionId",
 		})
 	}
-	row.More = len(entry.Changes) - len(row.What)
+	row.HiddenChangeCount = len(entry.Changes) - len(row.ShownChanges)
 	return row
 }
 
-// changeValue formats the old or new value of a changed field for display. It returns "" for nil,
-// and a pair of quotation marks for an empty string.
-func changeValue(value any) string {
+// changedValueText formats the old or new value of a changed field for display. It returns "" for
+// nil, and a pair of quotation marks for an empty string.
+func changedValueText(value any) string {
 	switch value := value.(type) {
 	case nil:
 		return ""

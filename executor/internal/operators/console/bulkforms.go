@@ -29,10 +29,10 @@ const bulkFormName = "bulk"
 
 // Names of the fields of the bulk forms.
 const (
-	listedAtField    = "listed-at" // when the page was rendered; no later items are changed
-	selectedField    = "id"        // the IDs of the selected items
-	askedField       = "asked"     // how many items were selected when the page asked
-	soFarFieldPrefix = "so-far."   // how many items earlier posts of a script changed
+	listedAtField           = "listed-at" // when the page was rendered; no later items are changed
+	selectedField           = "id"        // the IDs of the selected items
+	askedCountField         = "asked"     // how many items were selected when the page asked
+	changedSoFarFieldPrefix = "so-far."   // how many items earlier posts of a script changed
 )
 
 // newBulkFormView returns the view of a list's bulk form, which records that the list was rendered
@@ -49,8 +49,9 @@ type bulkQuestion struct {
 	Selected int    // number of selected items; 0 means all that match the filters
 }
 
-// What returns a phrase for the items to change, such as "all that match" or "the 3 selected".
-func (q bulkQuestion) What() string {
+// ItemsPhrase returns a phrase for the items to change, such as "all that match" or "the 3
+// selected".
+func (q bulkQuestion) ItemsPhrase() string {
 	switch q.Selected {
 	case 0:
 		return "all that match"
@@ -66,8 +67,8 @@ func (q bulkQuestion) What() string {
 // filters, so an operator who clears the selection before confirming would otherwise change all of
 // them.
 func (p *postedForm) requireBulkConfirmation(action string) error {
-	question := bulkQuestion{action, len(p.all[selectedField])}
-	if p.values[askedField] != strconv.Itoa(question.Selected) {
+	question := bulkQuestion{action, len(p.allValues[selectedField])}
+	if p.values[askedCountField] != strconv.Itoa(question.Selected) {
 		delete(p.values, "confirmed")
 	}
 	return p.requireConfirmation(&question)
@@ -84,16 +85,16 @@ func (p *postedForm) listedAt() (time.Time, error) {
 
 // bulkResult is the result of one call that changes many items.
 type bulkResult struct {
-	counts []bulkCount // what was done
-	left   []api.Left  // what could not be done
-	more   bool        // there may be more to do
+	counts        []bulkCount // what was done
+	skipped       []api.Left  // what could not be done
+	moreMayRemain bool        // there may be more to do
 }
 
 // bulkCount is the number of items with the same outcome, and a description of this outcome, such
 // as "dismissed".
 type bulkCount struct {
-	number int
-	words  string
+	number  int
+	outcome string
 }
 
 // bulkMessage returns the form's message about a result. If a script posted the form and more items
@@ -104,36 +105,36 @@ func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 	again := map[string]string{}
 	var done []string
 	for i, count := range result.counts {
-		field := soFarFieldPrefix + strconv.Itoa(i)
+		field := changedSoFarFieldPrefix + strconv.Itoa(i)
 		soFar, _ := strconv.Atoi(p.values[field]) // invalid text counts as 0
 		total := count.number + max(0, soFar)
 		sum, before = sum+total, before+max(0, soFar)
 		again[field] = strconv.Itoa(total)
 		if i == 0 || total > 0 {
-			done = append(done, fmt.Sprintf("%d %s", total, count.words))
+			done = append(done, fmt.Sprintf("%d %s", total, count.outcome))
 		}
 	}
-	if result.more && sum > before && acceptsJSON(r) {
-		p.again = again
+	if result.moreMayRemain && sum > before && acceptsJSON(r) {
+		p.repostValues = again
 		return fmt.Sprintf("%d so far …", sum)
 	}
 	sentences := []string{strings.Join(done, ", ") + "."}
-	for _, left := range result.left {
+	for _, left := range result.skipped {
 		code := strings.ReplaceAll(left.Code, "_", " ")
 		sentences = append(sentences, fmt.Sprintf("%d skipped: %s.", left.Count, code))
 	}
 	switch {
-	case result.more && sum > before:
+	case result.moreMayRemain && sum > before:
 		sentences = append(sentences, "There may be more: press the button again.")
-	case result.more:
+	case result.moreMayRemain:
 		sentences = append(sentences, "There may be more, but the time allowed ended first: "+
 			"choose a shorter time span.")
 	}
 	return strings.Join(sentences, " ")
 }
 
-// requeueLettersForm returns the form that requeues many dead letters.
-func (c *Console) requeueLettersForm() *form {
+// requeueDeadLettersForm returns the form that requeues many dead letters.
+func (c *Console) requeueDeadLettersForm() *form {
 	return c.deadLettersForm("RequeueDeadLetters", "requeue", func(
 		ctx context.Context, selected operate.DeadLetterSelection,
 	) (bulkResult, error) {
@@ -142,8 +143,8 @@ func (c *Console) requeueLettersForm() *form {
 	})
 }
 
-// dismissLettersForm returns the form that dismisses many dead letters.
-func (c *Console) dismissLettersForm() *form {
+// dismissDeadLettersForm returns the form that dismisses many dead letters.
+func (c *Console) dismissDeadLettersForm() *form {
 	return c.deadLettersForm("DismissDeadLetters", "dismiss", func(
 		ctx context.Context, selected operate.DeadLetterSelection,
 	) (bulkResult, error) {
@@ -161,8 +162,8 @@ func (c *Console) deadLettersForm(
 	return &form{
 		name:      bulkFormName,
 		operation: operation,
-		page:      listFormPage("/dead-letters"),
-		show:      c.showDeadLetters(),
+		pageURL:   listPageURL("/dead-letters"),
+		showPage:  c.showDeadLetters(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			at, err := p.listedAt()
 			if err == nil {
@@ -171,10 +172,10 @@ func (c *Console) deadLettersForm(
 			if err != nil {
 				return "", err
 			}
-			selected := operate.DeadLetterSelection{IDs: p.all[selectedField]}
+			selected := operate.DeadLetterSelection{IDs: p.allValues[selectedField]}
 			if selected.IDs == nil {
-				filter, _ := deadLetterFilterOf(r.URL.Query())
-				selected.Filter = filter.listed(at)
+				filter, _ := parseDeadLetterFilter(r.URL.Query())
+				selected.Filter = filter.filterAt(at)
 				selected.Filter.Until = at
 			}
 			result, err := call(r.Context(), selected)
@@ -183,10 +184,10 @@ func (c *Console) deadLettersForm(
 	}
 }
 
-// replayMatchingForm returns the form that replays all rejected executions that match the filters
-// of a list, except those that were rejected after the list was shown.
-func (c *Console) replayMatchingForm() *form {
-	return c.matchingExecutionsForm("ReplayRejected", "replay", executionList.selectsRejected,
+// replayMatchingExecutionsForm returns the form that replays all rejected executions that match the
+// filters of a list, except those that were rejected after the list was shown.
+func (c *Console) replayMatchingExecutionsForm() *form {
+	return c.matchingExecutionsForm("ReplayRejected", "replay", executionList.supportsBulkReplay,
 		func(ctx context.Context, p executionList, at time.Time) (bulkResult, error) {
 			done, err := c.Operate.ReplayRejected(ctx, signin.Caller(ctx), operate.ExecutionFilter{
 				WorkflowID: p.SelectedWorkflow(), AccountID: p.Filter.Account,
@@ -196,10 +197,10 @@ func (c *Console) replayMatchingForm() *form {
 		})
 }
 
-// cancelMatchingForm returns the form that cancels all executions that match the filters of a list,
-// except those that were accepted after the list was shown.
-func (c *Console) cancelMatchingForm() *form {
-	return c.matchingExecutionsForm("CancelExecutions", "cancel", executionList.selectsUnended,
+// cancelMatchingExecutionsForm returns the form that cancels all executions that match the filters
+// of a list, except those that were accepted after the list was shown.
+func (c *Console) cancelMatchingExecutionsForm() *form {
+	return c.matchingExecutionsForm("CancelExecutions", "cancel", executionList.supportsBulkCancel,
 		func(ctx context.Context, p executionList, at time.Time) (bulkResult, error) {
 			done, err := c.Operate.CancelExecutions(ctx, signin.Caller(ctx),
 				operate.CancelSelection{Filter: operate.ExecutionFilter{
@@ -223,14 +224,14 @@ func (c *Console) matchingExecutionsForm(
 	return &form{
 		name:      bulkFormName,
 		operation: operation,
-		page: func(r *http.Request) string {
+		pageURL: func(r *http.Request) string {
 			path := "/executions"
 			if id := r.PathValue("id"); id != "" {
 				path = "/workflows/" + url.PathEscape(id)
 			}
-			return listFormPage(path)(r)
+			return listPageURL(path)(r)
 		},
-		show: func(w http.ResponseWriter, r *http.Request) {
+		showPage: func(w http.ResponseWriter, r *http.Request) {
 			if r.PathValue("id") != "" {
 				c.showWorkflow(w, r)
 				return

@@ -63,8 +63,8 @@ func (c *Console) routes() http.Handler {
 
 		"POST /fragments/filter":    c.tryFilter,
 		"GET /fragments/execution":  c.executionFragment,
-		"GET /fragments/executions": fragmentHandler(c, "fragment", "newest", c.newestRows),
-		"GET /fragments/numbers":    fragmentHandler(c, "fragment", "numbers", c.numbers),
+		"GET /fragments/executions": fragmentHandler(c, "fragment", "newest", c.newestExecutions),
+		"GET /fragments/numbers":    fragmentHandler(c, "fragment", "numbers", c.overviewNumbers),
 		"GET /fragments/queues":     fragmentHandler(c, "queues", "queue-rows", c.queueList),
 		"GET /fragments/reach": fragmentHandler(c, "fragment", "reach",
 			func(r *http.Request) (api.PublicURL, error) {

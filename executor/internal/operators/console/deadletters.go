@@ -12,14 +12,14 @@ import (
 
 // deadLetterList is the template data of the dead letters page.
 type deadLetterList struct {
-	listPage
-	Filter    deadLetterFilter
-	Workflows []linkChoice // suggestions for the filter
-	Rows      []deadLetterRow
-	Of        string      // the dead letter whose form was refused
-	Said      formMessage // what the page says about the refusal
-	Bulk      formView
-	Question  *bulkQuestion // set if the page asks to confirm a bulk change
+	pager
+	Filter         deadLetterFilter
+	Workflows      []linkChoice // suggestions for the filter
+	Rows           []deadLetterRow
+	RefusedID      string      // the dead letter whose form was refused
+	RefusalMessage formMessage // what the page says about the refusal
+	Bulk           formView
+	Question       *bulkQuestion // set if the page asks to confirm a bulk change
 }
 
 // deadLetterFilter is the filter of the dead letters page. An empty field matches every dead
@@ -31,7 +31,7 @@ type deadLetterFilter struct {
 // Any reports whether any field is set, so that the page lists only a part of the dead letters.
 func (f deadLetterFilter) Any() bool { return f != deadLetterFilter{} }
 
-func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string) {
+func parseDeadLetterFilter(query url.Values) (f deadLetterFilter, ignored []string) {
 	read := filterReader{query: query}
 	f = deadLetterFilter{
 		Workflow: read.text("workflow"),
@@ -50,9 +50,9 @@ func (f deadLetterFilter) query() url.Values {
 	})
 }
 
-// listed converts the filter to a filter for package operate. The selected time span ends at the
+// filterAt converts the filter to a filter for package operate. The selected time span ends at the
 // given time.
-func (f deadLetterFilter) listed(at time.Time) operate.DeadLetterFilter {
+func (f deadLetterFilter) filterAt(at time.Time) operate.DeadLetterFilter {
 	return operate.DeadLetterFilter{
 		WorkflowID: f.Workflow, Reason: f.Reason, Since: timeSpanStart(f.Within, at),
 	}
@@ -63,15 +63,15 @@ func (c *Console) showDeadLetters() http.HandlerFunc {
 		c.deadLetterList)
 }
 
-// requeueLetterForm returns the form that requeues a dead letter. If the requeue is refused, the
-// page shows the reason at the top, because the dead letter may no longer be in the list.
-func (c *Console) requeueLetterForm() *form {
+// requeueDeadLetterForm returns the form that requeues a dead letter. If the requeue is refused,
+// the page shows the reason at the top, because the dead letter may no longer be in the list.
+func (c *Console) requeueDeadLetterForm() *form {
 	return &form{
-		name:      "requeue",
-		of:        []string{"id"},
-		operation: "RequeueExecution",
-		page:      listFormPage("/dead-letters"),
-		show:      c.showDeadLetters(),
+		name:         "requeue",
+		idPathParams: []string{"id"},
+		operation:    "RequeueExecution",
+		pageURL:      listPageURL("/dead-letters"),
+		showPage:     c.showDeadLetters(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			id := r.PathValue("id")
 			started, err := c.Operate.RequeueExecution(r.Context(), signin.Caller(r.Context()), id)
@@ -79,7 +79,7 @@ func (c *Console) requeueLetterForm() *form {
 			if operate.IsMessageID(id) {
 				done = "Recorded."
 			}
-			return p.setStarted(started, done), err
+			return p.recordStartedExecution(started, done), err
 		},
 	}
 }
@@ -94,26 +94,27 @@ func (r deadLetterRow) Took() time.Duration { return r.FailedAt.Sub(r.At) }
 
 func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err error) {
 	ctx := r.Context()
-	filter, ignored := deadLetterFilterOf(r.URL.Query())
+	filter, ignored := parseDeadLetterFilter(r.URL.Query())
 	found, at, err := fetchList(r, filter.query(), ignored,
 		func(p operate.PageOptions) (api.List[api.DeadLetter], error) {
-			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), filter.listed(time.Now()), p)
+			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), filter.filterAt(time.Now()), p)
 		})
 	if err != nil {
 		return list, err
 	}
 	list = deadLetterList{
-		listPage: at, Filter: filter, Said: formMessage{ID: "dead-letters-said"},
+		pager: at, Filter: filter, RefusalMessage: formMessage{ID: "dead-letters-said"},
 		Bulk: newBulkFormView(ctx), Question: confirmDialogData[bulkQuestion](ctx),
 	}
 	if p := postedFormFromContext(ctx); p != nil && p.name != bulkFormName {
-		list.Of, list.Said.Text, list.Said.Focus = r.PathValue("id"), p.Message, true
+		list.RefusedID, list.RefusalMessage.Text, list.RefusalMessage.Focus = r.PathValue("id"),
+			p.Message, true
 	}
 	if list.Workflows, _, err = c.suggestions(ctx); err != nil {
 		return list, err
 	}
 	for _, letter := range found {
-		from, err := c.origin(ctx, letter.WorkflowID, letter.NodeID)
+		from, err := c.lookUpOrigin(ctx, letter.WorkflowID, letter.NodeID)
 		if err != nil {
 			return list, err
 		}

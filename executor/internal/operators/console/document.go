@@ -4,11 +4,11 @@ import "strings"
 
 // jsonDocument is a JSON text on a page, shown both as a tree that can be folded and as raw text.
 type jsonDocument struct {
-	Name  string    // a single word, displayed and used in the IDs of elements
-	Tree  *jsonTree // nil means that the text is not JSON
-	Raw   string
-	Cut   bool   // Raw is truncated
-	Whole string // URL of the whole text
+	Name      string    // a single word, displayed and used in the IDs of elements
+	Tree      *jsonTree // nil means that the text is not JSON
+	Raw       string
+	Truncated bool   // Raw is truncated
+	WholeURL  string // URL of the whole text
 }
 
 // maxRawTextBytes is the maximum length, in bytes, of the raw text on a page. A longer text is
@@ -17,10 +17,10 @@ const maxRawTextBytes = 256 << 10
 
 func newJSONDocument(name string, text []byte, whole string) *jsonDocument {
 	return &jsonDocument{
-		Name:  name,
-		Tree:  parseJSONTree(text),
-		Whole: whole,
-		Raw:   strings.ToValidUTF8(string(text[:min(len(text), maxRawTextBytes)]), ""),
-		Cut:   len(text) > maxRawTextBytes,
+		Name:      name,
+		Tree:      parseJSONTree(text),
+		WholeURL:  whole,
+		Raw:       strings.ToValidUTF8(string(text[:min(len(text), maxRawTextBytes)]), ""),
+		Truncated: len(text) > maxRawTextBytes,
 	}
 }

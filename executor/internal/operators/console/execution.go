@@ -37,12 +37,12 @@ type step struct {
 	At         time.Time
 	After      time.Duration // time since the previous step
 	First      bool
-	Kind       string // CSS class of the step's marker
+	CSSClass   string // CSS class of the step's marker
 }
 
 // request is the request that started an execution, if the stream still has it.
 type request struct {
-	Known          bool
+	StillStored    bool
 	Input          *jsonDocument // nil means that the body was not read
 	Headers, Query []nameValuePair
 }
@@ -84,7 +84,7 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 // ended.
 func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 	if p, ok := c.loadExecutionPage(w, r, r.URL.Query().Get("id")); ok {
-		c.write(w, r, http.StatusOK, "execution", "execution-parts", p)
+		c.writeTemplate(w, r, http.StatusOK, "execution", "execution-parts", p)
 	}
 }
 
@@ -119,7 +119,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 		Form: newFormView(ctx, formName("again", id),
 			map[string]string{idempotencyKeyField: newIdempotencyKey()}),
 	}
-	if p.ExecutionOrigin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
+	if p.ExecutionOrigin, err = c.lookUpOrigin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
 		return p, err
 	}
 	if p.Reruns, p.MoreReruns, err = c.reruns(ctx, p.Execution); err != nil {
@@ -149,14 +149,14 @@ func (p executionPage) Fragment() string {
 }
 
 // Took returns the time from acceptance until the execution ended, or zero if it has not ended.
-func (p executionPage) Took() time.Duration { return took(p.Execution) }
+func (p executionPage) Took() time.Duration { return executionDuration(p.Execution) }
 
 // Ended reports whether the execution has ended, including by rejection.
 func (p executionPage) Ended() bool { return execution.Status(p.Status).Final() }
 
 // CanReplay reports whether the execution has ended and its request is still available.
 func (p executionPage) CanReplay() bool {
-	return p.Ended() && p.Request.Known && p.Request.Input != nil
+	return p.Ended() && p.Request.StillStored && p.Request.Input != nil
 }
 
 // CanCancel reports whether the execution has not ended and its cancellation has not been
@@ -167,7 +167,7 @@ func (p executionPage) CanCancel() bool {
 
 // CanRequeue reports whether the execution is a dead letter whose request is still available.
 func (p executionPage) CanRequeue() bool {
-	return isDeadLetter(p.Execution) && p.Request.Known
+	return isDeadLetter(p.Execution) && p.Request.StillStored
 }
 
 // steps returns the known steps of an execution in order of time, and a description of what the
@@ -177,7 +177,7 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 	status := execution.Status(r.Status)
 	add := func(name, text, kind string, at time.Time) {
 		if !at.IsZero() {
-			known = append(known, step{Name: name, Note: text, Kind: kind, At: at})
+			known = append(known, step{Name: name, Note: text, CSSClass: kind, At: at})
 		}
 	}
 	// Sort the steps, because a fast runner may start before the record is written.
@@ -232,7 +232,7 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 
 func requestOf(e operate.ExecutionDetail) request {
 	request := request{
-		Known: !e.InputExpired, Headers: nameValuePairs(e.Headers),
+		StillStored: !e.InputExpired, Headers: nameValuePairs(e.Headers),
 		Query: nameValuePairs(e.Query),
 	}
 	if e.Input != nil {

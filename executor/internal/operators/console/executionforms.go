@@ -33,11 +33,11 @@ func (c *Console) executionForm(
 	operation string, save func(r *http.Request, p *postedForm, id string) (string, error),
 ) *form {
 	return &form{
-		name:      "again",
-		of:        []string{"id"},
-		operation: operation,
-		page:      func(r *http.Request) string { return executionPath(r.PathValue("id")) },
-		show:      c.showExecution,
+		name:         "again",
+		idPathParams: []string{"id"},
+		operation:    operation,
+		pageURL:      func(r *http.Request) string { return executionPath(r.PathValue("id")) },
+		showPage:     c.showExecution,
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			return save(r, p, r.PathValue("id"))
 		},
@@ -50,17 +50,17 @@ func (p *postedForm) idempotencyKey() (string, error) {
 	if p.values[idempotencyKeyField] == "" {
 		return "", errIncomplete()
 	}
-	if p.fields == nil {
-		p.fields = map[string]string{}
+	if p.newValues == nil {
+		p.newValues = map[string]string{}
 	}
-	p.fields[idempotencyKeyField] = newIdempotencyKey()
+	p.newValues[idempotencyKeyField] = newIdempotencyKey()
 	return p.values[idempotencyKeyField], nil
 }
 
-// setStarted records the execution that the form has started, so that the browser continues with
-// its page. It returns done, the message to show there.
-func (p *postedForm) setStarted(started api.Started, done string) string {
-	p.started, p.next = started.ExecutionID, executionPath(started.ExecutionID)
+// recordStartedExecution records the execution that the form has started, so that the browser
+// continues with its page. It returns done, the message to show there.
+func (p *postedForm) recordStartedExecution(started api.Started, done string) string {
+	p.startedExecutionID, p.redirectURL = started.ExecutionID, executionPath(started.ExecutionID)
 	return done
 }
 
@@ -69,7 +69,7 @@ const (
 	startedOnSampleMessage  = "Started on the sample payload."
 )
 
-func (c *Console) cancelForm() *form {
+func (c *Console) cancelExecutionForm() *form {
 	return c.executionForm("CancelExecution", func(
 		r *http.Request, _ *postedForm, id string,
 	) (string, error) {
@@ -81,12 +81,12 @@ func (c *Console) cancelForm() *form {
 	})
 }
 
-func (c *Console) requeueForm() *form {
+func (c *Console) requeueExecutionForm() *form {
 	return c.executionForm("RequeueExecution", func(
 		r *http.Request, p *postedForm, id string,
 	) (string, error) {
 		started, err := c.Operate.RequeueExecution(r.Context(), signin.Caller(r.Context()), id)
-		return p.setStarted(started, startedOnRequestMessage), err
+		return p.recordStartedExecution(started, startedOnRequestMessage), err
 	})
 }
 
@@ -94,9 +94,9 @@ func (c *Console) requeueForm() *form {
 // with its own request or with the sample payload.
 type runAgainDialog struct{ ID string }
 
-// replayForm returns the form that runs an execution again with its own request. If the trigger
-// node has a sample payload, the page first asks which of the two to use.
-func (c *Console) replayForm() *form {
+// replayExecutionForm returns the form that runs an execution again with its own request. If the
+// trigger node has a sample payload, the page first asks which of the two to use.
+func (c *Console) replayExecutionForm() *form {
 	return c.executionForm("ReplayExecution", func(
 		r *http.Request, p *postedForm, id string,
 	) (string, error) {
@@ -117,7 +117,7 @@ func (c *Console) replayForm() *form {
 			return "", err
 		}
 		started, err := c.Operate.ReplayExecution(ctx, caller, id, key)
-		return p.setStarted(started, startedOnRequestMessage), err
+		return p.recordStartedExecution(started, startedOnRequestMessage), err
 	})
 }
 
@@ -126,8 +126,8 @@ func hasSample(node api.Trigger) bool {
 	return len(node.SamplePayload) > 0 && string(node.SamplePayload) != "null"
 }
 
-// rerunForm returns the form that runs an execution again with the node's sample payload.
-func (c *Console) rerunForm() *form {
+// rerunExecutionForm returns the form that runs an execution again with the node's sample payload.
+func (c *Console) rerunExecutionForm() *form {
 	return c.executionForm("RerunExecution", func(
 		r *http.Request, p *postedForm, id string,
 	) (string, error) {
@@ -136,6 +136,6 @@ func (c *Console) rerunForm() *form {
 			return "", err
 		}
 		started, err := c.Operate.RerunExecution(r.Context(), signin.Caller(r.Context()), id, key)
-		return p.setStarted(started, startedOnSampleMessage), err
+		return p.recordStartedExecution(started, startedOnSampleMessage), err
 	})
 }

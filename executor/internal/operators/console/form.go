@@ -26,31 +26,32 @@ import (
 // With JavaScript (post.js), the browser stays on the page and shows the response there. After
 // success, a script receives a savedResponse instead of a redirect.
 type form struct {
-	name string   // distinguishes the forms of a page that concern the same object
-	of   []string // names of the path values with the object's IDs, if the page has several
+	name         string   // distinguishes the forms of a page that concern the same object
+	idPathParams []string // names of the path values with the object's IDs, if the page has several
 	// operation is the name of the operation that makes the change. It determines the role that the
 	// caller needs.
 	operation string
 	// settings lists the settings that the form shows and changes. All other fields are commands or
 	// new values, which cannot overwrite somebody else's change.
 	settings []setting
-	// whole means that saving the form replaces its settings even if the operator has not edited
-	// them.
-	whole bool
-	// fields maps field names in errors of the operators' API to field names of the form. Names
-	// that are the same need no entry.
-	fields map[string]string
-	// words replaces terms of the API in error messages with the form's terms. nil replaces
-	// nothing.
-	words *strings.Replacer
-	// labels maps fields of the operators' API to their labels in the form's message.
-	labels map[string]string
-	// single means that the problem of a field is also the form's message. It is set if the form
-	// has only one field to fill in, or if the operation reports only one problem at a time.
-	single   bool
-	maxBytes int64                      // maximum size; 0 means maxFormBytes
-	page     func(*http.Request) string // returns the path and query of the page
-	show     http.HandlerFunc           // responds with the page
+	// savesUnedited means that saving the form replaces its settings even if the operator has not
+	// edited them.
+	savesUnedited bool
+	// fieldByAPIName maps field names in errors of the operators' API to field names of the form.
+	// Names that are the same need no entry.
+	fieldByAPIName map[string]string
+	// apiTermReplacer replaces terms of the API in error messages with the form's terms. nil
+	// replaces nothing.
+	apiTermReplacer *strings.Replacer
+	// labelByAPIName maps fields of the operators' API to their labels in the form's message.
+	labelByAPIName map[string]string
+	// problemIsMessage means that the problem of a field is also the form's message. It is set if
+	// the form has only one field to fill in, or if the operation reports only one problem at a
+	// time.
+	problemIsMessage bool
+	maxBytes         int64                      // maximum size; 0 means maxFormBytes
+	pageURL          func(*http.Request) string // returns the path and query of the page
+	showPage         http.HandlerFunc           // responds with the page
 	// save makes the change. It returns a message that says what was done.
 	save func(*http.Request, *postedForm) (string, error)
 }
@@ -59,10 +60,10 @@ type form struct {
 // field named shownFieldPrefix+name, which holds the value that the page showed. The hidden fields
 // reveal whether the operator or somebody else has changed the setting since.
 type setting struct {
-	what   string // noun for the setting in messages
+	noun   string // noun for the setting in messages
 	fields []string
-	// text describes the setting in words, given the values of its fields in order.
-	text func(values []string) string
+	// describe describes the setting in words, given the values of its fields in order.
+	describe func(values []string) string
 }
 
 const shownFieldPrefix = "shown."
@@ -70,25 +71,29 @@ const shownFieldPrefix = "shown."
 // postedForm is a form that was posted, with the result that the page has to show. The zero value
 // is a form that was not posted.
 type postedForm struct {
-	form *form
-	name string     // as formName returns it
-	all  url.Values // all values that were posted; values has the first of each field
-	next string     // URL to redirect to after success; "" means the form's own page
-	// started is the ID of the execution that the form has started, or "". The browser then
-	// continues on the page of this execution.
-	started string
-	values  map[string]string // posted values that the page shows again
-	status  int               // status of the response after a failure
-	fields  map[string]string // new values of fields, for a page that stays open
-	again   map[string]string // values with which a script posts the form again; nil means never
-	stored  bool              // the typed values are stored, although the form has failed
+	form        *form
+	name        string     // as formName returns it
+	allValues   url.Values // all values that were posted; values has the first of each field
+	redirectURL string     // URL to redirect to after success; "" means the form's own page
+	// startedExecutionID is the ID of the execution that the form has started, or "". The browser
+	// then continues on the page of this execution.
+	startedExecutionID string
+	values             map[string]string // posted values that the page shows again
+	responseStatus     int               // status of the response after a failure
+	newValues          map[string]string // new values of fields, for a page that stays open
+	// values with which a script posts the form again; nil means never
+	repostValues map[string]string
+	// the typed values are stored, although the form has failed
+	valuesStored bool
 
-	Code     string // code of the failure; "" means that there was none
-	Message  string // what the form says about the failure
-	problems map[string]string
-	theirs   map[string]string // all current values, if they conflict with posted ones
-	made     any               // what the change created, such as a token that is shown only once
-	question any               // data of the dialog in which the page asks for confirmation
+	Code              string // code of the failure; "" means that there was none
+	Message           string // what the form says about the failure
+	problems          map[string]string
+	conflictingValues map[string]string // all current values, if they conflict with posted ones
+	// what the change created, such as a token that is shown only once
+	created any
+	// data of the dialog in which the page asks for confirmation
+	dialogData any
 }
 
 type postedFormContextKey struct{}
@@ -131,23 +136,23 @@ func (v formView) Value(field string) string {
 	return v.current[field]
 }
 
-// Shown returns the content of the hidden field that records which value of a field the page
+// ShownValue returns the content of the hidden field that records which value of a field the page
 // showed.
-func (v formView) Shown(field string) string {
+func (v formView) ShownValue(field string) string {
 	if value, ok := v.values[shownFieldPrefix+field]; ok {
 		return value
 	}
 	return v.current[field]
 }
 
-// Has reports whether a field with several values contains the given one. If a post of the form has
-// failed, Has checks the posted values. Otherwise, it returns current, which says whether the
-// stored setting contains the value.
-func (v formView) Has(field, value string, current bool) bool {
+// HasValue reports whether a field with several values contains the given one. If a post of the
+// form has failed, Has checks the posted values. Otherwise, it returns current, which says whether
+// the stored setting contains the value.
+func (v formView) HasValue(field, value string, current bool) bool {
 	if v.Code == "" {
 		return current
 	}
-	return slices.Contains(v.all[field], value)
+	return slices.Contains(v.allValues[field], value)
 }
 
 // Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes. So if
@@ -160,7 +165,7 @@ func (v formView) Checked(field string) bool {
 
 // Stored reports whether the values in the form were stored, although a later step of the form has
 // failed.
-func (v formView) Stored() bool { return v.stored }
+func (v formView) Stored() bool { return v.valuesStored }
 
 // Problem returns a description of the problem with a field, or "" if there is none.
 func (v formView) Problem(field string) string { return v.problems[field] }
@@ -189,7 +194,7 @@ type formMessage struct {
 // page asks a question.
 func (v formView) At(id, field string) formMessage {
 	if field == "" {
-		focus := v.Message != "" && len(v.problems) == 0 && v.question == nil
+		focus := v.Message != "" && len(v.problems) == 0 && v.dialogData == nil
 		return formMessage{id, v.Message, focus}
 	}
 	return formMessage{ID: id, Text: v.Problem(field)}
@@ -202,9 +207,9 @@ func (c *Console) forms() map[string]*form {
 		"/workflows/{id}/switch":                     c.workflowSwitchForm(),
 		"/workflows/{id}/delete":                     c.deleteWorkflowForm(),
 		"/workflows/{id}/filter":                     c.filterForm(),
-		"/workflows/{id}/order":                      c.orderForm(),
+		"/workflows/{id}/order":                      c.orderKeyForm(),
 		"/workflows/{id}/answer":                     c.answerForm(),
-		"/workflows/{id}/rotate":                     c.rotateForm(),
+		"/workflows/{id}/rotate":                     c.rotateTokenForm(),
 		"/workflows/{id}/sample":                     c.saveSampleForm(),
 		"/workflows/{id}/send-test":                  c.sendTestForm(),
 		"/workflows/{id}/rerun":                      c.rerunTriggerForm(),
@@ -213,25 +218,25 @@ func (c *Console) forms() map[string]*form {
 		"/workflows/{id}/remove-sender":              c.removeSenderForm(),
 		"/workflows/{id}/secrets/{secret}/end":       c.endSecretForm(),
 		"/new-workflow/create":                       c.newWorkflowForm(),
-		"/executions/{id}/cancel":                    c.cancelForm(),
-		"/executions/{id}/requeue":                   c.requeueForm(),
-		"/executions/{id}/replay":                    c.replayForm(),
-		"/executions/{id}/rerun":                     c.rerunForm(),
-		"/dead-letters/{id}/requeue":                 c.requeueLetterForm(),
-		"/dead-letters/requeue":                      c.requeueLettersForm(),
-		"/dead-letters/dismiss":                      c.dismissLettersForm(),
-		"/matching-executions/replay":                c.replayMatchingForm(),
-		"/matching-executions/cancel":                c.cancelMatchingForm(),
-		"/workflows/{id}/matching-executions/replay": c.replayMatchingForm(),
-		"/workflows/{id}/matching-executions/cancel": c.cancelMatchingForm(),
+		"/executions/{id}/cancel":                    c.cancelExecutionForm(),
+		"/executions/{id}/requeue":                   c.requeueExecutionForm(),
+		"/executions/{id}/replay":                    c.replayExecutionForm(),
+		"/executions/{id}/rerun":                     c.rerunExecutionForm(),
+		"/dead-letters/{id}/requeue":                 c.requeueDeadLetterForm(),
+		"/dead-letters/requeue":                      c.requeueDeadLettersForm(),
+		"/dead-letters/dismiss":                      c.dismissDeadLettersForm(),
+		"/matching-executions/replay":                c.replayMatchingExecutionsForm(),
+		"/matching-executions/cancel":                c.cancelMatchingExecutionsForm(),
+		"/workflows/{id}/matching-executions/replay": c.replayMatchingExecutionsForm(),
+		"/workflows/{id}/matching-executions/cancel": c.cancelMatchingExecutionsForm(),
 		"/accounts/{id}/plan":                        c.planForm(),
 		"/accounts/{id}/delete":                      c.deleteAccountForm(),
-		"/accounts/{id}/events":                      c.eventsForm(),
+		"/accounts/{id}/events":                      c.accountEventsForm(),
 		"/new-account":                               c.newAccountForm(),
 		"/queues/{queue}/pause":                      c.pauseForm(),
 		"/queues/{queue}/stream":                     c.streamForm(),
 		"/queues/{queue}/drop-stream":                c.dropStreamForm(),
-		"/queues/{queue}/groups/{group}":             c.groupForm(),
+		"/queues/{queue}/groups/{group}":             c.groupLimitForm(),
 		"/new-key":                                   c.newKeyForm(),
 		"/keys/{id}/revoke":                          c.revokeForm(),
 	}
@@ -246,7 +251,7 @@ func (c *Console) routeForms(mux *http.ServeMux) {
 		}))
 		mux.HandleFunc("POST "+path, c.requireSession(c.postHandler(f)))
 		mux.HandleFunc("GET "+path, c.requireSession(func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, f.page(r), http.StatusSeeOther)
+			http.Redirect(w, r, f.pageURL(r), http.StatusSeeOther)
 		}))
 	}
 }
@@ -262,12 +267,12 @@ func (c *Console) postHandler(f *form) http.HandlerFunc {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(f.maxBytes, maxFormBytes))
 		if err := r.ParseForm(); err != nil {
-			c.renderUnreadable(w, r, err)
+			c.renderUnreadableForm(w, r, err)
 			return
 		}
-		p := &postedForm{form: f, all: r.PostForm, values: valuesOf(r.PostForm)}
+		p := &postedForm{form: f, allValues: r.PostForm, values: firstValues(r.PostForm)}
 		var ids []string
-		for _, name := range f.of {
+		for _, name := range f.idPathParams {
 			ids = append(ids, r.PathValue(name))
 		}
 		p.name = formName(f.name, ids...)
@@ -276,28 +281,31 @@ func (c *Console) postHandler(f *form) http.HandlerFunc {
 			done, err = f.save(r, p)
 		}
 		switch {
-		case err == nil && p.made != nil:
-			p.name, p.status = "", http.StatusOK
-			f.show(w, r.WithContext(context.WithValue(r.Context(), postedFormContextKey{}, p)))
+		case err == nil && p.created != nil:
+			p.name, p.responseStatus = "", http.StatusOK
+			f.showPage(w, r.WithContext(context.WithValue(r.Context(), postedFormContextKey{}, p)))
 		case err == nil && acceptsJSON(r):
-			page := cmp.Or(p.next, f.page(r))
-			respondSaved(w, savedResponse{page, done, p.started, p.fields, p.again})
+			page := cmp.Or(p.redirectURL, f.pageURL(r))
+			respondSaved(w, savedResponse{
+				page, done, p.startedExecutionID, p.newValues,
+				p.repostValues,
+			})
 		case err == nil:
 			c.SignIn.SetNotice(w, r, done)
-			http.Redirect(w, r, cmp.Or(p.next, f.page(r)), http.StatusSeeOther)
+			http.Redirect(w, r, cmp.Or(p.redirectURL, f.pageURL(r)), http.StatusSeeOther)
 		case p.recordFailure(err):
-			if p.status == http.StatusServiceUnavailable {
+			if p.responseStatus == http.StatusServiceUnavailable {
 				noteInLogEvent(r, "", err)
 			}
-			f.show(w, r.WithContext(context.WithValue(r.Context(), postedFormContextKey{}, p)))
+			f.showPage(w, r.WithContext(context.WithValue(r.Context(), postedFormContextKey{}, p)))
 		default:
 			c.renderCallError(w, r, err)
 		}
 	}
 }
 
-// renderUnreadable responds with the error page for a form that cannot be read.
-func (c *Console) renderUnreadable(w http.ResponseWriter, r *http.Request, err error) {
+// renderUnreadableForm responds with the error page for a form that cannot be read.
+func (c *Console) renderUnreadableForm(w http.ResponseWriter, r *http.Request, err error) {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		c.renderError(w, r, http.StatusRequestEntityTooLarge, "The form is too large",
 			fmt.Sprintf("It may have %d bytes.", tooLarge.Limit))
@@ -311,13 +319,13 @@ func (c *Console) renderUnreadable(w http.ResponseWriter, r *http.Request, err e
 type savedResponse struct {
 	Page string `json:"page"` // path and query of the page that shows the result
 	Done string `json:"done"` // says what was done
-	// Started is the ID of the execution that was started, or "".
-	Started string `json:"started,omitempty"`
-	// Fields holds the new values of the fields that have changed, for a page that stays open.
-	Fields map[string]string `json:"fields,omitempty"`
-	// Again is set if there is more to do. The script then posts the form again, with these values
-	// in its fields, and Done says how much has been done so far.
-	Again map[string]string `json:"again,omitempty"`
+	// StartedExecutionID is the ID of the execution that was started, or "".
+	StartedExecutionID string `json:"started,omitempty"`
+	// NewValues holds the new values of the fields that have changed, for a page that stays open.
+	NewValues map[string]string `json:"fields,omitempty"`
+	// RepostValues is set if there is more to do. The script then posts the form again, with these
+	// values in its fields, and Done says how much has been done so far.
+	RepostValues map[string]string `json:"again,omitempty"`
 }
 
 // acceptsJSON reports whether the request was sent by a script, which accepts only JSON.
@@ -330,9 +338,9 @@ func respondSaved(w http.ResponseWriter, result savedResponse) {
 	_ = json.NewEncoder(w).Encode(result)
 }
 
-// valuesOf returns the first value of each field. It converts the line breaks, which browsers post
-// as CRLF, to line feeds.
-func valuesOf(posted url.Values) map[string]string {
+// firstValues returns the first value of each field. It converts the line breaks, which browsers
+// post as CRLF, to line feeds.
+func firstValues(posted url.Values) map[string]string {
 	values := make(map[string]string, len(posted))
 	for name := range posted {
 		values[name] = strings.ReplaceAll(posted.Get(name), "\r\n", "\n")
@@ -369,16 +377,16 @@ func (p *postedForm) isEdited(fields ...string) bool {
 // sameValue reports whether two values of a field look the same to an operator. It ignores line
 // breaks, which browsers remove from single-line fields, and white space around the value.
 func sameValue(a, b string) bool {
-	plain := func(value string) string { return strings.TrimSpace(noLineBreaks.Replace(value)) }
+	plain := func(value string) string { return strings.TrimSpace(lineBreakRemover.Replace(value)) }
 	return plain(a) == plain(b)
 }
 
-var noLineBreaks = strings.NewReplacer("\r", "", "\n", "")
+var lineBreakRemover = strings.NewReplacer("\r", "", "\n", "")
 
 // changesSetting reports whether saving the form changes a setting: either the operator has edited
 // it, or the form also saves settings that were not edited.
 func (p *postedForm) changesSetting(s setting) bool {
-	return p.form.whole ||
+	return p.form.savesUnedited ||
 		p.isEdited(s.fields...)
 }
 
@@ -399,13 +407,13 @@ func (p *postedForm) checkEditConflict(current map[string]string) error {
 			for i, field := range s.fields {
 				values[i] = current[field]
 			}
-			theirs = append(theirs, "the "+s.what+" to "+s.text(values))
+			theirs = append(theirs, "the "+s.noun+" to "+s.describe(values))
 		}
 	}
-	if p.theirs = nil; len(theirs) == 0 {
+	if p.conflictingValues = nil; len(theirs) == 0 {
 		return nil
 	}
-	p.theirs = current
+	p.conflictingValues = current
 	return operate.NewChangedSinceError("Not saved: somebody else has changed " +
 		strings.Join(theirs, " and ") + " since you opened the page. Your changes are still in " +
 		"the form: save again to overwrite theirs, or reload the page to keep theirs.")
@@ -421,11 +429,11 @@ const codeConfirm = "confirm"
 // requireConfirmation returns an error that makes the page ask for confirmation, unless the
 // operator has already confirmed the change. The page passes the given data to its dialog, whose
 // button posts the same form again, with the confirmation.
-func (p *postedForm) requireConfirmation(question any) error {
+func (p *postedForm) requireConfirmation(dialogData any) error {
 	if p.values["confirmed"] == "yes" {
 		return nil
 	}
-	p.question = question
+	p.dialogData = dialogData
 	return &operate.Error{Code: codeConfirm, Detail: "Not done yet: confirm it."}
 }
 
@@ -433,7 +441,7 @@ func (p *postedForm) requireConfirmation(question any) error {
 // returns nil if the page does not ask, or if the data has another type.
 func confirmDialogData[T any](ctx context.Context) *T {
 	if p := postedFormFromContext(ctx); p != nil {
-		question, _ := p.question.(*T)
+		question, _ := p.dialogData.(*T)
 		return question
 	}
 	return nil
@@ -443,7 +451,7 @@ func confirmDialogData[T any](ctx context.Context) *T {
 // returns nil if the change has created no object of type T.
 func createdObject[T any](ctx context.Context) *T {
 	if p := postedFormFromContext(ctx); p != nil {
-		made, _ := p.made.(*T)
+		made, _ := p.created.(*T)
 		return made
 	}
 	return nil
@@ -459,16 +467,16 @@ func (p *postedForm) recordFailure(err error) bool {
 	}
 	switch refused.Code {
 	case api.CodeInvalid:
-		p.status = http.StatusUnprocessableEntity
+		p.responseStatus = http.StatusUnprocessableEntity
 	case api.CodeUnavailable, api.CodeNotConfirmed:
-		p.status = http.StatusServiceUnavailable
+		p.responseStatus = http.StatusServiceUnavailable
 	case api.CodeNotFound, api.CodeUnauthorized, api.CodeForbidden, api.CodeInternal:
 		return false
 	default:
-		p.status = http.StatusConflict
+		p.responseStatus = http.StatusConflict
 	}
 	if refused.Code != api.CodeChangedSince {
-		p.theirs = nil // from an earlier conflict, which the page does not show now
+		p.conflictingValues = nil // from an earlier conflict, which the page does not show now
 	}
 	p.Code, p.Message = refused.Code, p.form.replaceAPITerms(refused.Text())
 	p.setProblems(refused.Fields)
@@ -487,15 +495,15 @@ func (p *postedForm) setProblems(invalid []api.FieldError) {
 	for _, problem := range invalid {
 		name := nodeFieldPrefixPattern.ReplaceAllString(problem.Field, "")
 		list, _, _ := strings.Cut(name, "[")
-		field, mapped := p.form.fields[name]
+		field, mapped := p.form.fieldByAPIName[name]
 		if !mapped {
-			field = cmp.Or(p.form.fields[list], name)
+			field = cmp.Or(p.form.fieldByAPIName[list], name)
 		}
 		if _, ok := p.values[field]; ok {
 			p.problems[field] = p.form.replaceAPITerms(problem.Problem)
-			if p.form.single {
+			if p.form.problemIsMessage {
 				p.Message = p.problems[field]
-				if label := p.form.labels[list]; label != "" {
+				if label := p.form.labelByAPIName[list]; label != "" {
 					p.Message = label + ": " + p.Message
 				}
 			}
@@ -511,10 +519,10 @@ func (p *postedForm) setProblems(invalid []api.FieldError) {
 // replaceAPITerms returns an operation's message with the API's terms replaced by those of the
 // form.
 func (f *form) replaceAPITerms(message string) string {
-	if f.words == nil {
+	if f.apiTermReplacer == nil {
 		return message
 	}
-	return f.words.Replace(message)
+	return f.apiTermReplacer.Replace(message)
 }
 
 // discardUneditedValues deletes the posted values of settings that the operator has not edited, so
@@ -527,8 +535,8 @@ func (p *postedForm) discardUneditedValues() {
 			if !edited {
 				delete(p.values, field)
 				delete(p.values, shownFieldPrefix+field)
-			} else if p.theirs != nil {
-				p.values[shownFieldPrefix+field] = p.theirs[field]
+			} else if p.conflictingValues != nil {
+				p.values[shownFieldPrefix+field] = p.conflictingValues[field]
 			}
 		}
 	}

@@ -672,8 +672,9 @@ func TestHandlingWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusUnprocessableEntity, "must be 1 to 25, not 26", `value="26"`,
 		`name="raw" checked>`)
 	r.done(r.postAgain(a, "answer-form", map[string]string{"wait": "5"}, session), session)
-	if n := node(); n.OrderKey != "ptr:/a" || n.Answer == nil || n.Answer.WaitSeconds != 5 ||
-		!n.Answer.Raw {
+	if n := node(); n.OrderKey != "ptr:/a" || n.SyncResponse == nil ||
+		n.SyncResponse.WaitSeconds != 5 ||
+		!n.SyncResponse.Raw {
 		t.Errorf("it is %+v", n)
 	}
 	// The page that was loaded first does not show the new settings, so its forms must not replace
@@ -682,13 +683,13 @@ func TestHandlingWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the order key to “ptr:/a”")
 	a = r.postAgain(page, "answer-form", map[string]string{"wait": "7"}, session)
 	wantSays(t, a, http.StatusConflict, "changed the answer to “5 seconds, raw”")
-	if n := node(); n.OrderKey != "ptr:/a" || n.Answer.WaitSeconds != 5 {
+	if n := node(); n.OrderKey != "ptr:/a" || n.SyncResponse.WaitSeconds != 5 {
 		t.Errorf("a conflict has made it %+v", n)
 	}
 	for _, form := range []string{"filter-form", "order-form", "answer-form"} {
 		r.done(r.post(path, form, map[string]string{"do": "take-away"}, session), session)
 	}
-	if n := node(); len(n.Filter) > 0 || n.OrderKey != "" || n.Answer != nil {
+	if n := node(); len(n.Filter) > 0 || n.OrderKey != "" || n.SyncResponse != nil {
 		t.Errorf("it is %+v", n)
 	}
 
@@ -949,7 +950,7 @@ func TestUneditedFormOfAStalePage(t *testing.T) {
 		r.done(r.post(path, form, nil, session), session)
 	}
 	if n := r.workflow("orders").Trigger("node"); n.Filter != `{"ptr:/a":1}` ||
-		n.OrderKey != "ptr:/a" || n.Answer.WaitSeconds != 5 {
+		n.OrderKey != "ptr:/a" || n.SyncResponse.WaitSeconds != 5 {
 		t.Errorf("it is %+v", n)
 	}
 }

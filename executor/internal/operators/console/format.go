@@ -43,7 +43,7 @@ var formatFuncs = template.FuncMap{
 		return streamFormData{row, list}
 	},
 	"newKey":     newIdempotencyKey,
-	"secretEnds": func() []timeChoice { return secretEndChoices },
+	"secretEnds": func() []timeChoice { return oldSecretsEndChoices },
 	"lifetimes":  func() []timeChoice { return keyLifetimeChoices },
 	"pauses":     func() []timeChoice { return pauseChoices },
 	"graces":     func() []timeChoice { return gracePeriodChoices },
@@ -86,9 +86,9 @@ func formatSize(n int64) string {
 	case n < 1024:
 		return plural(n, "byte")
 	case n < 1<<20:
-		return trimZero(float64(n)/1024) + " KB"
+		return formatOneDecimal(float64(n)/1024) + " KB"
 	default:
-		return trimZero(float64(n)/(1<<20)) + " MB"
+		return formatOneDecimal(float64(n)/(1<<20)) + " MB"
 	}
 }
 
@@ -102,7 +102,7 @@ func formatDecimalBytes(n int64) string {
 	return formatCount(count) + " " + unit
 }
 
-func trimZero(n float64) string {
+func formatOneDecimal(n float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0")
 }
 

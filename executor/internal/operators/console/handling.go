@@ -54,7 +54,7 @@ var filterOperatorWords = map[string]string{
 func conditionText(value json.RawMessage) string {
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) == nil && list != nil {
-		return "is " + alternatives(list)
+		return "is " + alternativesText(list)
 	}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(value, &object) != nil || object == nil {
@@ -71,7 +71,7 @@ func conditionText(value json.RawMessage) string {
 		case name == "$exists":
 			texts = append(texts, "is not there")
 		case name == "$not" && operand[0] == '[' && json.Unmarshal(operand, &list) == nil:
-			texts = append(texts, "is not "+alternatives(list))
+			texts = append(texts, "is not "+alternativesText(list))
 		case name == "$not" && operand[0] != '{':
 			texts = append(texts, "is not "+string(operand))
 		default:
@@ -82,7 +82,7 @@ func conditionText(value json.RawMessage) string {
 	return strings.Join(texts, " and ")
 }
 
-func alternatives(list []json.RawMessage) string {
+func alternativesText(list []json.RawMessage) string {
 	texts := make([]string, len(list))
 	for i, value := range list {
 		texts[i] = string(value)
@@ -94,8 +94,8 @@ func alternatives(list []json.RawMessage) string {
 // requests.
 type filterTrial struct {
 	operate.FilterTrial
-	Filter   bool // a filter was tried
-	Filtered bool // the node currently has a filter
+	FilterTried   bool // a filter was tried
+	NodeHasFilter bool // the node currently has a filter
 }
 
 // maxFilterFormBytes is the maximum size, in bytes, of a form with a filter. A filter can have up
@@ -126,9 +126,9 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 		c.renderCallError(w, r, err)
 		return
 	}
-	c.write(w, r, http.StatusOK, "fragment", "filter-trial", filterTrial{
-		FilterTrial: tried, Filter: strings.TrimSpace(text) != "",
-		Filtered: len(conditionsOf(node.Filter)) > 0,
+	c.writeTemplate(w, r, http.StatusOK, "fragment", "filter-trial", filterTrial{
+		FilterTrial: tried, FilterTried: strings.TrimSpace(text) != "",
+		NodeHasFilter: len(conditionsOf(node.Filter)) > 0,
 	})
 }
 
@@ -141,8 +141,8 @@ func firstFieldProblem(err error) string {
 	return err.Error()
 }
 
-// setHandling sets the fields that concern the node's filter, order key and answer.
-func (t *trigger) setHandling(from api.Trigger) {
+// setFilterOrderAndAnswer sets the fields that concern the node's filter, order key and answer.
+func (t *trigger) setFilterOrderAndAnswer(from api.Trigger) {
 	t.Conditions, t.Filtered = conditionsOf(from.Filter), from.Filtered
 	t.OrderKey, t.Answer = from.OrderKey, from.Answer
 }

@@ -14,16 +14,16 @@ import (
 // removeButtonValue is the value of the button that removes a setting of a trigger node.
 const removeButtonValue = "take-away"
 
-// nodeForm completes f, a form with one setting of a trigger node. valuesOf returns the values of
-// the form's fields for the given settings. set changes the settings to the posted values. saved
-// and gone are the messages after the setting was saved or removed.
-func (c *Console) nodeForm(
+// completeNodeForm completes f, a form with one setting of a trigger node. firstValues returns the
+// values of the form's fields for the given settings. set changes the settings to the posted
+// values. saved and gone are the messages after the setting was saved or removed.
+func (c *Console) completeNodeForm(
 	f form, valuesOf func(*api.TriggerSettings) map[string]string,
 	set func(*postedForm, *api.TriggerSettings) error, saved, gone string,
 ) *form {
-	f.operation, f.single, f.whole = "PatchTrigger", true, true
+	f.operation, f.problemIsMessage, f.savesUnedited = "PatchTrigger", true, true
 	f.maxBytes = 2 * maxFilterFormBytes // the form contains the text twice: as shown and as edited
-	f.page, f.show = workflowFormPage, c.showWorkflow
+	f.pageURL, f.showPage = workflowPageURL, c.showWorkflow
 	f.save = func(r *http.Request, p *postedForm) (string, error) {
 		done := saved
 		if p.values["do"] == removeButtonValue {
@@ -58,7 +58,7 @@ func filterFields(s *api.TriggerSettings) map[string]string {
 }
 
 func (c *Console) filterForm() *form {
-	return c.nodeForm(form{
+	return c.completeNodeForm(form{
 		name:     "filter",
 		settings: []setting{{"filter", []string{"filter"}, quotedOrNothing}},
 	}, filterFields, func(p *postedForm, s *api.TriggerSettings) error {
@@ -74,11 +74,11 @@ func orderFields(s *api.TriggerSettings) map[string]string {
 	return map[string]string{"place": s.OrderKey}
 }
 
-func (c *Console) orderForm() *form {
-	return c.nodeForm(form{
-		name:     "order",
-		fields:   map[string]string{"orderKey": "place"},
-		settings: []setting{{"order key", []string{"place"}, quotedOrNothing}},
+func (c *Console) orderKeyForm() *form {
+	return c.completeNodeForm(form{
+		name:           "order",
+		fieldByAPIName: map[string]string{"orderKey": "place"},
+		settings:       []setting{{"order key", []string{"place"}, quotedOrNothing}},
 	}, orderFields, func(p *postedForm, s *api.TriggerSettings) error {
 		s.OrderKey = strings.TrimSpace(p.values["place"])
 		return nil
@@ -98,9 +98,9 @@ func answerFields(s *api.TriggerSettings) map[string]string {
 }
 
 func (c *Console) answerForm() *form {
-	return c.nodeForm(form{
-		name:   "answer",
-		fields: map[string]string{"answer.waitSeconds": "wait"},
+	return c.completeNodeForm(form{
+		name:           "answer",
+		fieldByAPIName: map[string]string{"answer.waitSeconds": "wait"},
 		settings: []setting{{"answer", []string{"wait", "raw"}, func(values []string) string {
 			if values[0] == "" {
 				return "nothing"

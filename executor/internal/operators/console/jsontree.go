@@ -12,25 +12,25 @@ import (
 // Limits of a tree, which keep pages small even if a sender sends large documents. The raw text
 // shows the rest.
 const (
-	maxTreeNodes  = 2000
-	maxTreeDepth  = 30
-	maxTreeText   = 2000 // maximum length of a string, in bytes
-	unfoldedDepth = 3    // depth to which the tree is unfolded initially
+	maxTreeNodes       = 2000
+	maxTreeDepth       = 30
+	maxTreeStringBytes = 2000 // maximum length of a string, in bytes
+	unfoldedDepth      = 3    // depth to which the tree is unfolded initially
 )
 
 // jsonTree is a value of a JSON text, shown as a tree. It can be folded if it has children.
 type jsonTree struct {
-	Key      string // name in quotes; "" means that the value is not a member of an object
-	Kind     string // object, array, string, number, word
-	Text     string // text of a scalar value
-	Children []*jsonTree
-	Count    int   // number of children, including omitted ones
-	Left     int64 // number of omitted children
-	Open     bool  // the value is unfolded initially
+	Key          string // name in quotes; "" means that the value is not a member of an object
+	Kind         string // object, array, string, number, word
+	Text         string // text of a scalar value
+	Children     []*jsonTree
+	Count        int   // number of children, including omitted ones
+	OmittedCount int64 // number of omitted children
+	Unfolded     bool  // the value is unfolded initially
 }
 
-// Folds reports whether the value is an object or an array.
-func (t *jsonTree) Folds() bool { return t.Kind == "object" || t.Kind == "array" }
+// IsFoldable reports whether the value is an object or an array.
+func (t *jsonTree) IsFoldable() bool { return t.Kind == "object" || t.Kind == "array" }
 
 // Brackets returns the brackets around the children.
 func (t *jsonTree) Brackets() [2]string {
@@ -45,7 +45,7 @@ func (t *jsonTree) Brackets() [2]string {
 func parseJSONTree(text []byte) *jsonTree {
 	p := treeParser{decoder: json.NewDecoder(bytes.NewReader(text))}
 	p.decoder.UseNumber()
-	tree, err := p.value(0)
+	tree, err := p.parseValue(0)
 	if err != nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ type treeParser struct {
 	nodes   int
 }
 
-func (p *treeParser) value(depth int) (*jsonTree, error) {
+func (p *treeParser) parseValue(depth int) (*jsonTree, error) {
 	token, err := p.decoder.Token()
 	if err != nil {
 		return nil, err
@@ -65,11 +65,11 @@ func (p *treeParser) value(depth int) (*jsonTree, error) {
 	p.nodes++
 	switch v := token.(type) {
 	case json.Delim:
-		tree := &jsonTree{Kind: "object", Open: depth < unfoldedDepth}
+		tree := &jsonTree{Kind: "object", Unfolded: depth < unfoldedDepth}
 		if v == '[' {
 			tree.Kind = "array"
 		}
-		return tree, p.children(tree, depth)
+		return tree, p.parseChildren(tree, depth)
 	case string:
 		return &jsonTree{Kind: "string", Text: quoteJSON(v)}, nil
 	case json.Number:
@@ -84,7 +84,7 @@ func (p *treeParser) value(depth int) (*jsonTree, error) {
 	}
 }
 
-func (p *treeParser) children(parent *jsonTree, depth int) error {
+func (p *treeParser) parseChildren(parent *jsonTree, depth int) error {
 	for p.decoder.More() {
 		key := ""
 		if parent.Kind == "object" {
@@ -98,13 +98,13 @@ func (p *treeParser) children(parent *jsonTree, depth int) error {
 		}
 		parent.Count++
 		if p.nodes >= maxTreeNodes || depth >= maxTreeDepth {
-			parent.Left++
-			if err := p.skip(); err != nil {
+			parent.OmittedCount++
+			if err := p.skipValue(); err != nil {
 				return err
 			}
 			continue
 		}
-		child, err := p.value(depth + 1)
+		child, err := p.parseValue(depth + 1)
 		if err != nil {
 			return err
 		}
@@ -115,9 +115,9 @@ func (p *treeParser) children(parent *jsonTree, depth int) error {
 	return err
 }
 
-// skip skips a value of any depth. Decoding it to a json.RawMessage would fail if it were nested
-// very deeply.
-func (p *treeParser) skip() error {
+// skipValue skips a value of any depth. Decoding it to a json.RawMessage would fail if it were
+// nested very deeply.
+func (p *treeParser) skipValue() error {
 	for depth := 0; ; {
 		token, err := p.decoder.Token()
 		if err != nil {
@@ -137,9 +137,9 @@ func (p *treeParser) skip() error {
 
 // quoteJSON returns text as a JSON string, truncated if it is very long.
 func quoteJSON(text string) string {
-	cut := len(text) > maxTreeText
+	cut := len(text) > maxTreeStringBytes
 	if cut {
-		text = strings.ToValidUTF8(text[:maxTreeText], "")
+		text = strings.ToValidUTF8(text[:maxTreeStringBytes], "")
 	}
 	var written bytes.Buffer
 	encoder := json.NewEncoder(&written)
@@ -147,17 +147,17 @@ func quoteJSON(text string) string {
 	if encoder.Encode(text) != nil {
 		return `""` // unreachable: strings always encode
 	}
-	shown := escapeUnseen(strings.TrimSuffix(written.String(), "\n"))
+	shown := escapeInvisible(strings.TrimSuffix(written.String(), "\n"))
 	if cut {
 		shown += " …"
 	}
 	return shown
 }
 
-// escapeUnseen escapes invisible characters, some of which reverse the text around them. Otherwise,
-// a value could look like a different one. Joiners are kept because they are parts of words and
-// emoji.
-func escapeUnseen(text string) string {
+// escapeInvisible escapes invisible characters, some of which reverse the text around them.
+// Otherwise, a value could look like a different one. Joiners are kept because they are parts of
+// words and emoji.
+func escapeInvisible(text string) string {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	var shown strings.Builder
 	for _, r := range text {

@@ -31,7 +31,8 @@ func TestJSONTree(t *testing.T) {
 func TestJSONTreeIsBounded(t *testing.T) {
 	t.Parallel()
 	wide := parseJSONTree([]byte("[" + strings.Repeat("[1],", 50_000) + "2]"))
-	if wide == nil || wide.Count != 50_001 || int(wide.Left)+len(wide.Children) != wide.Count ||
+	if wide == nil || wide.Count != 50_001 ||
+		int(wide.OmittedCount)+len(wide.Children) != wide.Count ||
 		len(wide.Children) > maxTreeNodes {
 		t.Errorf("wide: %+v", wide)
 	}
@@ -44,7 +45,7 @@ func TestJSONTreeIsBounded(t *testing.T) {
 		t.Errorf("deep: %d", depth)
 	}
 	if long := parseJSONTree([]byte(`"` + strings.Repeat("é", 100_000) + `"`)); long == nil ||
-		len(long.Text) > maxTreeText+10 {
+		len(long.Text) > maxTreeStringBytes+10 {
 		t.Error("long")
 	}
 	for _, text := range []string{"", "{", `{"a"`, "nope"} {

@@ -15,14 +15,15 @@ import (
 // keyList is the template data of the keys page. It does not contain the keys' secrets: a secret is
 // shown only once, when the key is created.
 type keyList struct {
-	listPage
+	pager
 	Rows     []keyRow
 	Accounts []quota
 	More     bool // there are more accounts than the form lists
 	New      formView
-	Made     *api.NewKey // the key that was just created; only that response contains its secret
-	Unlisted bool        // the keys cannot be listed now, but Made can be shown
-	ToRevoke *api.Key    // set if the page asks the operator to confirm the revocation
+	// the key that was just created; only that response contains its secret
+	CreatedKey      *api.NewKey
+	ListUnavailable bool     // the keys cannot be listed now, but Made can be shown
+	ToRevoke        *api.Key // set if the page asks the operator to confirm the revocation
 }
 
 type keyRow struct {
@@ -38,9 +39,9 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 		func(p operate.PageOptions) (api.List[api.Key], error) {
 			return c.Operate.Keys(ctx, caller, "", p)
 		})
-	list.Made, list.ToRevoke = createdObject[api.NewKey](ctx), confirmDialogData[api.Key](ctx)
-	list.listPage, list.Unlisted = at, err != nil
-	if list.Unlisted && list.Made == nil {
+	list.CreatedKey, list.ToRevoke = createdObject[api.NewKey](ctx), confirmDialogData[api.Key](ctx)
+	list.pager, list.ListUnavailable = at, err != nil
+	if list.ListUnavailable && list.CreatedKey == nil {
 		return list, err
 	}
 	now := time.Now()
@@ -61,7 +62,7 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 			Name: nameOrID(account.Name, account.ID),
 		})
 	}
-	if list.Made != nil { // no other page can show its secret
+	if list.CreatedKey != nil { // no other page can show its secret
 		err = nil
 	}
 	return list, err
@@ -75,11 +76,11 @@ func (c *Console) showKeys() http.HandlerFunc {
 // secret, because no later page can.
 func (c *Console) newKeyForm() *form {
 	return &form{
-		name:      "new-key",
-		operation: "CreateKey",
-		fields:    map[string]string{"accountId": "account", "expiresAt": "expires"},
-		page:      listFormPage("/keys"),
-		show:      c.showKeys(),
+		name:           "new-key",
+		operation:      "CreateKey",
+		fieldByAPIName: map[string]string{"accountId": "account", "expiresAt": "expires"},
+		pageURL:        listPageURL("/keys"),
+		showPage:       c.showKeys(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			put := api.PutKey{
 				Name: strings.TrimSpace(p.values["name"]), Role: p.values["role"],
@@ -95,7 +96,7 @@ func (c *Console) newKeyForm() *form {
 			made, err := c.Operate.CreateKey(r.Context(), signin.Caller(r.Context()), put)
 			switch {
 			case err == nil:
-				p.made = &made
+				p.created = &made
 			case api.IsCode(err, api.CodeNotConfirmed):
 				err = &operate.Error{Code: api.CodeNotConfirmed, Cause: err, Detail: "It is not " +
 					"known whether the key was made. If it is in the list, revoke it: nobody has " +
@@ -109,11 +110,11 @@ func (c *Console) newKeyForm() *form {
 // revokeForm returns the form that revokes a key.
 func (c *Console) revokeForm() *form {
 	return &form{
-		name:      "revoke",
-		of:        []string{"id"},
-		operation: "RevokeKey",
-		page:      listFormPage("/keys"),
-		show:      c.showKeys(),
+		name:         "revoke",
+		idPathParams: []string{"id"},
+		operation:    "RevokeKey",
+		pageURL:      listPageURL("/keys"),
+		showPage:     c.showKeys(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			key, err := c.Operate.Key(ctx, caller, r.PathValue("id"))

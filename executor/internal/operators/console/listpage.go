@@ -14,13 +14,14 @@ import (
 // rowsPerPage is the number of rows on one page of a list.
 const rowsPerPage = 25
 
-// listPage describes the position of a page in a list.
-type listPage struct {
-	First   bool
-	Ignored []string     // descriptions of the invalid parts of the query, for display
-	Begin   template.URL // query of the first page
-	Here    template.URL // query of this page, with its "?"; it is part of the forms' addresses
-	Older   template.URL // query of the next page; "" means that this is the last page
+// pager describes the position of a page in a list.
+type pager struct {
+	First          bool
+	Ignored        []string     // descriptions of the invalid parts of the query, for display
+	FirstPageQuery template.URL // query of the first page
+	// query of this page, with its "?"; it is part of the forms' addresses
+	CurrentPageQuery template.URL
+	NextPageQuery    template.URL // query of the next page; "" means that this is the last page
 }
 
 // fetchList fetches the page of a list at the cursor in the request's query. query holds the list's
@@ -28,9 +29,9 @@ type listPage struct {
 func fetchList[T any](
 	r *http.Request, query url.Values, invalid []string,
 	ask func(operate.PageOptions) (api.List[T], error),
-) (items []T, at listPage, err error) {
+) (items []T, at pager, err error) {
 	after := r.URL.Query().Get("after")
-	at.Begin = queryText(query)
+	at.FirstPageQuery = queryText(query)
 	list, ignored, err := fetchPage(after, rowsPerPage, ask)
 	at.First, at.Ignored = after == "" || len(ignored) > 0, slices.Concat(invalid, ignored)
 	here := maps.Clone(query)
@@ -38,18 +39,18 @@ func fetchList[T any](
 		here.Set("after", after)
 	}
 	if len(here) > 0 {
-		at.Here = "?" + queryText(here)
+		at.CurrentPageQuery = "?" + queryText(here)
 	}
 	if list.NextCursor != "" {
 		query.Set("after", list.NextCursor)
-		at.Older = queryText(query)
+		at.NextPageQuery = queryText(query)
 	}
 	return list.Items, at, err
 }
 
-// listFormPage returns a function that returns the page of a form on a list: the given path with
+// listPageURL returns a function that returns the page of a form on a list: the given path with
 // the query of the request, which holds the list's filters and position.
-func listFormPage(path string) func(*http.Request) string {
+func listPageURL(path string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if query := r.URL.Query(); len(query) > 0 {
 			return path + "?" + query.Encode()

@@ -7,9 +7,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// origin returns the workflow and the node of an execution or a dead letter. If the workflow has no
-// name, WorkflowName is its ID.
-func (c *Console) origin(
+// lookUpOrigin returns the workflow and the node of an execution or a dead letter. If the workflow
+// has no name, WorkflowName is its ID.
+func (c *Console) lookUpOrigin(
 	ctx context.Context,
 	workflowID, nodeID string,
 ) (operate.ExecutionOrigin, error) {

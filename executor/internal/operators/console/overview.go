@@ -13,7 +13,7 @@ import (
 // overview is the template data of the home page.
 type overview struct {
 	Accounts, Workflows bool   // whether there is at least one account or workflow, respectively
-	Loopback            string // the public URL, if only this machine can reach it
+	LoopbackURL         string // the public URL, if only this machine can reach it
 	Numbers             overviewNumbers
 	Newest              executionList
 }
@@ -21,8 +21,8 @@ type overview struct {
 // overviewNumbers is the template data of the part of the home page that is refreshed while the
 // page is open.
 type overviewNumbers struct {
-	Requests   requests
-	Day        activity
+	Requests   requestCharts
+	LastDay    activity
 	Ingresses  int
 	Unrecorded *int64 // number of messages; nil means unknown, because NATS did not reply
 	// DeadLetters is the number of dead letters as text. "" means that there are none, or that the
@@ -30,14 +30,14 @@ type overviewNumbers struct {
 	DeadLetters string
 }
 
-// maxDeadLetters is the number up to which the home page counts the dead letters.
-const maxDeadLetters = 100
+// maxCountedDeadLetters is the number up to which the home page counts the dead letters.
+const maxCountedDeadLetters = 100
 
 const overviewRows = 10
 
 func (c *Console) overview(r *http.Request) (o overview, err error) {
 	ctx := r.Context()
-	o.Newest = executionList{Path: "/executions", First: true, Limit: overviewRows}
+	o.Newest = executionList{Path: "/executions", First: true, MaxRows: overviewRows}
 	if o.Accounts, o.Workflows, err = c.hasAccountsAndWorkflows(ctx); err != nil {
 		return o, err
 	}
@@ -48,30 +48,30 @@ func (c *Console) overview(r *http.Request) (o overview, err error) {
 	if err != nil {
 		return o, err
 	}
-	o.Loopback = operate.LoopbackOrigin(now.PublicURL)
-	o.Numbers, err = c.numbersOf(ctx, now)
+	o.LoopbackURL = operate.LoopbackOrigin(now.PublicURL)
+	o.Numbers, err = c.overviewNumbersOf(ctx, now)
 	return o, err
 }
 
-func (c *Console) numbers(r *http.Request) (overviewNumbers, error) {
+func (c *Console) overviewNumbers(r *http.Request) (overviewNumbers, error) {
 	now, err := c.Operate.Installation(r.Context(), signin.Caller(r.Context()))
 	if err != nil {
 		return overviewNumbers{}, err
 	}
-	return c.numbersOf(r.Context(), now)
+	return c.overviewNumbersOf(r.Context(), now)
 }
 
-func (c *Console) numbersOf(
+func (c *Console) overviewNumbersOf(
 	ctx context.Context,
 	now operate.InstallationStatus,
 ) (n overviewNumbers, err error) {
 	n.Ingresses, n.Unrecorded = now.Ingresses, now.Unrecorded
 	if signin.Caller(ctx).AccountID == "" { // requests are counted only for all accounts together
-		if n.Requests, err = c.requests(ctx, time.Now()); err != nil {
+		if n.Requests, err = c.requestCharts(ctx, time.Now()); err != nil {
 			return n, err
 		}
 	}
-	if n.Day, err = c.activity(ctx, operate.ExecutionFilter{}, 24, time.Hour); err != nil {
+	if n.LastDay, err = c.activity(ctx, operate.ExecutionFilter{}, 24, time.Hour); err != nil {
 		return n, err
 	}
 	n.DeadLetters, err = c.deadLetterCountText(ctx)
@@ -82,14 +82,14 @@ func (c *Console) deadLetterCountText(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	found, err := c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{},
-		operate.PageOptions{Limit: maxDeadLetters})
+		operate.PageOptions{Limit: maxCountedDeadLetters})
 	switch n := len(found.Items); {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", nil
 	case n == 0 || err != nil:
 		return "", err
 	case found.NextCursor != "":
-		return "More than " + plural(maxDeadLetters, "dead letter"), nil
+		return "More than " + plural(maxCountedDeadLetters, "dead letter"), nil
 	default:
 		return plural(int64(n), "dead letter"), nil
 	}

@@ -23,18 +23,18 @@ const executionListRows = 25
 
 // executionList is the template data of a list of executions with its filters.
 type executionList struct {
-	Path       string // path of the page that shows the panel
-	WorkflowID string // workflow whose executions are listed; "" means all workflows
-	NodeID     string // node that the page shows, to be preserved in links
-	Filter     executionListFilter
-	Ignored    []string // descriptions of the invalid parts of the query, for display
-	Rows       []executionRow
-	First      bool         // this is the newest page, which is updated live
-	After      string       // the cursor before the rows; "" means the newest rows
-	Older      template.URL // query of the next page; "" means that this is the last one
-	Limit      int
-	Bulk       formView
-	Question   *bulkQuestion // set if the page asks to confirm a bulk change
+	Path          string // path of the page that shows the panel
+	WorkflowID    string // workflow whose executions are listed; "" means all workflows
+	NodeID        string // node that the page shows, to be preserved in links
+	Filter        executionListFilter
+	Ignored       []string // descriptions of the invalid parts of the query, for display
+	Rows          []executionRow
+	First         bool         // this is the newest page, which is updated live
+	After         string       // the cursor before the rows; "" means the newest rows
+	NextPageQuery template.URL // query of the next page; "" means that this is the last one
+	MaxRows       int
+	Bulk          formView
+	Question      *bulkQuestion // set if the page asks to confirm a bulk change
 
 	Workflows, Accounts []linkChoice // suggestions for the filters
 }
@@ -57,9 +57,9 @@ type executionRow struct {
 }
 
 // Took returns the time from acceptance until the execution ended, or zero if it has not ended.
-func (r executionRow) Took() time.Duration { return took(r.Execution) }
+func (r executionRow) Took() time.Duration { return executionDuration(r.Execution) }
 
-func took(e operate.Execution) time.Duration {
+func executionDuration(e operate.Execution) time.Duration {
 	if e.FinishedAt.IsZero() {
 		return 0
 	}
@@ -72,8 +72,9 @@ func (r executionRow) Ended() bool { return execution.Status(r.Status).Final() }
 // maxFailureCauseLength is the maximum length, in characters, of a failure's cause in a list.
 const maxFailureCauseLength = 300
 
-// Why returns the first line of the execution's error, or "" if the execution did not fail.
-func (r executionRow) Why() string {
+// FailureReason returns the first line of the execution's error, or "" if the execution did not
+// fail.
+func (r executionRow) FailureReason() string {
 	if execution.Status(r.Status) != execution.Failed {
 		return ""
 	}
@@ -119,7 +120,7 @@ func (c *Console) executionList(r *http.Request, path, workflowID string) (execu
 		Path:       path,
 		WorkflowID: workflowID,
 		NodeID:     query.Get("node"),
-		Limit:      executionListRows,
+		MaxRows:    executionListRows,
 		Bulk:       newBulkFormView(r.Context()),
 		Question:   confirmDialogData[bulkQuestion](r.Context()),
 	}
@@ -141,10 +142,10 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 	ask := func(page operate.PageOptions) (api.List[operate.Execution], error) {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
 	}
-	found, ignored, err := fetchPage(after, p.Limit, ask)
+	found, ignored, err := fetchPage(after, p.MaxRows, ask)
 	if isInvalid(err) && filter.DeliveryPrefix != "" { // too many records for a search by prefix
 		filter.DeliveryPrefix, filter.DeliveryID = "", filter.DeliveryPrefix
-		found, ignored, err = fetchPage(after, p.Limit, ask)
+		found, ignored, err = fetchPage(after, p.MaxRows, ask)
 		ignored = append(ignored,
 			"delivery IDs that only begin so, because there are too many executions: choose a time")
 	}
@@ -156,10 +157,10 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 	}
 	p.Ignored = append(p.Ignored, ignored...)
 	if found.NextCursor != "" {
-		p.Older = queryText(p.query(found.NextCursor))
+		p.NextPageQuery = queryText(p.query(found.NextCursor))
 	}
 	for _, one := range found.Items {
-		from, err := c.origin(ctx, one.WorkflowID, one.NodeID)
+		from, err := c.lookUpOrigin(ctx, one.WorkflowID, one.NodeID)
 		if err != nil {
 			return err
 		}
@@ -199,7 +200,7 @@ func (p executionList) Cleared() template.URL {
 // Fragment returns the URL from which live.js loads only the rows.
 func (p executionList) Fragment() string {
 	query := p.query("")
-	query.Set("limit", strconv.Itoa(p.Limit))
+	query.Set("limit", strconv.Itoa(p.MaxRows))
 	if p.WorkflowID != "" {
 		query.Set("workflow", p.WorkflowID)
 	}
@@ -222,40 +223,40 @@ func (p executionList) SelectedWorkflow() string { return cmp.Or(p.WorkflowID, p
 
 // ReplayAll reports whether the list has a button that replays all rejected executions that match
 // the filters.
-func (p executionList) ReplayAll() bool { return p.selectsRejected() && p.needsBulkForm() }
+func (p executionList) ReplayAll() bool { return p.supportsBulkReplay() && p.needsBulkForm() }
 
 // CancelAll reports whether the list has a button that cancels all executions that match the
 // filters.
-func (p executionList) CancelAll() bool { return p.selectsUnended() && p.needsBulkForm() }
+func (p executionList) CancelAll() bool { return p.supportsBulkCancel() && p.needsBulkForm() }
 
 // needsBulkForm reports whether the page must contain the bulk form: there are executions that it
 // may change, or a failure that it must show.
 func (p executionList) needsBulkForm() bool { return len(p.Rows) > 0 || p.Bulk.Code != "" }
 
-// selectsRejected reports whether a bulk replay can be offered: the filters select rejected
+// supportsBulkReplay reports whether a bulk replay can be offered: the filters select rejected
 // executions, and a bulk replay supports every filter that is set.
-func (p executionList) selectsRejected() bool {
+func (p executionList) supportsBulkReplay() bool {
 	return p.Filter.Status == string(execution.Rejected) && p.Filter.DeliveryID == "" &&
 		p.Filter.Source != string(execution.SourceRerun)
 }
 
-// selectsUnended reports whether a bulk cancellation can be offered: the filters select the queued
-// or the running executions of one workflow, and a bulk cancellation supports every filter that is
-// set.
-func (p executionList) selectsUnended() bool {
+// supportsBulkCancel reports whether a bulk cancellation can be offered: the filters select the
+// queued or the running executions of one workflow, and a bulk cancellation supports every filter
+// that is set.
+func (p executionList) supportsBulkCancel() bool {
 	status := execution.Status(p.Filter.Status)
 	return (status == execution.Queued || status == execution.Running) &&
 		p.SelectedWorkflow() != "" && p.Filter.DeliveryID == "" && p.Filter.Source == "" &&
 		p.Filter.Account == ""
 }
 
-// maxSuggested is the maximum number of workflows, and of accounts, suggested by a filter.
-const maxSuggested = 200
+// maxSuggestions is the maximum number of workflows, and of accounts, suggested by a filter.
+const maxSuggestions = 200
 
 // suggestions returns the first workflows and accounts, as suggestions for filters.
 func (c *Console) suggestions(ctx context.Context) (workflows, accounts []linkChoice, err error) {
 	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
-		operate.PageOptions{Limit: maxSuggested})
+		operate.PageOptions{Limit: maxSuggestions})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -263,7 +264,7 @@ func (c *Console) suggestions(ctx context.Context) (workflows, accounts []linkCh
 		workflows = append(workflows, workflowLinkChoice(w))
 	}
 	owners, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
-		operate.PageOptions{Limit: maxSuggested})
+		operate.PageOptions{Limit: maxSuggestions})
 	for _, a := range owners.Items {
 		accounts = append(accounts, linkChoice{ID: a.ID, Name: nameOrID(a.Name, a.ID)})
 	}
@@ -294,9 +295,9 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 		})(w, r)
 }
 
-// newestRows returns the newest rows of a list of executions, and the link to the rows after them.
-// live.js requests them.
-func (c *Console) newestRows(r *http.Request) (executionList, error) {
+// newestExecutions returns the newest rows of a list of executions, and the link to the rows after
+// them. live.js requests them.
+func (c *Console) newestExecutions(r *http.Request) (executionList, error) {
 	query := r.URL.Query()
 	p := executionList{
 		Path: "/executions", WorkflowID: query.Get("workflow"), NodeID: query.Get("node"),
@@ -307,7 +308,7 @@ func (c *Console) newestRows(r *http.Request) (executionList, error) {
 	}
 	p.Filter, _ = parseExecutionListFilter(query)
 	limit, _ := strconv.Atoi(query.Get("limit")) // invalid text counts as 0
-	p.Limit = cmp.Or(min(max(0, limit), executionListRows), executionListRows)
+	p.MaxRows = cmp.Or(min(max(0, limit), executionListRows), executionListRows)
 	err := c.fillRows(r.Context(), &p, "")
 	return p, err
 }

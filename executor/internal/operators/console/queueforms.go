@@ -16,18 +16,18 @@ func (c *Console) showQueues() http.HandlerFunc {
 	return pageHandler(c, "queues", page{Title: "Queues", Section: "queues"}, c.queueList)
 }
 
-// queueForm completes f, a form of a queue. If the change is refused, the page shows the reason at
-// the top.
-func (c *Console) queueForm(f form) *form {
-	f.of, f.single = append([]string{"queue"}, f.of...), true
-	f.page, f.show = listFormPage("/queues"), c.showQueues()
+// completeQueueForm completes f, a form of a queue. If the change is refused, the page shows the
+// reason at the top.
+func (c *Console) completeQueueForm(f form) *form {
+	f.idPathParams, f.problemIsMessage = append([]string{"queue"}, f.idPathParams...), true
+	f.pageURL, f.showPage = listPageURL("/queues"), c.showQueues()
 	return &f
 }
 
 // pauseForm returns the form that pauses or resumes a queue, depending on its button. The field
 // seconds is the length of the pause in seconds; 0 means until the queue is resumed.
 func (c *Console) pauseForm() *form {
-	return c.queueForm(form{
+	return c.completeQueueForm(form{
 		name:      "pause",
 		operation: "PauseQueue",
 		save: func(r *http.Request, p *postedForm) (string, error) {
@@ -58,20 +58,21 @@ var pauseChoices = []timeChoice{
 	{"86400", "for 1 day"},
 }
 
-// groupForm returns the form that limits how many executions a group of runners may have in flight.
-func (c *Console) groupForm() *form {
-	return c.queueForm(form{
-		name:      "limit",
-		of:        []string{"group"},
-		operation: "SetQueueGroup",
-		whole:     true,
+// groupLimitForm returns the form that limits how many executions a group of runners may have in
+// flight.
+func (c *Console) groupLimitForm() *form {
+	return c.completeQueueForm(form{
+		name:          "limit",
+		idPathParams:  []string{"group"},
+		operation:     "SetQueueGroup",
+		savesUnedited: true,
 		settings: []setting{{"limit", []string{"limit"}, func(values []string) string {
 			if values[0] == "" {
 				return "none"
 			}
 			return values[0]
 		}}},
-		fields: map[string]string{"maxInFlight": "limit"},
+		fieldByAPIName: map[string]string{"maxInFlight": "limit"},
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			var limit *int64
 			if text := p.values["limit"]; text != "" {
@@ -83,7 +84,7 @@ func (c *Console) groupForm() *form {
 			}
 			queue, group := r.PathValue("queue"), r.PathValue("group")
 			ctx := operate.WithQueueGroupCondition(r.Context(), group, func(now *int64) error {
-				return p.checkEditConflict(map[string]string{"limit": limitText(now)})
+				return p.checkEditConflict(map[string]string{"limit": optionalNumberText(now)})
 			})
 			_, err := c.Operate.SetQueueGroup(ctx, signin.Caller(ctx), queue, group, limit)
 			return "The limit of the group " + group + " of " + queue + " is set.", err
@@ -91,7 +92,7 @@ func (c *Console) groupForm() *form {
 	})
 }
 
-func limitText(n *int64) string {
+func optionalNumberText(n *int64) string {
 	if n == nil || *n == 0 {
 		return ""
 	}
@@ -105,8 +106,8 @@ func streamFields(put *api.PutQueueStream) map[string]string {
 		put = &api.PutQueueStream{}
 	}
 	return map[string]string{
-		"bytes": limitText(&put.MaxBytes), "age": limitText(&put.MaxAgeSeconds),
-		"replicas": limitText(&put.Replicas), "tags": strings.Join(put.PlacementTags, " "),
+		"bytes": optionalNumberText(&put.MaxBytes), "age": optionalNumberText(&put.MaxAgeSeconds),
+		"replicas": optionalNumberText(&put.Replicas), "tags": strings.Join(put.PlacementTags, " "),
 	}
 }
 
@@ -125,17 +126,17 @@ func ownStreamSettings(q api.Queue) *api.PutQueueStream {
 
 // streamForm returns the form that gives a queue its own stream, or changes the stream's settings.
 func (c *Console) streamForm() *form {
-	return c.queueForm(form{
-		name:      "stream",
-		operation: "SetQueueStream",
-		whole:     true,
+	return c.completeQueueForm(form{
+		name:          "stream",
+		operation:     "SetQueueStream",
+		savesUnedited: true,
 		settings: []setting{
 			{"settings of its stream", []string{"bytes", "age", "replicas", "tags"}, streamText},
 		},
-		fields: map[string]string{
+		fieldByAPIName: map[string]string{
 			"maxBytes": "bytes", "maxAgeSeconds": "age", "placementTags": "tags",
 		},
-		labels: map[string]string{
+		labelByAPIName: map[string]string{
 			"maxBytes": "Bytes at most", "maxAgeSeconds": "Seconds that messages are kept",
 			"replicas": "Replicas", "placementTags": "Tags of its servers",
 		},
@@ -184,7 +185,7 @@ func (c *Console) saveStream(r *http.Request, p *postedForm) (string, error) {
 
 // dropStreamForm returns the form that moves a queue back to the shared stream.
 func (c *Console) dropStreamForm() *form {
-	return c.queueForm(form{
+	return c.completeQueueForm(form{
 		name:      "drop-stream",
 		operation: "DropQueueStream",
 		save: func(r *http.Request, _ *postedForm) (string, error) {

@@ -11,9 +11,9 @@ import (
 
 // queueList is the template data of the queues page.
 type queueList struct {
-	listPage
-	Rows []queueRow
-	Said formMessage // what the page says if one of its forms was refused
+	pager
+	Rows           []queueRow
+	RefusalMessage formMessage // what the page says if one of its forms was refused
 }
 
 type queueRow struct {
@@ -37,10 +37,11 @@ func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 	if err != nil {
 		return list, err
 	}
-	list.listPage = at
-	list.Said.ID = "queue-said"
+	list.pager = at
+	list.RefusalMessage.ID = "queue-said"
 	if p := postedFormFromContext(ctx); p != nil {
-		list.Said.Text, list.Said.Focus = r.PathValue("queue")+": "+p.Message, true
+		list.RefusalMessage.Text, list.RefusalMessage.Focus = r.PathValue("queue")+": "+p.Message,
+			true
 	}
 	for _, q := range found {
 		row := queueRow{
@@ -55,7 +56,7 @@ func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 			row.Members += g.Members
 			unknown = unknown || g.MembersUnknown
 			row.Limits[g.Group] = newFormView(ctx, formName("limit", q.Queue, g.Group),
-				map[string]string{"limit": limitText(g.MaxInFlight)})
+				map[string]string{"limit": optionalNumberText(g.MaxInFlight)})
 		}
 		row.MembersUnknown = unknown && row.Members == 0
 		list.Rows = append(list.Rows, row)

@@ -67,17 +67,17 @@ func (q quota) Text() string {
 // workflowState is the effective state of a workflow, which depends on its switch and on its plan.
 type workflowState struct {
 	Active bool
-	// Over means that the workflow is active although the plan does not allow it, so that its
+	// BeyondPlan means that the workflow is active although the plan does not allow it, so that its
 	// webhooks are refused.
-	Over      bool
-	NotInPlan bool // the plan has no webhook triggers
+	BeyondPlan bool
+	NotInPlan  bool // the plan has no webhook triggers
 }
 
 func stateOf(w api.Workflow) workflowState {
 	return workflowState{
-		Active:    w.Active,
-		Over:      w.PlanRefusal != "",
-		NotInPlan: w.PlanRefusal == api.CodeWebhooksNotInPlan,
+		Active:     w.Active,
+		BeyondPlan: w.PlanRefusal != "",
+		NotInPlan:  w.PlanRefusal == api.CodeWebhooksNotInPlan,
 	}
 }
 

@@ -28,8 +28,8 @@ type pageTemplates map[string]*template.Template
 // viewer holds the properties of a caller that templates depend on: the role, and whether the
 // caller has access to all accounts.
 type viewer struct {
-	role operate.Role // "" means that the visitor has not signed in
-	wide bool
+	role            operate.Role // "" means that the visitor has not signed in
+	seesAllAccounts bool
 }
 
 func viewerOf(caller operate.Caller) viewer {
@@ -56,12 +56,12 @@ func parsePagesByViewer(assetsPath string) map[viewer]func() pageTemplates {
 
 // page is the template data of the layout.
 type page struct {
-	Title    string
-	Section  string // section of the navigation
-	SignedIn bool
-	Caller   operate.Caller
-	Refresh  string // URL that the browser loads immediately; "" means none
-	Done     string // message about a form that has just been saved, shown once; "" means none
+	Title       string
+	Section     string // section of the navigation
+	SignedIn    bool
+	Caller      operate.Caller
+	RedirectURL string // URL that the browser loads immediately; "" means none
+	Notice      string // message about a form that has just been saved, shown once; "" means none
 	// RunAgain is set if the page asks whether to run an execution again with its own request or
 	// with the sample payload.
 	RunAgain *runAgainDialog
@@ -73,7 +73,7 @@ func parsePages(assetsPath string, viewer viewer) pageTemplates {
 		"asset":  func(name string) string { return assetsPath + "/" + name },
 		"may":    func(role string) bool { return viewer.role.Includes(operate.Role(role)) },
 		"fields": func(names ...string) []string { return names },
-		"wide":   func() bool { return viewer.wide },
+		"wide":   func() bool { return viewer.seesAllAccounts },
 		"json": func(value any) (string, error) {
 			text, err := json.Marshal(value)
 			return string(text), err
@@ -104,11 +104,11 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	p.SignedIn = p.Caller != operate.Caller{}
 	p.RunAgain = confirmDialogData[runAgainDialog](r.Context())
 	if failed := postedFormFromContext(r.Context()); failed != nil && status == http.StatusOK {
-		status = failed.status
+		status = failed.responseStatus
 	} else if p.SignedIn && status == http.StatusOK && r.Method == http.MethodGet {
-		p.Done = c.SignIn.TakeNotice(w, r)
+		p.Notice = c.SignIn.TakeNotice(w, r)
 	}
-	c.write(w, r, status, name, "layout", p)
+	c.writeTemplate(w, r, status, name, "layout", p)
 }
 
 // pageHandler returns the handler of a page. p is the page without its body, which data returns for
@@ -138,7 +138,7 @@ func fragmentHandler[T any](
 			c.renderCallError(w, r, err)
 			return
 		}
-		c.write(w, r, http.StatusOK, name, part, body)
+		c.writeTemplate(w, r, http.StatusOK, name, part, body)
 	}
 }
 
@@ -155,7 +155,7 @@ func callerOf(c *Console, r *http.Request) operate.Caller {
 	return caller
 }
 
-func (c *Console) write(
+func (c *Console) writeTemplate(
 	w http.ResponseWriter, r *http.Request, status int, name, part string, data any,
 ) {
 	var text bytes.Buffer

@@ -21,25 +21,25 @@ const requestMinutes = 60
 // combined, but a single further cause is also shown separately.
 const maxCauses = 4
 
-// requests holds the requests of the last hour by minute: their outcomes, and the causes of
+// requestCharts holds the requests of the last hour by minute: their outcomes, and the causes of
 // refusals.
-type requests struct {
+type requestCharts struct {
 	Outcomes, Causes                chart
 	Accepted, Deduplicated, Refused int64
 }
 
-// requests counts the requests of the last hour, of which now is the end. If the database is too
-// slow, the counts are missing.
-func (c *Console) requests(ctx context.Context, now time.Time) (requests, error) {
+// requestCharts counts the requests of the last hour, of which now is the end. If the database is
+// too slow, the counts are missing.
+func (c *Console) requestCharts(ctx context.Context, now time.Time) (requestCharts, error) {
 	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	first := now.UTC().Truncate(time.Minute).Add(-(requestMinutes - 1) * time.Minute)
 	counts, err := c.Operate.Requests(ctx, signin.Caller(ctx), first)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return requests{Outcomes: chart{Missing: true}, Causes: chart{Missing: true}}, nil
+		return requestCharts{Outcomes: chart{Missing: true}, Causes: chart{Missing: true}}, nil
 	}
 	if err != nil {
-		return requests{}, err
+		return requestCharts{}, err
 	}
 
 	outcomes := map[string][]int64{}
@@ -66,7 +66,7 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 		{Name: operate.OutcomeFiltered, Class: "filtered"},
 		{Name: operate.OutcomeRefused, Class: "rejected"},
 	}
-	got := requests{
+	got := requestCharts{
 		Outcomes: newChart(first, time.Minute, requestMinutes, kinds, outcomes),
 		Causes:   newChart(first, time.Minute, requestMinutes, causeParts(causes), causes),
 	}

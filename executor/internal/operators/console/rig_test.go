@@ -77,11 +77,11 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 	r.uses = &keyUses{Store: records}
 	keyring := operate.NewKeyring(r.Editor, r.Directory, r.uses, log)
 	waits, err := queues.New(queues.Config{
-		Conn:      nc,
-		JetStream: r.JetStream,
-		Named:     r.Directory.Queues,
-		Settings:  r.Directory.QueueSettings,
-		Recorder:  "executor",
+		Conn:             nc,
+		JetStream:        r.JetStream,
+		QueueNames:       r.Directory.Queues,
+		Settings:         r.Directory.QueueSettings,
+		RecorderConsumer: "executor",
 	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
@@ -92,26 +92,26 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 		Store:      records,
 		JetStream:  r.JetStream,
 		Queues:     waits,
-		Streams: queuestreams.New(queuestreams.Config{
+		StreamMover: queuestreams.New(queuestreams.Config{
 			JetStream: r.JetStream, Editor: r.Editor, Directory: r.Directory,
 			Settings: stream.DefaultSettings, Log: log,
 		}),
-		Changes:      changed,
-		PublicURL:    publicURL,
-		Reachability: checker,
-		TestSend:     testsend.New(),
-		Consumer:     "executor",
-		Keyring:      keyring,
+		Changes:          changed,
+		PublicURL:        publicURL,
+		Reachability:     checker,
+		TestSend:         testsend.New(),
+		RecorderConsumer: "executor",
+		Keyring:          keyring,
 	}
 	for _, change := range change {
 		change(&config)
 	}
 	r.calls = operate.New(config)
 	signIn := signin.New(signin.Config{
-		AdminToken:   adminToken,
-		Keys:         keyring,
-		Ended:        operate.NewRevokedSessions(records),
-		OneTimeNonce: nonce,
+		AdminToken:      adminToken,
+		Keys:            keyring,
+		RevokedSessions: operate.NewRevokedSessions(records),
+		OneTimeNonce:    nonce,
 	})
 	api := apiserver.New(apiserver.Config{
 		Operate: r.calls, SignIn: signIn, Log: log,
@@ -200,7 +200,8 @@ func (r *rig) get(path string, change ...func(*http.Request)) answer {
 	return r.call(http.MethodGet, path, nil, change...)
 }
 
-// signIn signs in with the admin token, and returns an option that adds the session to a request.
+// signInPage signs in with the admin token, and returns an option that adds the session to a
+// request.
 func (r *rig) signIn() func(*http.Request) {
 	r.t.Helper()
 	a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {adminToken}})

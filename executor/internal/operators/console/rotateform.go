@@ -9,15 +9,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// rotateForm returns the form that gives a trigger node a new token.
-func (c *Console) rotateForm() *form {
+// rotateTokenForm returns the form that gives a trigger node a new token.
+func (c *Console) rotateTokenForm() *form {
 	return &form{
 		name:      "rotate",
 		operation: "RotateToken",
-		words: strings.NewReplacer("rotate with keepOldForSeconds 0 to end them all",
+		apiTermReplacer: strings.NewReplacer("rotate with keepOldForSeconds 0 to end them all",
 			"choose “ends at once”, which ends them all"),
-		page: workflowFormPage,
-		show: c.showWorkflow,
+		pageURL:  workflowPageURL,
+		showPage: c.showWorkflow,
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			grace, err := strconv.ParseInt(p.values["grace"], 10, 32)
 			if err != nil || grace < 0 {

@@ -20,32 +20,32 @@ import (
 // Two of them then start an execution with it: one by sending it to the webhook endpoint as a test,
 // the other directly.
 
-// maxSampleForm is the maximum size, in bytes, of a form with a sample payload. URL encoding can
-// triple the payload.
-const maxSampleForm = 3*operate.MaxSamplePayloadBytes + 16<<10
+// maxSampleFormBytes is the maximum size, in bytes, of a form with a sample payload. URL encoding
+// can triple the payload.
+const maxSampleFormBytes = 3*operate.MaxSamplePayloadBytes + 16<<10
 
 // sampleForm returns a form of the sample payload. It saves the payload and then calls the given
 // function, which returns the form's message.
 func (c *Console) sampleForm(
-	operation string, test func(r *http.Request, p *postedForm) (string, error),
+	operation string, afterSave func(r *http.Request, p *postedForm) (string, error),
 ) *form {
 	return &form{
-		name:      "sample",
-		operation: operation,
-		single:    true,
+		name:             "sample",
+		operation:        operation,
+		problemIsMessage: true,
 		settings: []setting{{"sample payload", []string{"digest"}, func([]string) string {
 			return "another one"
 		}}},
-		fields:   map[string]string{"body": "sample"},
-		labels:   map[string]string{"body": "The sample payload"},
-		maxBytes: maxSampleForm,
-		page:     workflowFormPage,
-		show:     c.showWorkflow,
+		fieldByAPIName: map[string]string{"body": "sample"},
+		labelByAPIName: map[string]string{"body": "The sample payload"},
+		maxBytes:       maxSampleFormBytes,
+		pageURL:        workflowPageURL,
+		showPage:       c.showWorkflow,
 		save: func(r *http.Request, p *postedForm) (string, error) {
-			if err := c.storeSample(r, p); err != nil {
+			if err := c.storeEditedSample(r, p); err != nil {
 				return "", err
 			}
-			return test(r, p)
+			return afterSave(r, p)
 		},
 	}
 }
@@ -72,55 +72,55 @@ func sampleDigest(text string) string {
 // the page shows it.
 func sampleFields(stored []byte, text string) map[string]string {
 	return map[string]string{
-		"sample": text, "digest": storedDigest(stored), "display": sampleDigest(text),
+		"sample": text, "digest": storedSampleDigest(stored), "display": sampleDigest(text),
 		idempotencyKeyField: newIdempotencyKey(),
 	}
 }
 
-// storedDigest returns the digest of a stored sample payload.
-func storedDigest(stored []byte) string {
+// storedSampleDigest returns the digest of a stored sample payload.
+func storedSampleDigest(stored []byte) string {
 	if text := string(bytes.TrimSpace(stored)); text != "null" {
 		return sampleDigest(text)
 	}
 	return sampleDigest("")
 }
 
-// storeSample stores the sample payload if the operator has edited it. Otherwise, it only checks
-// that the stored payload is still the one that the page showed.
-func (c *Console) storeSample(r *http.Request, p *postedForm) error {
+// storeEditedSample stores the sample payload if the operator has edited it. Otherwise, it only
+// checks that the stored payload is still the one that the page showed.
+func (c *Console) storeEditedSample(r *http.Request, p *postedForm) error {
 	text := p.values["sample"]
 	digest := sampleDigest(text)
 	if digest == p.values["display"] {
-		p.values["digest"], p.stored = p.values[shownFieldPrefix+"digest"], true
+		p.values["digest"], p.valuesStored = p.values[shownFieldPrefix+"digest"], true
 		delete(p.values, "sample") // after a failure, the page shows the stored payload
 		delete(p.values, "display")
-		return c.checkSampleShown(r, p)
+		return c.checkSampleUnchanged(r, p)
 	}
 	p.values["digest"] = digest
 	ctx := operate.WithSampleCondition(r.Context(), func(stored []byte) error {
-		return p.checkEditConflict(map[string]string{"digest": storedDigest(stored)})
+		return p.checkEditConflict(map[string]string{"digest": storedSampleDigest(stored)})
 	})
 	_, err := c.Operate.SetSamplePayload(ctx, signin.Caller(ctx), r.PathValue("id"),
 		r.URL.Query().Get("node"), []byte(text))
-	if p.theirs != nil {
+	if p.conflictingValues != nil {
 		p.values["display"] = "" // saving again overwrites theirs, whatever the text is
 	}
 	if err != nil {
 		return err
 	}
-	p.stored, p.fields = true, map[string]string{
+	p.valuesStored, p.newValues = true, map[string]string{
 		shownFieldPrefix + "digest": digest, "display": digest,
 	}
-	maps.Copy(p.values, p.fields)
+	maps.Copy(p.values, p.newValues)
 	return nil
 }
 
-// checkSampleShown returns an error if the stored sample payload is not the one that the page has
-// shown.
-func (c *Console) checkSampleShown(r *http.Request, p *postedForm) error {
+// checkSampleUnchanged returns an error if the stored sample payload is not the one that the page
+// has shown.
+func (c *Console) checkSampleUnchanged(r *http.Request, p *postedForm) error {
 	node, err := c.Operate.Trigger(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
 		r.URL.Query().Get("node"))
-	if err != nil || storedDigest(node.SamplePayload) == p.values["digest"] {
+	if err != nil || storedSampleDigest(node.SamplePayload) == p.values["digest"] {
 		return err
 	}
 	return operate.NewChangedSinceError("Not done: somebody else has changed the sample payload " +
@@ -142,7 +142,7 @@ func (c *Console) rerunTriggerForm() *form {
 		}
 		started, err := c.Operate.RerunTrigger(r.Context(), signin.Caller(r.Context()),
 			r.PathValue("id"), r.URL.Query().Get("node"), key)
-		return p.setStarted(started, startedOnSampleMessage), err
+		return p.recordStartedExecution(started, startedOnSampleMessage), err
 	})
 }
 
@@ -170,16 +170,16 @@ func (c *Console) sendTestForm() *form {
 		}
 		switch {
 		case hasStarted(sent):
-			return p.setStarted(api.Started{ExecutionID: sent.ExecutionID},
-				"Sent as "+c.senderTitle(ctx, id, node)+" does"+testOutcome(sent)), nil
+			return p.recordStartedExecution(api.Started{ExecutionID: sent.ExecutionID},
+				"Sent as "+c.senderTitle(ctx, id, node)+" does"+testOutcomeText(sent)), nil
 		case !sent.Success:
 			if sent.Code == string(webhook.CodeWorkflowInactive) {
 				// Give another test a new delivery ID, so that it is also recorded.
 				p.values[idempotencyKeyField] = newIdempotencyKey()
 			}
-			return "", &operate.Error{Code: codeTestRefused, Detail: testRefusal(sent)}
+			return "", &operate.Error{Code: codeTestRefused, Detail: testRefusalText(sent)}
 		case sent.Filtered:
-			p.next = p.form.page(r) + "#filter-title"
+			p.redirectURL = p.form.pageURL(r) + "#filter-title"
 			return "It does not meet the filter, so it starts nothing. The filtered requests are " +
 				"listed with what did not hold.", nil
 		default:
@@ -204,8 +204,8 @@ func hasStarted(sent api.SentTest) bool {
 		sent.Outcome != webhook.OutcomeUnknown
 }
 
-// testOutcome returns the end of the message about a test that has started an execution.
-func testOutcome(sent api.SentTest) string {
+// testOutcomeText returns the end of the message about a test that has started an execution.
+func testOutcomeText(sent api.SentTest) string {
 	switch {
 	case sent.Deduplicated:
 		return ". It was sent before, and had started an execution then."
@@ -217,8 +217,9 @@ func testOutcome(sent api.SentTest) string {
 	}
 }
 
-// testRefusal returns the message about a test that the endpoint has refused. It says what to do.
-func testRefusal(sent api.SentTest) string {
+// testRefusalText returns the message about a test that the endpoint has refused. It says what to
+// do.
+func testRefusalText(sent api.SentTest) string {
 	if sent.Code == string(webhook.CodeWorkflowInactive) {
 		return "Its signature was right, but the workflow is inactive: the test was recorded as " +
 			"rejected. Activate it, or run without the endpoint."

@@ -16,21 +16,21 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// maxSenderForm is the maximum size, in bytes, of a form with a secret. A secret can have up to 4
-// KiB, and URL encoding can triple that.
-const maxSenderForm = 32 << 10
+// maxSenderFormBytes is the maximum size, in bytes, of a form with a secret. A secret can have up
+// to 4 KiB, and URL encoding can triple that.
+const maxSenderFormBytes = 32 << 10
 
 // presetFields is the template data of the part of the sender form that depends on the preset.
 type presetFields struct {
 	WorkflowID, NodeID string
 	Preset             api.SenderPreset // the zero value means that none was chosen
 	Unknown            bool             // no preset has a name like the one that was typed
-	Has                bool             // the node's sender has this preset
+	SenderHasPreset    bool             // the node's sender has this preset
 	Form               formView
 }
 
-// Source returns the URL from which sender.js loads this part of the form for another preset.
-func (f presetFields) Source() string {
+// FragmentURL returns the URL from which sender.js loads this part of the form for another preset.
+func (f presetFields) FragmentURL() string {
 	return "/fragments/sender?" +
 		url.Values{"workflow": {f.WorkflowID}, "node": {f.NodeID}}.Encode()
 }
@@ -60,7 +60,7 @@ func (i presetInput) Value() string {
 func (f presetFields) Inputs(required bool) (inputs []presetInput) {
 	for _, s := range f.Preset.Settings {
 		if s.Required == required {
-			s.Required = required && (!f.Has || !s.Secret)
+			s.Required = required && (!f.SenderHasPreset || !s.Secret)
 			inputs = append(inputs, presetInput{s, settingPrefix + s.Name, f.Form})
 		}
 	}
@@ -84,10 +84,10 @@ func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error)
 	return presets.Items, err
 }
 
-// presetNamed returns the preset with the given ID, title or alias, and the zero value if there is
+// findPreset returns the preset with the given ID, title or alias, and the zero value if there is
 // none. begins reports whether the name is one of these, or a part of a preset's ID or title: the
 // operator may still be typing.
-func presetNamed(
+func findPreset(
 	presets []api.SenderPreset, name string,
 ) (found api.SenderPreset, begins bool) {
 	name = strings.ToLower(strings.TrimSpace(name))
@@ -133,7 +133,7 @@ func (t *trigger) setSenderForms(ctx context.Context) {
 // title or an alias of the preset.
 func (t *trigger) presetFields(name string) presetFields {
 	f := presetFields{WorkflowID: t.WorkflowID, NodeID: t.NodeID, Form: t.SenderForm}
-	preset, begins := presetNamed(t.Presets, name)
+	preset, begins := findPreset(t.Presets, name)
 	if f.Form.values["of"] != preset.ID {
 		// Discard the values that were typed for another preset: they may be secret there, and this
 		// preset may show the same fields in clear text.
@@ -146,7 +146,7 @@ func (t *trigger) presetFields(name string) presetFields {
 		preset.ID != t.Sender.Preset {
 		return f
 	}
-	f.Has, f.Form.current = true, maps.Clone(f.Form.current)
+	f.SenderHasPreset, f.Form.current = true, maps.Clone(f.Form.current)
 	for setting, value := range t.Sender.Settings {
 		f.Form.current[settingPrefix+setting] = value
 	}
@@ -165,21 +165,21 @@ func (c *Console) senderFields(r *http.Request) (presetFields, error) {
 // the next one saves the sender.
 func (c *Console) senderForm() *form {
 	return &form{
-		name:      "sender",
-		operation: "PutSender",
-		single:    true,
-		whole:     true,
+		name:             "sender",
+		operation:        "PutSender",
+		problemIsMessage: true,
+		savesUnedited:    true,
 		settings: []setting{{"sender", []string{"sender"}, func(values []string) string {
 			if values[0] == "" {
 				return "none"
 			}
 			return quoted(values)
 		}}},
-		fields:   map[string]string{"secrets": "secret"},
-		maxBytes: maxSenderForm,
-		page:     workflowFormPage,
-		show:     c.showWorkflow,
-		save:     c.saveSender,
+		fieldByAPIName: map[string]string{"secrets": "secret"},
+		maxBytes:       maxSenderFormBytes,
+		pageURL:        workflowPageURL,
+		showPage:       c.showWorkflow,
+		save:           c.saveSender,
 	}
 }
 
@@ -189,7 +189,7 @@ func (c *Console) saveSender(r *http.Request, p *postedForm) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	preset, _ := presetNamed(presets, p.values["preset"])
+	preset, _ := findPreset(presets, p.values["preset"])
 	if preset.ID != "" && p.values["of"] != preset.ID {
 		return "", &operate.Error{
 			Code:   codeConfirm,
@@ -246,13 +246,13 @@ func withSettingLabels(err error, preset api.SenderPreset) error {
 // newSecretForm returns the form that adds a secret to a trigger node's sender.
 func (c *Console) newSecretForm() *form {
 	return &form{
-		name:      "new-secret",
-		operation: "AddSenderSecret",
-		single:    true,
-		fields:    map[string]string{"secrets": "secret"},
-		maxBytes:  maxSenderForm,
-		page:      workflowFormPage,
-		show:      c.showWorkflow,
+		name:             "new-secret",
+		operation:        "AddSenderSecret",
+		problemIsMessage: true,
+		fieldByAPIName:   map[string]string{"secrets": "secret"},
+		maxBytes:         maxSenderFormBytes,
+		pageURL:          workflowPageURL,
+		showPage:         c.showWorkflow,
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			add := api.AddSenderSecret{Secret: p.values["secret"]}
 			if text := p.values["ends"]; text != "" {
@@ -269,9 +269,9 @@ func (c *Console) newSecretForm() *form {
 	}
 }
 
-// secretEndChoices are the choices for when the sender's other secrets end after a new one was
+// oldSecretsEndChoices are the choices for when the sender's other secrets end after a new one was
 // added.
-var secretEndChoices = []timeChoice{
+var oldSecretsEndChoices = []timeChoice{
 	{"0", "end at once"},
 	{"3600", "work for 1 hour more"},
 	{"86400", "work for 1 day more"},
@@ -284,13 +284,14 @@ func (c *Console) senderRemovalForm(
 	operation string, save func(r *http.Request, p *postedForm) (string, error),
 ) *form {
 	return &form{
-		name: "end", operation: operation, page: workflowFormPage, show: c.showWorkflow, save: save,
+		name: "end", operation: operation, pageURL: workflowPageURL, showPage: c.showWorkflow,
+		save: save,
 	}
 }
 
-// senderOf returns the sender of the request's node. It returns an error if the node has none,
-// because somebody else may have removed the sender since the page was loaded.
-func (c *Console) senderOf(r *http.Request) (*api.Sender, error) {
+// requestedSender returns the sender of the request's node. It returns an error if the node has
+// none, because somebody else may have removed the sender since the page was loaded.
+func (c *Console) requestedSender(r *http.Request) (*api.Sender, error) {
 	node, err := c.Operate.Trigger(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
 		r.URL.Query().Get("node"))
 	if err == nil && node.Sender == nil {
@@ -307,7 +308,7 @@ func (c *Console) endSecretForm() *form {
 		error,
 	) {
 		secret := r.PathValue("secret")
-		sender, err := c.senderOf(r)
+		sender, err := c.requestedSender(r)
 		if err == nil && slices.ContainsFunc(sender.Secrets, func(s api.SenderSecret) bool {
 			return s.ID == secret
 		}) {
@@ -325,7 +326,7 @@ func (c *Console) removeSenderForm() *form {
 	return c.senderRemovalForm("RemoveSender", func(r *http.Request, p *postedForm) (string,
 		error,
 	) {
-		sender, err := c.senderOf(r)
+		sender, err := c.requestedSender(r)
 		if err == nil {
 			err = p.requireConfirmation(sender)
 		}

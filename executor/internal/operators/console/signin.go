@@ -11,8 +11,8 @@ import (
 
 const maxFormBytes = 16 << 10
 
-// signIn is the template data of the sign-in page.
-type signIn struct {
+// signInPage is the template data of the sign-in page.
+type signInPage struct {
 	Next     string
 	Problem  string
 	Provider string // URL of the sign-in at the identity provider; "" means none
@@ -23,7 +23,7 @@ type signIn struct {
 func (c *Console) askToSignIn(
 	w http.ResponseWriter, r *http.Request, status int, next, problem string,
 ) {
-	body := signIn{Next: next, Problem: problem}
+	body := signInPage{Next: next, Problem: problem}
 	if c.SignIn.HasOIDC() {
 		body.Provider = providerPath(next)
 	}
@@ -129,7 +129,7 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 // a link on another site, browsers attribute an HTTP redirect to that site, and they send a
 // SameSite=Strict cookie only with requests that a page of this site has initiated.
 func (c *Console) redirectByPage(w http.ResponseWriter, r *http.Request, to string) {
-	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
+	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", RedirectURL: to, Body: to})
 }
 
 // requireSession returns a handler that requires a session. If the browser followed a link on

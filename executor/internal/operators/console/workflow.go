@@ -21,17 +21,18 @@ type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota
 	State           workflowState
-	Idle            *api.Queue   // the queue, if no runner consumes it
-	Demo            bool         // this process's demo runner consumes the queue
-	Waits           bool         // the workflow is inactive, and some of its executions are queued
-	Others          []linkChoice // other active workflows of the account, if its plan is full
-	Settings        formView
-	Switch, Delete  formView
-	ToDelete        *api.Workflow // set if the page asks the operator to confirm the deletion
-	Nodes           []linkChoice
-	Trigger         trigger
-	Refusals        refusals
-	Executions      executionList
+	UnattendedQueue *api.Queue // the queue, if no runner consumes it
+	UsesDemoQueue   bool       // this process's demo runner consumes the queue
+	// the workflow is inactive, and some of its executions are queued
+	HasQueuedExecutions  bool
+	OtherActiveWorkflows []linkChoice // other active workflows of the account, if its plan is full
+	Settings             formView
+	Switch, Delete       formView
+	ToDelete             *api.Workflow // set if the page asks the operator to confirm the deletion
+	Nodes                []linkChoice
+	Trigger              trigger
+	Refusals             refusals
+	Executions           executionList
 }
 
 // Fragment returns the URL from which fragments.js loads the parts that change while the page is
@@ -62,7 +63,7 @@ func workflowLinkChoice(w api.Workflow) linkChoice {
 type trigger struct {
 	WorkflowID, NodeID, Name string
 	URL                      string // the URL up to and including "token="
-	Loopback                 string // the public URL, if only this machine can reach it
+	LoopbackURL              string // the public URL, if only this machine can reach it
 	Tokens                   []api.Token
 	// DeliveryIDs lists the sources of the delivery ID. A source consists of several request fields
 	// if the ID is combined from them.
@@ -128,7 +129,7 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 // tokens were last used.
 func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 	if p, ok := c.loadWorkflowPage(w, r, r.URL.Query().Get("workflow")); ok {
-		c.write(w, r, http.StatusOK, "workflow", "workflow-parts", p)
+		c.writeTemplate(w, r, http.StatusOK, "workflow", "workflow-parts", p)
 	}
 }
 
@@ -165,17 +166,17 @@ func (c *Console) workflowPage(
 		ID: w.ID, Name: nameOrID(w.Name, w.ID), Queue: w.Queue, State: stateOf(w),
 		Settings: newFormView(ctx, "settings",
 			workflowSettingsFields(w.ID, w.Name, w.Queue, w.RateLimit)),
-		Switch:   newFormView(ctx, "switch", nil),
-		Delete:   newFormView(ctx, "delete", nil),
-		ToDelete: confirmDialogData[api.Workflow](ctx),
-		Demo:     c.DemoQueue != "" && w.Queue == c.DemoQueue,
+		Switch:        newFormView(ctx, "switch", nil),
+		Delete:        newFormView(ctx, "delete", nil),
+		ToDelete:      confirmDialogData[api.Workflow](ctx),
+		UsesDemoQueue: c.DemoQueue != "" && w.Queue == c.DemoQueue,
 	}
 	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
 	if err != nil {
 		return p, err
 	}
 	if q, ok := idle[w.Queue]; ok {
-		p.Idle = &q
+		p.UnattendedQueue = &q
 	}
 	if p.Account, err = c.quota(ctx, w.AccountID); err != nil {
 		return p, err
@@ -191,12 +192,12 @@ func (c *Console) workflowPage(
 		})
 	}
 	if p.Account.Webhooks() && p.Account.Full() {
-		if p.Others, err = c.otherActiveWorkflows(ctx, w); err != nil {
+		if p.OtherActiveWorkflows, err = c.otherActiveWorkflows(ctx, w); err != nil {
 			return p, err
 		}
 	}
 	if !w.Active {
-		if p.Waits, err = c.hasQueued(ctx, w.ID); err != nil {
+		if p.HasQueuedExecutions, err = c.hasQueuedExecutions(ctx, w.ID); err != nil {
 			return p, err
 		}
 	}
@@ -205,9 +206,9 @@ func (c *Console) workflowPage(
 	return p, err
 }
 
-// hasQueued reports whether executions of a workflow are queued. It returns false if the database
-// is too slow.
-func (c *Console) hasQueued(ctx context.Context, workflowID string) (bool, error) {
+// hasQueuedExecutions reports whether executions of a workflow are queued. It returns false if the
+// database is too slow.
+func (c *Console) hasQueuedExecutions(ctx context.Context, workflowID string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	queued, err := c.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
@@ -226,12 +227,12 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	}
 	t := trigger{
 		WorkflowID: workflowID, NodeID: nodeID, Name: nameOrID(got.Name, nodeID),
-		URL:      strings.TrimSuffix(got.URL, got.Token),
-		Loopback: operate.LoopbackOrigin(got.URL), Tokens: got.Tokens,
-		DeliveryIDs: deliveryIDs(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
+		URL:         strings.TrimSuffix(got.URL, got.Token),
+		LoopbackURL: operate.LoopbackOrigin(got.URL), Tokens: got.Tokens,
+		DeliveryIDs: deliveryIDFields(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
 		Rate: rateText(got.RateLimit),
 	}
-	t.setHandling(got)
+	t.setFilterOrderAndAnswer(got)
 	t.FilterForm, t.OrderForm, t.AnswerForm = handlingForms(ctx, &api.TriggerSettings{
 		Filter: got.Filter, OrderKey: got.OrderKey, Answer: got.Answer,
 	})
@@ -280,18 +281,18 @@ func (t trigger) WaitsForSecret() bool {
 // none is set.
 func (t trigger) OfferGitHub() bool { return t.Sender == nil || t.Preset.ID == "github" }
 
-// OnlyItSigns reports whether test requests cannot be signed, because hookstart only has the
+// CannotSignTests reports whether test requests cannot be signed, because hookstart only has the
 // sender's public key.
-func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
+func (t trigger) CannotSignTests() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
 
 // requestField is a field of a request, as shown on the page.
 type requestField struct {
-	Name  string // name of a header or a form field, or a JSON pointer
-	Where string // where the field is, for display; "" means that it is a header
+	Name     string // name of a header or a form field, or a JSON pointer
+	Location string // where the field is, for display; "" means that it is a header
 }
 
-// deliveryIDs converts sources of delivery IDs to a human-readable form.
-func deliveryIDs(sources []string) [][]requestField {
+// deliveryIDFields converts sources of delivery IDs to a human-readable form.
+func deliveryIDFields(sources []string) [][]requestField {
 	all := make([][]requestField, len(sources))
 	for i, source := range sources {
 		for part := range strings.SplitSeq(source, " + ") {
@@ -301,7 +302,7 @@ func deliveryIDs(sources []string) [][]requestField {
 			if absent {
 				where = "must not be there"
 			}
-			all[i] = append(all[i], requestField{Name: name, Where: where})
+			all[i] = append(all[i], requestField{Name: name, Location: where})
 		}
 	}
 	return all

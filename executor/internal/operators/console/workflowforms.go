@@ -13,9 +13,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// workflowFormPage returns the path and query of the workflow page that showed the form. The query
+// workflowPageURL returns the path and query of the workflow page that showed the form. The query
 // names the trigger node that the page showed.
-func workflowFormPage(r *http.Request) string {
+func workflowPageURL(r *http.Request) string {
 	path := "/workflows/" + url.PathEscape(r.PathValue("id"))
 	if node := r.URL.Query().Get("node"); node != "" {
 		path += "?" + url.Values{"node": {node}}.Encode()
@@ -33,12 +33,12 @@ func (c *Console) workflowSettingsForm() *form {
 			{"queue", []string{"queue"}, quoted},
 			{"rate limit", []string{"requests", "seconds"}, rateLimitSettingText},
 		},
-		fields: map[string]string{"rateLimit": "requests"},
-		words: strings.NewReplacer("rateLimit.requests", "the requests",
+		fieldByAPIName: map[string]string{"rateLimit": "requests"},
+		apiTermReplacer: strings.NewReplacer("rateLimit.requests", "the requests",
 			"rateLimit.windowSeconds", "the seconds"),
-		page: workflowFormPage,
-		show: c.showWorkflow,
-		save: c.saveWorkflowSettings,
+		pageURL:  workflowPageURL,
+		showPage: c.showWorkflow,
+		save:     c.saveWorkflowSettings,
 	}
 }
 
@@ -127,8 +127,8 @@ func (c *Console) workflowSwitchForm() *form {
 	return &form{
 		name:      "switch",
 		operation: "Activate",
-		page:      workflowFormPage,
-		show:      c.showWorkflow,
+		pageURL:   workflowPageURL,
+		showPage:  c.showWorkflow,
 		save:      c.saveWorkflowSwitch,
 	}
 }
@@ -166,16 +166,17 @@ func isPlanErrorCode(code string) bool {
 	return code == api.CodePlanLimitExceeded || code == api.CodeWebhooksNotInPlan
 }
 
-// OfPlan reports whether the form has failed because the account's plan does not allow the change.
-func (v formView) OfPlan() bool { return isPlanErrorCode(v.Code) }
+// RefusedByPlan reports whether the form has failed because the account's plan does not allow the
+// change.
+func (v formView) RefusedByPlan() bool { return isPlanErrorCode(v.Code) }
 
 // deleteWorkflowForm returns the form that deletes a workflow.
 func (c *Console) deleteWorkflowForm() *form {
 	return &form{
 		name:      "delete",
 		operation: "DeleteWorkflow",
-		page:      workflowFormPage,
-		show:      c.showWorkflow,
+		pageURL:   workflowPageURL,
+		showPage:  c.showWorkflow,
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			w, err := c.Operate.Workflow(ctx, caller, r.PathValue("id"))
@@ -185,7 +186,7 @@ func (c *Console) deleteWorkflowForm() *form {
 			if err == nil {
 				err = c.Operate.DeleteWorkflow(ctx, caller, w.ID)
 			}
-			p.next = "/workflows"
+			p.redirectURL = "/workflows"
 			return "“" + nameOrID(w.Name, w.ID) + "” is deleted.", err
 		},
 	}
@@ -196,12 +197,12 @@ func (c *Console) newWorkflowForm() *form {
 	return &form{
 		name:      "new-workflow",
 		operation: "PutWorkflow",
-		fields: map[string]string{
+		fieldByAPIName: map[string]string{
 			"accountId": "account", "nodeId": "node",
 		},
-		page: func(*http.Request) string { return "/new-workflow" },
-		show: c.showNewWorkflow(),
-		save: c.createWorkflow,
+		pageURL:  func(*http.Request) string { return "/new-workflow" },
+		showPage: c.showNewWorkflow(),
+		save:     c.createWorkflow,
 	}
 }
 
@@ -218,6 +219,6 @@ func (c *Console) createWorkflow(r *http.Request, p *postedForm) (string, error)
 	if api.IsCode(err, api.CodeChangedSince) {
 		err = invalidField("id", "There is a workflow “"+id+"” already. Choose another ID.")
 	}
-	p.next = "/workflows/" + url.PathEscape(id)
+	p.redirectURL = "/workflows/" + url.PathEscape(id)
 	return "“" + name + "” is created. It is inactive: try it with Send test, or activate it.", err
 }

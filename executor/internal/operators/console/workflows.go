@@ -13,22 +13,22 @@ import (
 
 // workflowList is the template data of the workflows page.
 type workflowList struct {
-	listPage
-	Search    string
-	Account   *quota // account whose workflows are listed; nil means all accounts
-	Rows      []workflowRow
-	AnyAtAll  bool
-	AnyOwners bool // there is at least one account
+	pager
+	Search       string
+	Account      *quota // account whose workflows are listed; nil means all accounts
+	Rows         []workflowRow
+	HasWorkflows bool
+	HasAccounts  bool // there is at least one account
 }
 
 type workflowRow struct {
-	ID, Name string
-	Account  quota
-	State    workflowState
-	Queue    string
-	Idle     bool // no runner consumes its queue
-	Day      activity
-	Last     *operate.Execution // nil means none, or that the database was too slow
+	ID, Name        string
+	Account         quota
+	State           workflowState
+	Queue           string
+	QueueUnattended bool // no runner consumes its queue
+	LastDay         activity
+	LastExecution   *operate.Execution // nil means none, or that the database was too slow
 }
 
 func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
@@ -38,7 +38,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		Text:      strings.TrimSpace(r.URL.Query().Get("q")),
 	}
 	list.Search = filter.Text
-	if list.AnyOwners, list.AnyAtAll, err = c.hasAccountsAndWorkflows(ctx); err != nil {
+	if list.HasAccounts, list.HasWorkflows, err = c.hasAccountsAndWorkflows(ctx); err != nil {
 		return list, err
 	}
 	if filter.AccountID != "" {
@@ -56,7 +56,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	if err != nil {
 		return list, err
 	}
-	list.listPage = at
+	list.pager = at
 	// Limit the total time for counting the executions of all rows.
 	counting, cancel := context.WithTimeout(ctx, 2*countQueryTimeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		if err != nil {
 			return list, err
 		}
-		_, row.Idle = idle[workflow.Queue]
+		_, row.QueueUnattended = idle[workflow.Queue]
 		list.Rows = append(list.Rows, row)
 	}
 	return list, nil
@@ -96,13 +96,14 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 		return row, err
 	}
 	filter := operate.ExecutionFilter{WorkflowID: w.ID}
-	if row.Day, err = c.activity(ctx, filter, 24, time.Hour); err != nil || row.Day.Missing {
+	if row.LastDay, err = c.activity(ctx, filter, 24, time.Hour); err != nil ||
+		row.LastDay.Missing {
 		return row, err
 	}
 	last, err := c.Operate.Executions(ctx, signin.Caller(ctx), filter,
 		operate.PageOptions{Limit: 1})
 	if len(last.Items) > 0 {
-		row.Last = &last.Items[0]
+		row.LastExecution = &last.Items[0]
 	}
 	if ctx.Err() != nil {
 		err = nil // it took too long: show the row without the last execution

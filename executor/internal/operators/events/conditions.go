@@ -24,7 +24,7 @@ const (
 	senderRecoveryPeriod = 5 * time.Minute
 	// Storage space counts as low once its used fraction reaches the first of these values, and
 	// until it falls below the second.
-	storageLowFrom, storageLowUntil = 0.85, 0.80
+	storageLowFraction, storageRecoveredFraction = 0.85, 0.80
 	// streamInfoTimeout limits the time for looking up how full a stream is.
 	streamInfoTimeout = 2 * time.Second
 	// maxWorkflowsPerAccount is the maximum number of workflows examined per account.
@@ -43,11 +43,11 @@ const (
 // subjectState is the observed state of one subject, with the texts of the events that report when
 // this state has changed.
 type subjectState struct {
-	state      subjectHealth
+	health     subjectHealth
 	workflowID string
 	queue      string
-	begins     string // the event's text if the subject turns bad
-	ends       string // the event's text if the subject turns good
+	badText    string // the event's text if the subject turns bad
+	goodText   string // the event's text if the subject turns good
 }
 
 // statesByKind holds an account's observed states by kind and then by subject. It lacks the kinds
@@ -91,10 +91,10 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 
 // sharedObservations holds the observations that apply to all accounts.
 type sharedObservations struct {
-	queues  []queues.Queue
-	senders map[string]store.SenderActivity // the senders with refused requests, by subject
-	// storage is keyed by the queue that has its own stream; "" is the shared stream.
-	storage map[string]subjectState
+	queues         []queues.Queue
+	refusedSenders map[string]store.SenderActivity // the senders with refused requests, by subject
+	// storageByQueue is keyed by the queue that has its own stream; "" is the shared stream.
+	storageByQueue map[string]subjectState
 }
 
 // observeShared makes the observations that apply to all accounts, except those for which no
@@ -105,7 +105,7 @@ func (e *Events) observeShared(
 ) (s sharedObservations, err error) {
 	wanted := func(kind string) bool {
 		for _, a := range accounts {
-			if wants(a.Events, kind) {
+			if wantsKindOrRecovery(a.Events, kind) {
 				return true
 			}
 		}
@@ -121,19 +121,20 @@ func (e *Events) observeShared(
 		if err != nil {
 			return s, err
 		}
-		s.senders = map[string]store.SenderActivity{}
+		s.refusedSenders = map[string]store.SenderActivity{}
 		for _, observed := range all {
-			s.senders[subjectOfTrigger(observed.WorkflowID, observed.NodeID)] = observed
+			s.refusedSenders[subjectOfTrigger(observed.WorkflowID, observed.NodeID)] = observed
 		}
 	}
 	if wanted(registry.EventStorageLow) {
-		s.storage, err = e.storageStates(ctx)
+		s.storageByQueue, err = e.storageStates(ctx)
 	}
 	return s, err
 }
 
-// wants reports whether an account has selected events of the kind, or of the recovery from it.
-func wants(setting *registry.EventSubscription, kind string) bool {
+// wantsKindOrRecovery reports whether an account has selected events of the kind, or of the
+// recovery from it.
+func wantsKindOrRecovery(setting *registry.EventSubscription, kind string) bool {
 	return setting.Wants(kind) || setting.Wants(kind+registry.EventRecoveredSuffix)
 }
 
@@ -156,16 +157,17 @@ func (e *Events) currentStates(
 			workflows = append(workflows, w)
 		}
 	}
-	if wants(a.Events, registry.EventQueueUnattended) {
+	if wantsKindOrRecovery(a.Events, registry.EventQueueUnattended) {
 		found[registry.EventQueueUnattended] = queueStates(now, workflows, seen.queues)
 	}
-	if wants(a.Events, registry.EventSenderRefused) {
-		found[registry.EventSenderRefused] = senderStates(now, a.Events, workflows, seen.senders)
+	if wantsKindOrRecovery(a.Events, registry.EventSenderRefused) {
+		found[registry.EventSenderRefused] = senderStates(now, a.Events, workflows,
+			seen.refusedSenders)
 	}
-	if wants(a.Events, registry.EventStorageLow) {
-		found[registry.EventStorageLow] = storageStatesFor(workflows, seen.storage)
+	if wantsKindOrRecovery(a.Events, registry.EventStorageLow) {
+		found[registry.EventStorageLow] = storageStatesFor(workflows, seen.storageByQueue)
 	}
-	if wants(a.Events, registry.EventSenderSilent) {
+	if wantsKindOrRecovery(a.Events, registry.EventSenderSilent) {
 		silent, err := e.silenceStates(ctx, now, a.Events, workflows, open)
 		if err != nil {
 			return nil, err
@@ -189,20 +191,20 @@ func queueStates(
 			continue
 		}
 		f := subjectState{
-			queue:  q.Name,
-			begins: fmt.Sprintf("No runner takes the executions that wait in queue %s.", q.Name),
-			ends:   fmt.Sprintf("Queue %s is attended again.", q.Name),
+			queue:    q.Name,
+			badText:  fmt.Sprintf("No runner takes the executions that wait in queue %s.", q.Name),
+			goodText: fmt.Sprintf("Queue %s is attended again.", q.Name),
 		}
 		switch waits := q.UnattendedDuration(now); {
 		case q.Incomplete, q.MembersUnknown() && q.Waiting > 0:
-			f.state = healthUnknown
+			f.health = healthUnknown
 		case waits >= unattendedAfter:
-			f.state = healthBad
+			f.health = healthBad
 		case !q.PausedSince.IsZero():
-			f.state, f.ends = healthGood,
+			f.health, f.goodText = healthGood,
 				fmt.Sprintf("Queue %s is paused: its executions wait for an operator.", q.Name)
 		case waits == 0:
-			f.state = healthGood
+			f.health = healthGood
 		}
 		found[q.Name] = f
 	}
@@ -226,19 +228,19 @@ func senderStates(
 			}
 			f := subjectState{
 				workflowID: w.ID,
-				begins: fmt.Sprintf("Requests to node %s of workflow %s are refused, the "+
+				badText: fmt.Sprintf("Requests to node %s of workflow %s are refused, the "+
 					"last one at %s: %s.", node.NodeID, w.ID, formatTime(s.RefusedAt),
 					shortened(s.RefusedReason)),
-				ends: fmt.Sprintf("Requests to node %s of workflow %s are verified again, since "+
-					"%s.", node.NodeID, w.ID, formatTime(s.VerifiedAt)),
+				goodText: fmt.Sprintf("Requests to node %s of workflow %s are verified again, "+
+					"since %s.", node.NodeID, w.ID, formatTime(s.VerifiedAt)),
 			}
 			switch {
-			case s.RefusedAt.Before(setting.Since):
-				f.state = healthGood
+			case s.RefusedAt.Before(setting.SubscribedAt):
+				f.health = healthGood
 			case !s.VerifiedAt.After(s.RefusedAt) || now.Sub(s.RefusedAt) < senderRecoveryPeriod:
-				f.state = healthBad
+				f.health = healthBad
 			default:
-				f.state = healthGood
+				f.health = healthGood
 			}
 			found[subject] = f
 		}
@@ -290,7 +292,7 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 			defer mu.Unlock()
 			queue, _ := stream.QueueOfStream(name)
 			if err != nil {
-				all[queue] = subjectState{state: healthUnknown, queue: queue}
+				all[queue] = subjectState{health: healthUnknown, queue: queue}
 				unanswered = errors.Join(unanswered, fmt.Errorf("stream %s: %w", name, err))
 				return
 			}
@@ -309,7 +311,7 @@ func streamStorageState(
 ) (f subjectState) {
 	queue, own := stream.QueueOfStream(info.Config.Name)
 	part := usedShare(info.State.Bytes, info.Config.MaxBytes)
-	switch other := fullestTier(account); {
+	switch other := fullestTierFraction(account); {
 	case own:
 		f = storageState(part, "The stream of queue "+queue,
 			"When it is full, requests for the queue are answered 503.")
@@ -325,9 +327,9 @@ func streamStorageState(
 	return f
 }
 
-// fullestTier returns the used fraction, from 0 to 1, of the fullest storage tier of the NATS
-// account.
-func fullestTier(account *jetstream.AccountInfo) float64 {
+// fullestTierFraction returns the used fraction, from 0 to 1, of the fullest storage tier of the
+// NATS account.
+func fullestTierFraction(account *jetstream.AccountInfo) float64 {
 	part := usedShare(account.Store, account.Limits.MaxStore)
 	for _, tier := range account.Tiers {
 		part = max(part, usedShare(tier.Store, tier.Limits.MaxStore))
@@ -349,14 +351,14 @@ func usedShare(bytes uint64, limit int64) float64 {
 func storageState(usedFraction float64, storageName, consequence string) subjectState {
 	percent := 100 * usedFraction
 	f := subjectState{
-		begins: fmt.Sprintf("%s is %.0f %% full. %s", storageName, percent, consequence),
-		ends:   fmt.Sprintf("%s has room again: it is %.0f %% full.", storageName, percent),
+		badText:  fmt.Sprintf("%s is %.0f %% full. %s", storageName, percent, consequence),
+		goodText: fmt.Sprintf("%s has room again: it is %.0f %% full.", storageName, percent),
 	}
 	switch {
-	case usedFraction >= storageLowFrom:
-		f.state = healthBad
-	case usedFraction < storageLowUntil:
-		f.state = healthGood
+	case usedFraction >= storageLowFraction:
+		f.health = healthBad
+	case usedFraction < storageRecoveredFraction:
+		f.health = healthGood
 	}
 	return f
 }
@@ -389,17 +391,18 @@ func conditionChanges(
 		case !ok:
 			changes = append(changes,
 				store.OngoingConditionChange{OngoingCondition: c, Ended: true})
-		case f.state == healthGood:
+		case f.health == healthGood:
 			changes = append(changes, store.OngoingConditionChange{
 				OngoingCondition: c,
 				Ended:            true,
-				Cause:            cause(c.Kind+registry.EventRecoveredSuffix, c.Subject, f.ends, f),
+				Cause: cause(c.Kind+registry.EventRecoveredSuffix, c.Subject, f.goodText,
+					f),
 			})
 		}
 	}
 	for kind, subjects := range found {
 		for subject, f := range subjects {
-			if f.state == healthBad && !began[[2]string{kind, subject}] {
+			if f.health == healthBad && !began[[2]string{kind, subject}] {
 				changes = append(changes, store.OngoingConditionChange{
 					OngoingCondition: store.OngoingCondition{
 						AccountID: a.ID,
@@ -407,7 +410,7 @@ func conditionChanges(
 						Subject:   subject,
 						Since:     now,
 					},
-					Cause: cause(kind, subject, f.begins, f),
+					Cause: cause(kind, subject, f.badText, f),
 				})
 			}
 		}

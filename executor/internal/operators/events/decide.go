@@ -37,10 +37,10 @@ type ExecutionInput struct {
 	Text        string    `json:"text"`
 }
 
-// makeEvents replaces stored causes with events. It returns when no causes are left, or when all
-// remaining ones must wait for a later event. The waiting causes of some accounts and kinds do not
-// keep it from handling all others, no matter how many they are.
-func (e *Events) makeEvents(ctx context.Context) error {
+// turnCausesIntoEvents replaces stored causes with events. It returns when no causes are left, or
+// when all remaining ones must wait for a later event. The waiting causes of some accounts and
+// kinds do not keep it from handling all others, no matter how many they are.
+func (e *Events) turnCausesIntoEvents(ctx context.Context) error {
 	var waiting []store.CauseGroup
 	for {
 		if exist, err := e.config.Store.HasEventCauses(ctx); err != nil || !exist {
@@ -49,7 +49,7 @@ func (e *Events) makeEvents(ctx context.Context) error {
 		// Bring the directory up to date. decideEvents drops causes of kinds that their account has
 		// not selected. With an outdated directory, it could drop causes of a kind that was just
 		// selected.
-		if err := e.config.Current(ctx); err != nil {
+		if err := e.config.EnsureDirectoryCurrent(ctx); err != nil {
 			return err
 		}
 		full := false

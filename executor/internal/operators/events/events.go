@@ -63,13 +63,14 @@ type Config struct {
 	Directory *edit.Directory
 	JetStream jetstream.JetStream
 	Queues    *queues.Watcher
-	// Caller is a random UUID that identifies this process among the executors.
-	Caller string
-	// Trusted reports, without a remote call, whether the directory is complete. While the registry
-	// is being restored, it is not.
-	Trusted func() bool
-	// Current returns an error if the directory lacks any change made before the call.
-	Current func(context.Context) error
+	// ExecutorID is a random UUID that identifies this process among the executors.
+	ExecutorID string
+	// DirectoryComplete reports, without a remote call, whether the directory is complete. While
+	// the registry is being restored, it is not.
+	DirectoryComplete func() bool
+	// EnsureDirectoryCurrent returns an error if the directory lacks any change made before the
+	// call.
+	EnsureDirectoryCurrent func(context.Context) error
 	// AwaitRecorded waits until everything in a queue's streams at the time of the call is
 	// recorded, or until its context is done.
 	AwaitRecorded func(ctx context.Context, queue string)
@@ -87,8 +88,8 @@ type Events struct {
 	// condition. Only WatchConditions uses it.
 	paces map[string]requestPace
 
-	mu      sync.Mutex
-	failing map[string]time.Time // when each failure was last logged, by its message
+	mu              sync.Mutex
+	failureLoggedAt map[string]time.Time // when each failure was last logged, by its message
 }
 
 // New returns an Events with the given dependencies. It does nothing until Run or WatchConditions
@@ -96,7 +97,7 @@ type Events struct {
 func New(c Config) *Events {
 	return &Events{
 		config: c, starts: starts.New(c.JetStream),
-		paces: map[string]requestPace{}, failing: map[string]time.Time{},
+		paces: map[string]requestPace{}, failureLoggedAt: map[string]time.Time{},
 	}
 }
 
@@ -104,10 +105,10 @@ func New(c Config) *Events {
 // selected such events. While the directory is incomplete, it returns a cause for every failure;
 // decideEvents later drops the causes that no account has selected.
 func (e *Events) FailureCause(f store.ExecutionFailure) *store.EventCause {
-	if e.config.Trusted() {
+	if e.config.DirectoryComplete() {
 		setting := e.config.Directory.EventSubscription(f.AccountID)
 		if !setting.Wants(registry.EventExecutionFailed) || f.WorkflowID == setting.WorkflowID ||
-			f.At.Before(setting.Since.Add(-clockSkew)) {
+			f.At.Before(setting.SubscribedAt.Add(-clockSkew)) {
 			return nil
 		}
 	}
@@ -136,7 +137,7 @@ func shortened(text string) string {
 // Run decides and publishes events until the context is done.
 func (e *Events) Run(ctx context.Context) {
 	e.runPeriodically(ctx, publishInterval, func(ctx context.Context) {
-		e.logFailure(ctx, "could not decide operator events; retrying", e.makeEvents(ctx))
+		e.logFailure(ctx, "could not decide operator events; retrying", e.turnCausesIntoEvents(ctx))
 		e.logFailure(ctx, "could not publish operator events; retrying", e.publish(ctx))
 	})
 }
@@ -146,7 +147,7 @@ func (e *Events) Run(ctx context.Context) {
 func (e *Events) WatchConditions(ctx context.Context) {
 	e.runPeriodically(ctx, conditionCheckInterval, func(ctx context.Context) {
 		now := time.Now()
-		leads, err := e.config.Store.AcquireEventLease(ctx, e.config.Caller, now,
+		leads, err := e.config.Store.AcquireEventLease(ctx, e.config.ExecutorID, now,
 			now.Add(leaseDuration))
 		if leads && err == nil {
 			err = e.updateConditions(ctx, now)
@@ -163,7 +164,7 @@ func (e *Events) runPeriodically(
 ) {
 	var rested time.Time
 	retry.Every(ctx, interval, func() {
-		if !e.config.Trusted() {
+		if !e.config.DirectoryComplete() {
 			return
 		}
 		if len(e.config.Directory.AccountsWithEventSubscription()) == 0 {
@@ -186,9 +187,9 @@ func (e *Events) logFailure(ctx context.Context, message string, err error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if time.Since(e.failing[message]) < failureLogInterval {
+	if time.Since(e.failureLoggedAt[message]) < failureLogInterval {
 		return
 	}
-	e.failing[message] = time.Now()
+	e.failureLoggedAt[message] = time.Now()
 	e.config.Log.WithError(err).Warn(message)
 }

@@ -49,11 +49,11 @@ func start(t *testing.T, setting registry.EventSubscription) *rig {
 	t.Cleanup(func() { _ = records.Close() })
 	r.store = records
 	waits, err := queues.New(queues.Config{
-		Conn:      nc,
-		JetStream: r.JetStream,
-		Named:     r.Directory.Queues,
-		Settings:  r.Directory.QueueSettings,
-		Recorder:  "executor",
+		Conn:             nc,
+		JetStream:        r.JetStream,
+		QueueNames:       r.Directory.Queues,
+		Settings:         r.Directory.QueueSettings,
+		RecorderConsumer: "executor",
 	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
@@ -63,16 +63,16 @@ func start(t *testing.T, setting registry.EventSubscription) *rig {
 	_, _, err = r.PutEventSubscription(t.Context(), "on-pro", setting)
 	r.check(err)
 	r.Events = New(Config{
-		Store:         records,
-		Directory:     r.Directory,
-		JetStream:     r.JetStream,
-		Queues:        waits,
-		Caller:        "here",
-		Log:           logtest.Quiet(),
-		Trusted:       func() bool { return true },
-		Current:       r.EnsureCurrent,
-		AwaitRecorded: func(context.Context, string) {},
-		DedupWindow:   stream.DefaultSettings.DedupWindow,
+		Store:                  records,
+		Directory:              r.Directory,
+		JetStream:              r.JetStream,
+		Queues:                 waits,
+		ExecutorID:             "here",
+		Log:                    logtest.Quiet(),
+		DirectoryComplete:      func() bool { return true },
+		EnsureDirectoryCurrent: r.EnsureCurrent,
+		AwaitRecorded:          func(context.Context, string) {},
+		DedupWindow:            stream.DefaultSettings.DedupWindow,
 	})
 	records.SetFailureCause(r.FailureCause)
 	return r
@@ -122,7 +122,7 @@ func (r *rig) failures(workflowID string, from, to int) {
 // turn performs one round of Run.
 func (r *rig) turn() {
 	r.t.Helper()
-	r.check(r.makeEvents(r.t.Context()))
+	r.check(r.turnCausesIntoEvents(r.t.Context()))
 	r.check(r.publish(r.t.Context()))
 }
 
@@ -211,7 +211,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
 	r.failures("orders", 0, 3)
-	r.check(r.makeEvents(t.Context())) // then the process crashes
+	r.check(r.turnCausesIntoEvents(t.Context())) // then the process crashes
 	next := New(r.config)
 	waiting, err := r.store.UnpublishedEvents(t.Context(), nil, 10)
 	r.check(err)
@@ -321,7 +321,7 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	r.moveToOwnStream("full", 1)
 	r.decided("stuck", maxPublishBatch+1, time.Now().Add(-time.Minute))
 	r.failures("orders", 0, 1)
-	r.check(r.makeEvents(t.Context()))
+	r.check(r.turnCausesIntoEvents(t.Context()))
 	if err := r.publish(t.Context()); stream.ErrorCode(err) != stream.CodeStoreFailed {
 		t.Errorf("publish: %v", err)
 	}
@@ -341,7 +341,7 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 		}
 	}
 	r.failures("orders", 1, 2)
-	r.check(r.makeEvents(t.Context()))
+	r.check(r.turnCausesIntoEvents(t.Context()))
 	brief, cancel := context.WithTimeout(t.Context(), loopPassTimeout)
 	defer cancel()
 	done := make(chan error, 1)
@@ -395,7 +395,7 @@ func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
 	var tried atomic.Int32
 	r.config.AwaitRecorded = func(context.Context, string) { tried.Add(1) }
 	r.failures("orders", 0, 1)
-	r.check(r.makeEvents(t.Context()))
+	r.check(r.turnCausesIntoEvents(t.Context()))
 	if err := r.publish(t.Context()); stream.ErrorCode(err) != stream.CodeStoreFailed {
 		t.Errorf("publish: %v", err)
 	}
@@ -450,7 +450,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.wantKinds()
 	// While the registry is being restored, it is unknown which accounts have selected which
 	// events, so every failure is kept as a cause.
-	r.config.Trusted = func() bool { return false }
+	r.config.DirectoryComplete = func() bool { return false }
 	r.failures("orders", 1, 2)
 	if some, err := r.store.HasEventCauses(t.Context()); err != nil || !some {
 		t.Errorf("no cause is kept: %v", err)
@@ -655,7 +655,7 @@ func TestAQueueOfWhichTheStateIsUnknown(t *testing.T) {
 		test.queue.Name, test.queue.Oldest = "q", now.Add(-time.Hour)
 		states := queueStates(now, []*registry.Workflow{{Queue: "q"}},
 			[]queues.Queue{test.queue})
-		if state := states["q"]; len(states) != 1 || state.state != test.want {
+		if state := states["q"]; len(states) != 1 || state.health != test.want {
 			t.Errorf("%+v: %+v, want %v", test.queue, states, test.want)
 		}
 	}

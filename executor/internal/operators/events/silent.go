@@ -26,8 +26,8 @@ const (
 
 // requestPace is the usual pace of the requests to a node, as of the last request.
 type requestPace struct {
-	last    time.Time     // the time of the last request
-	longest time.Duration // the longest pause; 0 means no usual pace
+	lastRequestAt time.Time     // the time of the last request
+	longestPause  time.Duration // the longest pause; 0 means no usual pace
 }
 
 // silenceStates returns the states of the trigger nodes of active workflows, by subject. It leaves
@@ -58,7 +58,7 @@ func (e *Events) silenceStates(
 				continue // its tokens were never used
 			}
 			f, err := e.silenceState(ctx, now, setting, w, node.NodeID, last)
-			if err == nil && f.state == healthBad {
+			if err == nil && f.health == healthBad {
 				// Requests that started nothing count as well.
 				other, failed := e.lastRequestWithoutStart(ctx, w.ID, node.NodeID)
 				if failed != nil {
@@ -71,8 +71,8 @@ func (e *Events) silenceStates(
 			if err != nil {
 				return nil, err
 			}
-			if since, ok := began[subject]; ok && !last.After(since) && f.state == healthGood {
-				f.state = healthUnknown // the usual pace has changed, but no request has arrived
+			if since, ok := began[subject]; ok && !last.After(since) && f.health == healthGood {
+				f.health = healthUnknown // the usual pace has changed, but no request has arrived
 			}
 			found[subject] = f
 		}
@@ -86,9 +86,9 @@ func (e *Events) silenceState(
 	nodeID string, last time.Time,
 ) (f subjectState, err error) {
 	f = subjectState{
-		state:      healthGood,
+		health:     healthGood,
 		workflowID: w.ID,
-		ends: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.",
+		goodText: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.",
 			nodeID, w.ID, formatTime(last)),
 	}
 	from := last
@@ -98,8 +98,8 @@ func (e *Events) silenceState(
 	silence := now.Sub(from)
 	if after := setting.SilentAfter; after > 0 {
 		if silence >= after {
-			f.state = healthBad
-			f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. It is to "+
+			f.health = healthBad
+			f.badText = fmt.Sprintf("Node %s of workflow %s has had no request since %s. It is to "+
 				"be told after %s.", nodeID, w.ID, formatTime(last), after)
 		}
 		return f, nil
@@ -111,11 +111,11 @@ func (e *Events) silenceState(
 	if err != nil {
 		return f, err
 	}
-	if usual.longest > 0 && silence >= silenceFactor*usual.longest {
-		f.state = healthBad
-		f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The longest "+
+	if usual.longestPause > 0 && silence >= silenceFactor*usual.longestPause {
+		f.health = healthBad
+		f.badText = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The longest "+
 			"pause of the 7 days before was about %s.",
-			nodeID, w.ID, formatTime(last), usual.longest)
+			nodeID, w.ID, formatTime(last), usual.longestPause)
 	}
 	return f, nil
 }
@@ -183,7 +183,7 @@ func (e *Events) usualPace(
 	ctx context.Context, w *registry.Workflow, nodeID string, last time.Time,
 ) (requestPace, error) {
 	subject := subjectOfTrigger(w.ID, nodeID)
-	if known, ok := e.paces[subject]; ok && known.last.Equal(last) {
+	if known, ok := e.paces[subject]; ok && known.lastRequestAt.Equal(last) {
 		return known, nil
 	}
 	counts, err := e.config.Store.CountByTime(ctx, store.RecordFilter{
@@ -197,7 +197,7 @@ func (e *Events) usualPace(
 	if err != nil {
 		return requestPace{}, err
 	}
-	p := requestPace{last: last, longest: longestPause(counts)}
+	p := requestPace{lastRequestAt: last, longestPause: longestPause(counts)}
 	e.paces[subject] = p
 	return p, nil
 }

@@ -81,13 +81,13 @@ func (r Role) Includes(other Role) bool {
 // rule, so every call has one. The zero rule rejects every caller.
 type accessRule struct {
 	role  Role
-	about accessCheck
+	check accessCheck
 }
 
-// newRule returns the rule of an operation. The rule requires the role that the table operations
-// lists for the operation, and then makes the access check. If the table lacks the operation, the
-// rule rejects every caller.
-func newRule(operation string, check accessCheck) accessRule {
+// newAccessRule returns the rule of an operation. The rule requires the role that the table
+// operations lists for the operation, and then makes the access check. If the table lacks the
+// operation, the rule rejects every caller.
+func newAccessRule(operation string, check accessCheck) accessRule {
 	return accessRule{roleByName[operation], check}
 }
 
@@ -114,7 +114,7 @@ func accessToAllAccounts(context.Context, *Service, Caller) error {
 func accessToAccount(id string) accessCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		if id != caller.AccountID {
-			return notFound("account", id, "")
+			return notFoundError("account", id, "")
 		}
 		return nil
 	}
@@ -126,7 +126,7 @@ func accessToWorkflow(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		w, err := s.currentWorkflow(ctx, id)
 		if err == nil && w.AccountID != caller.AccountID {
-			err = notFound("workflow", id, "")
+			err = notFoundError("workflow", id, "")
 		}
 		return err
 	}
@@ -140,16 +140,16 @@ func accessToNewWorkflow(id, accountID string) accessCheck {
 		}
 		if have, ok := s.config.Directory.Workflow(id); ok &&
 			have.Record.AccountID != caller.AccountID {
-			return notFound("workflow", id, "")
+			return notFoundError("workflow", id, "")
 		}
 		if accountID != caller.AccountID {
-			return unknownAccount(accountID)
+			return unknownAccountError(accountID)
 		}
 		return nil
 	}
 }
 
-func unknownAccount(id string) error {
+func unknownAccountError(id string) error {
 	return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{
 		Field: "accountId", Problem: fmt.Sprintf("there is no account %q; "+
 			"create it first: hookstart account put %s", id, id),
@@ -162,7 +162,7 @@ func accessToExecution(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		record, err := s.record(ctx, id)
 		if err == nil && record.AccountID != caller.AccountID {
-			err = executionNotFound(id)
+			err = executionNotFoundError(id)
 		}
 		return err
 	}
@@ -174,7 +174,7 @@ func accessToExecution(id string) accessCheck {
 func accessToDeadLetter(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if _, isMessage := parseMessageKey(id); isMessage {
-			return notFound("dead letter", id, "")
+			return notFoundError("dead letter", id, "")
 		}
 		return accessToExecution(id)(ctx, s, caller)
 	}
@@ -220,7 +220,7 @@ func (c Caller) RequireRole(least Role) error {
 
 // checkAllowed returns an error if a caller may not make a call.
 func (s *Service) checkAllowed(ctx context.Context, caller Caller, r accessRule) error {
-	if r.about == nil {
+	if r.check == nil {
 		r.role = "" // no role includes "", so every caller is rejected
 	}
 	if err := caller.RequireRole(r.role); err != nil {
@@ -229,14 +229,14 @@ func (s *Service) checkAllowed(ctx context.Context, caller Caller, r accessRule)
 	if caller.Kind == CallerKindKey {
 		// This check is repeated for each event of an event stream, so a revocation takes effect
 		// with the next event.
-		if err := s.config.Keyring.recheck(ctx, caller); err != nil {
+		if err := s.config.Keyring.recheckKey(ctx, caller); err != nil {
 			return err
 		}
 	}
 	if caller.AccountID == "" {
 		return nil
 	}
-	return r.about(ctx, s, caller)
+	return r.check(ctx, s, caller)
 }
 
 // canAccessAccount reports whether a caller has access to an account's objects.
@@ -244,9 +244,9 @@ func (c Caller) canAccessAccount(accountID string) bool {
 	return c.AccountID == "" || c.AccountID == accountID
 }
 
-// read checks that the caller may make a call, and runs the call, which must only read. The call's
-// timeout is readTimeout.
-func read[T any](
+// runRead checks that the caller may make a call, and runs the call, which must only read. The
+// call's timeout is readTimeout.
+func runRead[T any](
 	ctx context.Context, s *Service, caller Caller, r accessRule, call func(context.Context) (T,
 		error),
 ) (T, error) {
@@ -255,10 +255,10 @@ func read[T any](
 	return checkAndCall(ctx, s, caller, r, call)
 }
 
-// change checks that the caller may make a call that changes something, and runs the call with the
-// timeout within. The call continues even if the client disconnects, because every stored change
-// must be confirmed.
-func change[T any](
+// runChange checks that the caller may make a call that changes something, and runs the call with
+// the timeout within. The call continues even if the client disconnects, because every stored
+// change must be confirmed.
+func runChange[T any](
 	ctx context.Context, s *Service, caller Caller, r accessRule, within time.Duration, call func(
 		context.Context,
 	) (T, error),
@@ -268,12 +268,12 @@ func change[T any](
 	return checkAndCall(withActor(ctx, caller), s, caller, r, call)
 }
 
-// changeNoResult runs a call that changes something and returns no result.
-func (s *Service) changeNoResult(
+// runChangeWithoutResult runs a call that changes something and returns no result.
+func (s *Service) runChangeWithoutResult(
 	ctx context.Context, caller Caller, r accessRule, within time.Duration,
 	call func(context.Context) error,
 ) error {
-	_, err := change(ctx, s, caller, r, within, func(ctx context.Context) (struct{}, error) {
+	_, err := runChange(ctx, s, caller, r, within, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, call(ctx)
 	})
 	return err

@@ -22,7 +22,7 @@ const (
 func (s *Service) Plans(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Plan], error) {
-	return read(ctx, s, caller, newRule("Plans", accessUnrestricted),
+	return runRead(ctx, s, caller, newAccessRule("Plans", accessUnrestricted),
 		func(context.Context) (api.List[api.Plan], error) {
 			plans := s.config.Directory.Plans().Record
 			if accountID != "" {
@@ -50,9 +50,9 @@ func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plan
 func (s *Service) Accounts(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Account], error) {
-	return read(ctx, s, caller, newRule("Accounts", accessToAccountOrAll(&accountID)),
+	return runRead(ctx, s, caller, newAccessRule("Accounts", accessToAccountOrAll(&accountID)),
 		func(context.Context) (none api.List[api.Account], err error) {
-			after, err := page.afterPosition(accountsCursorKind)
+			after, err := page.cursorPosition(accountsCursorKind)
 			if err != nil {
 				return none, err
 			}
@@ -95,14 +95,14 @@ func (s *Service) accountAsList(id, after string) []*registry.Account {
 // Account returns an account, including all changes that were confirmed before the call. If it does
 // not exist, the error has the code api.CodeNotFound.
 func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Account, error) {
-	return read(ctx, s, caller, newRule("Account", accessToAccount(id)),
+	return runRead(ctx, s, caller, newAccessRule("Account", accessToAccount(id)),
 		func(ctx context.Context) (none api.Account, err error) {
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
 			}
 			have, ok := s.config.Directory.Account(id)
 			if !ok {
-				return none, notFound("account", id, "")
+				return none, notFoundError("account", id, "")
 			}
 			return apiAccount(have.Record), nil
 		})
@@ -155,7 +155,7 @@ func WithAccountIfExists(ctx context.Context) context.Context {
 func (s *Service) PatchAccount(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error,
 ) (api.Account, error) {
-	return change(ctx, s, caller, newRule("PatchAccount", accessToAccount(id)),
+	return runChange(ctx, s, caller, newAccessRule("PatchAccount", accessToAccount(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Account, err error) {
 			a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
@@ -189,7 +189,7 @@ func (s *Service) PutAccount(
 			return nil
 		})
 	}
-	return change(ctx, s, caller, newRule("PutAccount", accessToAccount(id)),
+	return runChange(ctx, s, caller, newAccessRule("PutAccount", accessToAccount(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Account], err error) {
 			plan, err := s.resolvePlan(id, put.Plan)
@@ -266,7 +266,8 @@ func registryRateLimit(l *api.RateLimit) *registry.RateLimit {
 // DeleteAccount deletes an account that has no workflows and no keys. The records of its executions
 // are kept.
 func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) error {
-	return s.changeNoResult(ctx, caller, newRule("DeleteAccount", accessToAccount(id)),
+	return s.runChangeWithoutResult(ctx, caller, newAccessRule("DeleteAccount",
+		accessToAccount(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteAccount(ctx, id)

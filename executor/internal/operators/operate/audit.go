@@ -24,18 +24,18 @@ type AuditFilter = store.AuditFilter
 func (s *Service) Audit(
 	ctx context.Context, caller Caller, filter AuditFilter, page PageOptions,
 ) (api.List[api.AuditEntry], error) {
-	return read(ctx, s, caller, newRule("Audit", accessToAllAccounts),
+	return runRead(ctx, s, caller, newAccessRule("Audit", accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
-			at, id, err := page.afterTimePosition(auditCursorKind, 1)
+			at, id, err := page.cursorTimePosition(auditCursorKind, 1)
 			if err != nil {
 				return none, err
 			}
 			var after store.AuditPosition
 			if !at.IsZero() {
 				after = store.AuditPosition{At: at, ID: id[0]}
-			} else if s.config.AwaitAudited != nil {
+			} else if s.config.AwaitAuditLog != nil {
 				waiting, cancel := context.WithTimeout(ctx, auditCatchUpTimeout)
-				s.config.AwaitAudited(waiting)
+				s.config.AwaitAuditLog(waiting)
 				cancel()
 			}
 			found, err := s.config.Store.ListAudit(ctx, filter, after, page.Limit+1)
@@ -48,7 +48,7 @@ func (s *Service) Audit(
 				page,
 				apiAuditEntry,
 				func(e store.AuditEntry) string {
-					return timePosition(e.At, e.ID)
+					return encodeTimePosition(e.At, e.ID)
 				},
 			), nil
 		})

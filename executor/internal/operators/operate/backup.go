@@ -23,10 +23,11 @@ func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
 ) error {
 	var refused error
-	_, err := checkAndCall(ctx, s, caller, newRule("BackUpRecords", accessToAllAccounts),
+	_, err := checkAndCall(ctx, s, caller, newAccessRule("BackUpRecords", accessToAllAccounts),
 		func(ctx context.Context) (none struct{}, err error) {
 			err = s.config.Store.Backup(ctx, func(part store.BackupPart) error {
-				refused = s.checkAllowed(ctx, caller, newRule("BackUpRecords", accessToAllAccounts))
+				refused = s.checkAllowed(ctx, caller,
+					newAccessRule("BackUpRecords", accessToAllAccounts))
 				if refused != nil {
 					// Check again for each part, because a backup may take a long time.
 					return refused
@@ -53,7 +54,7 @@ func (s *Service) BackUpAudit(
 		part []byte,
 	) error,
 ) error {
-	_, err := checkAndCall(ctx, s, caller, newRule("BackUpAudit", accessToAllAccounts),
+	_, err := checkAndCall(ctx, s, caller, newAccessRule("BackUpAudit", accessToAllAccounts),
 		func(ctx context.Context) (none struct{}, err error) {
 			// The filter's end is exclusive, and stored times have a resolution of one microsecond.
 			filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)}
@@ -94,8 +95,8 @@ const auditEntriesPerPart = 500
 func (s *Service) RestoreRecords(
 	ctx context.Context, caller Caller, part []byte, first bool,
 ) error {
-	r := newRule("RestoreRecords", accessToAllAccounts)
-	return s.changeNoResult(ctx, caller, r, restoreTimeout,
+	r := newAccessRule("RestoreRecords", accessToAllAccounts)
+	return s.runChangeWithoutResult(ctx, caller, r, restoreTimeout,
 		func(ctx context.Context) error {
 			var read store.BackupPart
 			if err := json.Unmarshal(part, &read); err != nil {

@@ -28,34 +28,35 @@ const (
 // new execution is derived from the original's ID, and is also the message ID. Callers can
 // therefore repeat an interrupted call, or run several at once.
 type bulkRestart struct {
-	s        *Service
+	service  *Service
 	caller   Caller
 	deadline time.Time                                 // no batch begins after it
 	newStart func(record store.Record) execution.Start // returns the new start message for a record
-	// requeue reports whether the originals are marked as requeued. If so, the number of restarted
-	// executions below is the number of originals that this call marked; otherwise, it is the
-	// number of start messages that this call stored.
-	requeue bool
+	// marksRequeued reports whether the originals are marked as requeued. If so, the number of
+	// restarted executions below is the number of originals that this call marked; otherwise, it is
+	// the number of start messages that this call stored.
+	marksRequeued bool
 
-	oldest map[string]uint64 // Streams.OldestSequence by queue; 0 if it is not known
+	oldestSequences map[string]uint64 // Streams.OldestSequence by queue; 0 if it is not known
 
-	started int  // number of restarted executions
-	more    bool // whether more executions may match
+	startedCount int  // number of restarted executions
+	mayHaveMore  bool // whether more executions may match
 
-	mu    sync.Mutex
-	nodes map[[2]string]func() (*edit.TriggerInfo, error)
-	// leftBy counts the skipped executions by error code.
-	leftBy map[string]int
+	mu             sync.Mutex
+	triggerLookups map[[2]string]func() (*edit.TriggerInfo, error)
+	// skippedByCode counts the skipped executions by error code.
+	skippedByCode map[string]int
 }
 
 func (s *Service) newBulkRestart(
 	caller Caller, startFor func(record store.Record) execution.Start,
 ) *bulkRestart {
 	return &bulkRestart{
-		s: s, caller: caller, deadline: time.Now().Add(bulkTimeout - lastBatchTimeReserve),
-		newStart: startFor,
-		oldest:   map[string]uint64{},
-		nodes:    map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
+		service: s, caller: caller, deadline: time.Now().Add(bulkTimeout - lastBatchTimeReserve),
+		newStart:        startFor,
+		oldestSequences: map[string]uint64{},
+		triggerLookups:  map[[2]string]func() (*edit.TriggerInfo, error){},
+		skippedByCode:   map[string]int{},
 	}
 }
 
@@ -63,8 +64,8 @@ func (s *Service) newBulkRestart(
 // time left for another batch. It saves the result, because the response says whether more
 // executions may match.
 func (b *bulkRestart) limitReached() bool {
-	b.more = b.started >= b.s.config.MaxBulkItems || time.Now().After(b.deadline)
-	return b.more
+	b.mayHaveMore = b.startedCount >= b.service.config.MaxBulkItems || time.Now().After(b.deadline)
+	return b.mayHaveMore
 }
 
 // startMatching restarts the records that match a filter, oldest first. It skips executions that
@@ -76,8 +77,8 @@ func (b *bulkRestart) startMatching(ctx context.Context, filter store.RecordFilt
 	}
 	after := store.RecordPosition{}
 	for !b.limitReached() {
-		limit := min(bulkBatchSize, b.s.config.MaxBulkItems-b.started)
-		found, err := b.s.config.Store.ListOldest(ctx, filter, after, limit)
+		limit := min(bulkBatchSize, b.service.config.MaxBulkItems-b.startedCount)
+		found, err := b.service.config.Store.ListOldest(ctx, filter, after, limit)
 		if err != nil {
 			return err
 		}
@@ -104,7 +105,7 @@ func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) er
 	}
 	// Ask the database which of the new executions already exist, because the stream recognizes
 	// duplicates only within the deduplication window.
-	before, err := b.s.config.Store.GetMany(ctx, ids)
+	before, err := b.service.config.Store.GetMany(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -119,19 +120,19 @@ func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) er
 			if fresh {
 				stored++
 			}
-			mark = append(mark, store.Requeue{ID: records[i].ID, As: ids[i]})
+			mark = append(mark, store.Requeue{ID: records[i].ID, ReplacementID: ids[i]})
 		}); err != nil {
 			break
 		}
 	}
-	if !b.requeue {
-		b.started += stored
+	if !b.marksRequeued {
+		b.startedCount += stored
 		return err
 	}
-	marked, markErr := b.s.config.Store.MarkRequeued(ctx, mark)
-	b.started += len(marked)
+	marked, markErr := b.service.config.Store.MarkRequeued(ctx, mark)
+	b.startedCount += len(marked)
 	// Ignore the error: a watcher that misses this notification sees the change at its next query.
-	_ = b.s.config.Changes.Publish(marked)
+	_ = b.service.config.Changes.Publish(marked)
 	return errors.Join(err, markErr)
 }
 
@@ -163,8 +164,9 @@ func (b *bulkRestart) startInOrder(
 			continue
 		}
 		reading.Go(func() error {
-			triggers[n], failures[n] = b.s.prepareRestart(ctx, b.caller, records[i], &starts[i],
-				b.triggerOf)
+			triggers[n], failures[n] = b.service.prepareRestart(ctx, b.caller, records[i],
+				&starts[i],
+				b.cachedTriggerOf)
 			return nil
 		})
 	}
@@ -172,7 +174,7 @@ func (b *bulkRestart) startInOrder(
 	for n, i := range chunk {
 		fresh, err := false, failures[n]
 		if err == nil && triggers[n] != nil {
-			fresh, err = b.s.publishStart(ctx, triggers[n], starts[i], true)
+			fresh, err = b.service.publishStart(ctx, triggers[n], starts[i], true)
 		}
 		starts[i] = execution.Start{} // release the body, which may be large
 		if err == nil {
@@ -189,12 +191,12 @@ func (b *bulkRestart) startInOrder(
 // oldest executions: without it, the call could spend all its time on failing reads of expired
 // messages.
 func (b *bulkRestart) hasExpired(ctx context.Context, record store.Record) bool {
-	oldest, known := b.oldest[record.Queue]
+	oldest, known := b.oldestSequences[record.Queue]
 	if !known {
 		// If a stream does not respond, the oldest sequence is 0: no message counts as expired, and
 		// each one is read.
-		oldest, _ = b.s.starts.OldestSequence(ctx, record.Queue)
-		b.oldest[record.Queue] = oldest
+		oldest, _ = b.service.startStreams.OldestSequence(ctx, record.Queue)
+		b.oldestSequences[record.Queue] = oldest
 	}
 	return record.StreamSequence < oldest
 }
@@ -212,30 +214,30 @@ func (b *bulkRestart) countSkipped(err error) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leftBy[failure.Code]++
+	b.skippedByCode[failure.Code]++
 	return nil
 }
 
 // skipped returns how many executions were skipped, by error code.
 func (b *bulkRestart) skipped() []api.Left {
 	var all []api.Left
-	for _, code := range slices.Sorted(maps.Keys(b.leftBy)) {
-		all = append(all, api.Left{Code: code, Count: b.leftBy[code]})
+	for _, code := range slices.Sorted(maps.Keys(b.skippedByCode)) {
+		all = append(all, api.Left{Code: code, Count: b.skippedByCode[code]})
 	}
 	return all
 }
 
-// triggerOf is like Service.triggerOf, but looks up each trigger node only once.
-func (b *bulkRestart) triggerOf(
+// cachedTriggerOf is like Service.cachedTriggerOf, but looks up each trigger node only once.
+func (b *bulkRestart) cachedTriggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {
 	b.mu.Lock()
-	find := b.nodes[[2]string{workflowID, nodeID}]
+	find := b.triggerLookups[[2]string{workflowID, nodeID}]
 	if find == nil {
 		find = sync.OnceValues(func() (*edit.TriggerInfo, error) {
-			return b.s.triggerOf(ctx, caller, workflowID, nodeID)
+			return b.service.triggerOf(ctx, caller, workflowID, nodeID)
 		})
-		b.nodes[[2]string{workflowID, nodeID}] = find
+		b.triggerLookups[[2]string{workflowID, nodeID}] = find
 	}
 	b.mu.Unlock()
 	return find()

@@ -33,9 +33,9 @@ func (s DeadLetterSelection) check() error {
 	return nil
 }
 
-// split separates the IDs of executions from the IDs of messages that were put aside, and removes
-// duplicates.
-func (s DeadLetterSelection) split() (executions []string, messages []store.MessageKey) {
+// splitIDs separates the IDs of executions from the IDs of messages that were put aside, and
+// removes duplicates.
+func (s DeadLetterSelection) splitIDs() (executions []string, messages []store.MessageKey) {
 	seen := make(map[string]bool, len(s.IDs))
 	for _, id := range s.IDs {
 		if seen[id] {
@@ -59,8 +59,8 @@ func (s DeadLetterSelection) split() (executions []string, messages []store.Mess
 func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Requeued, error) {
-	return change(ctx, s, caller,
-		newRule("RequeueDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
+	return runChange(ctx, s, caller,
+		newAccessRule("RequeueDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (none api.Requeued, err error) {
 			if err := selected.check(); err != nil {
@@ -69,25 +69,26 @@ func (s *Service) RequeueDeadLetters(
 			b := s.newBulkRestart(caller, func(record store.Record) execution.Start {
 				return execution.Start{ID: execution.IDForRequeue(record.ID), RerunOf: record.ID}
 			})
-			b.requeue = true
+			b.marksRequeued = true
 			if selected.IDs != nil {
 				err = b.requeueSelected(ctx, selected)
 			} else {
 				err = b.requeueFiltered(ctx, selected.Filter)
 			}
-			return api.Requeued{Requeued: b.started, Left: b.skipped(), More: b.more}, err
+			return api.Requeued{Requeued: b.startedCount, Left: b.skipped(), More: b.mayHaveMore},
+				err
 		})
 }
 
 func (b *bulkRestart) requeueSelected(ctx context.Context, selected DeadLetterSelection) error {
-	ids, messages := selected.split()
-	if err := b.s.sortByAcceptance(ctx, ids); err != nil {
+	ids, messages := selected.splitIDs()
+	if err := b.service.sortByAcceptance(ctx, ids); err != nil {
 		return err
 	}
 	for len(ids) > 0 && !b.limitReached() {
 		chunk := ids[:min(len(ids), bulkBatchSize)]
 		ids = ids[len(chunk):]
-		letters, err := b.s.deadLettersOf(ctx, chunk, selected.Filter.AccountID)
+		letters, err := b.service.deadLettersOf(ctx, chunk, selected.Filter.AccountID)
 		if err == nil {
 			err = b.startBatch(ctx, letters)
 		}
@@ -153,7 +154,7 @@ func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilt
 	}
 	after := store.AsidePosition{}
 	for !b.limitReached() {
-		found, err := b.s.config.Store.ListAside(ctx, aside, after, bulkBatchSize)
+		found, err := b.service.config.Store.ListAside(ctx, aside, after, bulkBatchSize)
 		if err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.Mess
 		if b.limitReached() {
 			return nil
 		}
-		_, recovered, err := b.s.recoverMessage(ctx, messageDeadLetterID(key), key)
+		_, recovered, err := b.service.recoverMessage(ctx, messageDeadLetterID(key), key)
 		if err != nil {
 			err = b.countSkipped(err)
 		}
@@ -184,7 +185,7 @@ func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.Mess
 			return err
 		}
 		if recovered {
-			b.started++
+			b.startedCount++
 		}
 	}
 	return nil
@@ -196,8 +197,8 @@ func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.Mess
 func (s *Service) DismissDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Dismissed, error) {
-	return change(ctx, s, caller,
-		newRule("DismissDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
+	return runChange(ctx, s, caller,
+		newAccessRule("DismissDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (result api.Dismissed, err error) {
 			if err := selected.check(); err != nil {
@@ -214,7 +215,7 @@ func (s *Service) DismissDeadLetters(
 func (s *Service) dismissSelected(
 	ctx context.Context, selected DeadLetterSelection,
 ) (dismissed int, err error) {
-	ids, messages := selected.split()
+	ids, messages := selected.splitIDs()
 	if selected.Filter.AccountID != "" {
 		messages = nil // messages without a record have no known account, so none can match
 	}

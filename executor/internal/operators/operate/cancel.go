@@ -56,8 +56,8 @@ const (
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
-	r := newRule("CancelExecution", accessToExecution(id))
-	return change(ctx, s, caller, r, 2*readTimeout, func(
+	r := newAccessRule("CancelExecution", accessToExecution(id))
+	return runChange(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none Execution, err error) {
 		record, err := s.record(ctx, id)
@@ -65,7 +65,7 @@ func (s *Service) CancelExecution(
 			return none, err
 		}
 		if record.Status.Final() {
-			return none, alreadyEnded(record)
+			return none, alreadyEndedError(record)
 		}
 		if _, _, err := s.cancel(ctx, []store.Record{record}, s.cancelAuditEntryFunc(ctx,
 			[]store.Record{
@@ -77,13 +77,13 @@ func (s *Service) CancelExecution(
 			return none, err
 		}
 		if record.CancelRequestedAt.IsZero() {
-			return none, alreadyEnded(record) // it has ended in the meantime
+			return none, alreadyEndedError(record) // it has ended in the meantime
 		}
 		return executionOf(record), nil
 	})
 }
 
-func alreadyEnded(r store.Record) error {
+func alreadyEndedError(r store.Record) error {
 	return &Error{
 		Code:   api.CodeAlreadyEnded,
 		Detail: fmt.Sprintf("The execution is %s: it has ended.", r.Status),
@@ -121,8 +121,9 @@ func (c CancelSelection) check() error {
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
-	return change(ctx, s, caller,
-		newRule("CancelExecutions", accessToAccountOrAll(&selected.Filter.AccountID)), bulkTimeout,
+	return runChange(ctx, s, caller,
+		newAccessRule("CancelExecutions", accessToAccountOrAll(&selected.Filter.AccountID)),
+		bulkTimeout,
 		func(ctx context.Context) (done api.Canceled, err error) {
 			if err := selected.check(); err != nil {
 				return done, err
@@ -285,7 +286,7 @@ func (s *Service) reportCanceled(
 		}
 		start := starts[r.ID]
 		layout, _ := stream.LayoutOf(start.Subject)
-		msg, err := layout.ProgressMessage(r.Queue, r.WorkflowID, r.NodeID, start.Trace,
+		msg, err := layout.ProgressMessage(r.Queue, r.WorkflowID, r.NodeID, start.Traceparent,
 			execution.Progress{ID: r.ID, Status: execution.Canceled, At: at})
 		if err == nil {
 			_ = s.config.JetStream.Conn().PublishMsg(msg)

@@ -26,7 +26,8 @@ type ExecutionCounts struct {
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]ExecutionCounts, error) {
-	return read(ctx, s, caller, newRule("Activity", accessToAccountOrAll(&filter.AccountID)),
+	return runRead(ctx, s, caller, newAccessRule("Activity",
+		accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) ([]ExecutionCounts, error) {
 			wanted := filter
 			wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
@@ -78,7 +79,7 @@ type RequestCount struct {
 func (s *Service) Requests(
 	ctx context.Context, caller Caller, since time.Time,
 ) ([]RequestCount, error) {
-	return read(ctx, s, caller, newRule("Requests", accessToAllAccounts),
+	return runRead(ctx, s, caller, newAccessRule("Requests", accessToAllAccounts),
 		func(ctx context.Context) ([]RequestCount, error) {
 			counts, err := s.config.Store.MinuteCounts(ctx, since)
 			if err != nil {
@@ -110,7 +111,7 @@ const countUnrecordedTimeout = time.Second
 // Installation returns the current state of the installation. It does not fail if NATS does not
 // respond: Unrecorded is then nil.
 func (s *Service) Installation(ctx context.Context, caller Caller) (InstallationStatus, error) {
-	return read(ctx, s, caller, newRule("Installation", accessUnrestricted),
+	return runRead(ctx, s, caller, newAccessRule("Installation", accessUnrestricted),
 		func(ctx context.Context) (InstallationStatus, error) {
 			now := InstallationStatus{
 				PublicURL: s.config.Reachability.URL(),
@@ -135,7 +136,7 @@ func (s *Service) countUnrecorded(ctx context.Context) *int64 {
 	}
 	waiting := int64(0)
 	for _, name := range names {
-		consumer, err := s.config.JetStream.Consumer(ctx, name, s.config.Consumer)
+		consumer, err := s.config.JetStream.Consumer(ctx, name, s.config.RecorderConsumer)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 			errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // it was just created, or deleted

@@ -55,9 +55,10 @@ type DeadLetterFilter = store.DeadLetterFilter
 func (s *Service) DeadLetters(
 	ctx context.Context, caller Caller, filter DeadLetterFilter, page PageOptions,
 ) (api.List[api.DeadLetter], error) {
-	return read(ctx, s, caller, newRule("DeadLetters", accessToAccountOrAll(&filter.AccountID)),
+	return runRead(ctx, s, caller, newAccessRule("DeadLetters",
+		accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
-			last, err := page.afterDeadLetter()
+			last, err := page.cursorDeadLetter()
 			if err != nil {
 				return none, err
 			}
@@ -67,7 +68,7 @@ func (s *Service) DeadLetters(
 			}
 			return newListPage(deadLettersCursorKind, found, page, s.apiDeadLetter,
 				func(d store.DeadLetter) string {
-					return timePosition(d.SortTime(), deadLetterID(d))
+					return encodeTimePosition(d.SortTime(), deadLetterID(d))
 				}), nil
 		})
 }
@@ -92,11 +93,11 @@ func messageDeadLetterID(key store.MessageKey) string {
 }
 
 func messageKeyOf(u store.AsideMessage) store.MessageKey {
-	return fromstream.KeyOf(u.StreamSequence, u.Subject)
+	return fromstream.MessageKeyOf(u.StreamSequence, u.Subject)
 }
 
-func (p PageOptions) afterDeadLetter() (none store.DeadLetter, err error) {
-	at, id, err := p.afterTimePosition(deadLettersCursorKind, 1)
+func (p PageOptions) cursorDeadLetter() (none store.DeadLetter, err error) {
+	at, id, err := p.cursorTimePosition(deadLettersCursorKind, 1)
 	if err != nil || at.IsZero() {
 		return none, err
 	}
@@ -105,7 +106,7 @@ func (p PageOptions) afterDeadLetter() (none store.DeadLetter, err error) {
 		return store.DeadLetter{Record: &store.Record{AcceptedAt: at, ID: id[0]}}, nil
 	}
 	if key.StreamSequence == 0 {
-		return none, badCursor()
+		return none, invalidCursorError()
 	}
 	return store.DeadLetter{Message: &store.AsideMessage{
 		At: at, StreamSequence: key.StreamSequence,
@@ -140,7 +141,7 @@ func (s *Service) apiDeadLetter(d store.DeadLetter) api.DeadLetter {
 // queue's own stream.
 func (s *Service) startSubject(r *store.Record) string {
 	settings, exist := s.config.Directory.Queue(r.Queue)
-	if exist && (settings.Record.Lanes > 0 || settings.Record.Stream != nil) {
+	if exist && (settings.Record.LaneCount > 0 || settings.Record.Stream != nil) {
 		return ""
 	}
 	return stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)

@@ -17,7 +17,7 @@ import (
 // CheckPublicURL checks whether the public URL reaches an ingress of this installation. The result
 // of a recent check may be reused. A failed check is a result, not an error.
 func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
-	return checkAndCall(ctx, s, caller, newRule("CheckPublicURL", accessUnrestricted),
+	return checkAndCall(ctx, s, caller, newAccessRule("CheckPublicURL", accessUnrestricted),
 		func(ctx context.Context) (api.PublicURL, error) {
 			found := s.config.Reachability.Check(ctx)
 			return api.PublicURL{
@@ -32,7 +32,7 @@ func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.Public
 
 // Members lists the running executors and ingresses, by role and instance.
 func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, error) {
-	return checkAndCall(ctx, s, caller, newRule("Members", accessToAllAccounts),
+	return checkAndCall(ctx, s, caller, newAccessRule("Members", accessToAllAccounts),
 		func(ctx context.Context) (api.Members, error) {
 			all := api.Members{Items: []api.Member{}}
 			reading, cancel := context.WithTimeout(ctx, readTimeout)
@@ -42,15 +42,15 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 				all.Database = version
 			}
 			for _, m := range s.config.Membership.Members() {
-				ids := m.About.KeyIDs
+				ids := m.Info.KeyIDs
 				if ids == nil {
 					ids = []string{}
 				}
 				all.Items = append(all.Items, api.Member{
 					Instance:         m.Instance,
 					Role:             m.Role,
-					Version:          m.About.Version,
-					Schema:           m.About.Schema,
+					Version:          m.Info.Version,
+					Schema:           m.Info.SchemaVersion,
 					KeyIDs:           ids,
 					RegistryRevision: m.Revision,
 				})
@@ -73,9 +73,9 @@ func LoopbackOrigin(base string) string {
 type endpoint struct {
 	publicURL string // without a trailing slash
 	// whether the public URL is configured; ingresses need it to verify signatures over the URL
-	known             bool
-	deliveryIDHeaders []string
-	maxBodyBytes      int64
+	publicURLConfigured bool
+	deliveryIDHeaders   []string
+	maxBodyBytes        int64
 }
 
 // defaultEndpoint is the endpoint of an ingress with default settings. It is used while no ingress
@@ -109,11 +109,11 @@ func (s *Service) ingressEndpoint() endpoint {
 			at.deliveryIDHeaders = settings.DeliveryIDHeaders
 		}
 		if settings.PublicURL != "" {
-			at.publicURL, at.known = strings.TrimRight(settings.PublicURL, "/"), true
+			at.publicURL, at.publicURLConfigured = strings.TrimRight(settings.PublicURL, "/"), true
 		}
 	}
 	if s.config.PublicURL != "" {
-		at.publicURL, at.known = s.config.PublicURL, true
+		at.publicURL, at.publicURLConfigured = s.config.PublicURL, true
 	}
 	return at
 }

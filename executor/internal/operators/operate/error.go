@@ -26,9 +26,9 @@ type Error struct {
 	// Detail describes what happened and what to do about it. "" means the code's general text.
 	Detail string
 	Fields []api.FieldError // the invalid fields, if Code is api.CodeInvalid
-	// Final means that the call must not simply be repeated, even if Code stands for a temporary
-	// error.
-	Final bool
+	// MustNotRepeat means that the call must not simply be repeated, even if Code stands for a
+	// temporary error.
+	MustNotRepeat bool
 	// Cause is for the log only, because it may contain server names or parts of queries.
 	Cause error
 }
@@ -53,7 +53,7 @@ func NewChangedSinceError(detail string) error {
 	return &Error{Code: api.CodeChangedSince, Detail: detail, Cause: edit.ErrChangedSince}
 }
 
-func notFound(kind, id, more string) error {
+func notFoundError(kind, id, more string) error {
 	return &Error{
 		Code:   api.CodeNotFound,
 		Detail: "There is no " + kind + " " + strconv.Quote(id) + "." + more,
@@ -85,7 +85,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 		return failed(api.CodeNotConfirmed, fmt.Sprintf(
 			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the "+
 				"change: that is safe, and waits again.",
-			strings.Join(lagging.Behind, ", ")))
+			strings.Join(lagging.LaggingProcesses, ", ")))
 	}
 	if _, ok := errors.AsType[*edit.OutcomeUnknownError](err); ok {
 		return failed(api.CodeNotConfirmed,
@@ -122,7 +122,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 		return failed(api.CodeBodyTooLarge, "What would be stored is longer than the "+
 			"max_payload of the NATS server. Make it shorter, or raise max_payload.")
 	case isStreamFull(err):
-		return failed(api.CodeStreamFull, fullStreamText(err))
+		return failed(api.CodeStreamFull, streamFullMessage(err))
 	case errors.Is(err, edit.ErrIngressTooOld):
 		return failed(api.CodeIngressTooOld, "")
 	case errors.Is(err, edit.ErrTooManyTokens):
@@ -149,9 +149,9 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 
 // isStreamFull reports whether an error means that a stream has no space for the delivery IDs that
 // a move copies into it.
-func isStreamFull(err error) bool { return fullStreamText(err) != "" }
+func isStreamFull(err error) bool { return streamFullMessage(err) != "" }
 
-func fullStreamText(err error) string {
+func streamFullMessage(err error) string {
 	full, ok := errors.AsType[*queuestreams.StreamFullError](err)
 	if !ok {
 		return ""

@@ -14,14 +14,14 @@ import (
 // Events returns an account's operator event settings, and the ongoing conditions that events have
 // reported.
 func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (api.Events, error) {
-	return read(ctx, s, caller, newRule("Events", accessToAccount(accountID)),
+	return runRead(ctx, s, caller, newAccessRule("Events", accessToAccount(accountID)),
 		func(ctx context.Context) (none api.Events, err error) {
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
 			}
 			have, ok := s.config.Directory.Account(accountID)
 			if !ok {
-				return none, notFound("account", accountID, "")
+				return none, notFoundError("account", accountID, "")
 			}
 			if have.Record.Events == nil {
 				return none, &Error{
@@ -38,7 +38,7 @@ func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (
 func (s *Service) PutEvents(
 	ctx context.Context, caller Caller, accountID string, put api.PutEvents,
 ) (PutResult[api.Events], error) {
-	return change(ctx, s, caller, newRule("PutEvents", accessToAccount(accountID)),
+	return runChange(ctx, s, caller, newAccessRule("PutEvents", accessToAccount(accountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Events], err error) {
 			account, created, err := s.config.Editor.PutEventSubscription(ctx, accountID,
@@ -81,7 +81,8 @@ func secondsToDuration(n int64) time.Duration {
 // RemoveEvents removes an account's operator event settings, so that its events no longer start a
 // workflow.
 func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID string) error {
-	return s.changeNoResult(ctx, caller, newRule("RemoveEvents", accessToAccount(accountID)),
+	return s.runChangeWithoutResult(ctx, caller, newAccessRule("RemoveEvents",
+		accessToAccount(accountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveEventSubscription(ctx, accountID)
@@ -91,7 +92,7 @@ func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID str
 func (s *Service) eventsOf(ctx context.Context, a *registry.Account) (api.Events, error) {
 	events := api.Events{
 		PutEvents:  *apiEventSetting(a.Events),
-		Since:      a.Events.Since,
+		Since:      a.Events.SubscribedAt,
 		Conditions: []api.EventCondition{},
 	}
 	open, err := s.config.Store.EventConditions(ctx)

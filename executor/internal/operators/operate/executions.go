@@ -44,9 +44,10 @@ const executionsCursorKind = "executions"
 func (s *Service) Executions(
 	ctx context.Context, caller Caller, filter ExecutionFilter, page PageOptions,
 ) (api.List[Execution], error) {
-	return read(ctx, s, caller, newRule("Executions", accessToAccountOrAll(&filter.AccountID)),
+	return runRead(ctx, s, caller, newAccessRule("Executions",
+		accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[Execution], err error) {
-			at, id, err := page.afterTimePosition(executionsCursorKind, 1)
+			at, id, err := page.cursorTimePosition(executionsCursorKind, 1)
 			if err != nil {
 				return none, err
 			}
@@ -63,7 +64,7 @@ func (s *Service) Executions(
 				page,
 				executionOf,
 				func(r store.Record) string {
-					return timePosition(r.AcceptedAt, r.ID)
+					return encodeTimePosition(r.AcceptedAt, r.ID)
 				},
 			), nil
 		})
@@ -72,7 +73,7 @@ func (s *Service) Executions(
 // Execution returns the record of an execution, without its input. An execution that was just
 // started may not be recorded yet; the error then has the code api.CodeNotFound.
 func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Execution, error) {
-	return read(ctx, s, caller, newRule("Execution", accessToExecution(id)),
+	return runRead(ctx, s, caller, newAccessRule("Execution", accessToExecution(id)),
 		func(ctx context.Context) (Execution, error) {
 			record, err := s.record(ctx, id)
 			return executionOf(record), err
@@ -84,7 +85,7 @@ func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Exec
 func (s *Service) ExecutionDetail(
 	ctx context.Context, caller Caller, id string,
 ) (ExecutionDetail, error) {
-	return read(ctx, s, caller, newRule("ExecutionDetail", accessToExecution(id)),
+	return runRead(ctx, s, caller, newAccessRule("ExecutionDetail", accessToExecution(id)),
 		func(ctx context.Context) (none ExecutionDetail, err error) {
 			record, err := s.record(ctx, id)
 			if err != nil {
@@ -111,13 +112,13 @@ func (s *Service) ExecutionDetail(
 func (s *Service) record(ctx context.Context, id string) (store.Record, error) {
 	record, err := s.config.Store.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return record, executionNotFound(id)
+		return record, executionNotFoundError(id)
 	}
 	return record, err
 }
 
-func executionNotFound(id string) error {
-	return notFound("execution", id, " One that was just started is recorded in a moment.")
+func executionNotFoundError(id string) error {
+	return notFoundError("execution", id, " One that was just started is recorded in a moment.")
 }
 
 func executionOf(r store.Record) Execution {
@@ -154,7 +155,7 @@ type startRequest struct {
 	storedAt       time.Time         // zero if the message is no longer in the stream
 	payload        execution.Payload // empty if the body was not read
 	headers, query execution.Values
-	sender         string // the preset of the node's sender when the request arrived
+	senderPreset   string // the preset of the node's sender when the request arrived
 	verified       bool   // whether the sender was verified
 	orderKey       string // "" if the execution is not ordered
 }
@@ -164,7 +165,7 @@ func (r startRequest) expired() bool { return r.storedAt.IsZero() }
 // readStartRequest reads the request from an execution's message. If the message no longer exists,
 // it returns the zero startRequest, for which expired returns true.
 func (s *Service) readStartRequest(ctx context.Context, r store.Record) (startRequest, error) {
-	msg, err := s.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
+	msg, err := s.startStreams.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return startRequest{}, nil
 	}

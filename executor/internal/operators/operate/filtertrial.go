@@ -81,7 +81,7 @@ const (
 func (s *Service) TryFilter(
 	ctx context.Context, caller Caller, workflowID, nodeID string, text []byte,
 ) (FilterTrial, error) {
-	return read(ctx, s, caller, newRule("TryFilter", accessToWorkflow(workflowID)),
+	return runRead(ctx, s, caller, newAccessRule("TryFilter", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (FilterTrial, error) {
 			return s.tryFilter(ctx, workflowID, nodeID, text)
 		})
@@ -112,7 +112,7 @@ func (s *Service) tryFilter(
 		if place, ok := compiled.Match(r); !ok {
 			tried.Place, tried.Value = place, valueAt(place, r)
 		}
-		places.add(r)
+		places.addRequest(r)
 	}
 	trial.Places = places.mostUsefulFields()
 	return trial, nil
@@ -166,7 +166,7 @@ func (r startRequest) toSenderRequest() *sender.Request {
 // valueAt returns the value of a request field, shortened for display, or "" if there is no single
 // value.
 func valueAt(place string, r *sender.Request) string {
-	key, err := filter.ParseOrderKey(place)
+	key, err := filter.ParseOrderKeyPlace(place)
 	if err != nil {
 		return ""
 	}
@@ -188,7 +188,7 @@ type fieldValueCounts map[string]map[string]int
 const longValuesKey = ""
 
 func (p fieldValueCounts) countValue(place, value string) {
-	if _, err := sender.ParseValueRef(place); err != nil {
+	if _, err := sender.ParsePlace(place); err != nil {
 		return // the field may contain a secret
 	}
 	if p[place] == nil {
@@ -211,14 +211,14 @@ func (p fieldValueCounts) countTextValue(place, value string) {
 	}
 }
 
-// add counts the values of all fields of a request.
-func (p fieldValueCounts) add(r *sender.Request) {
+// addRequest counts the values of all fields of a request.
+func (p fieldValueCounts) addRequest(r *sender.Request) {
 	for name, values := range r.Header {
 		if !isCommonHeader(name) && len(values) > 0 {
 			p.countTextValue("header:"+name, values[0])
 		}
 	}
-	p.addFields("query:", r.Query)
+	p.addURLEncodedFields("query:", r.Query)
 	if document := r.JSONDocument(); document != nil {
 		decoder := json.NewDecoder(bytes.NewReader(document))
 		decoder.UseNumber()
@@ -228,11 +228,11 @@ func (p fieldValueCounts) add(r *sender.Request) {
 	contentType := r.Header["Content-Type"]
 	const form = "application/x-www-form-urlencoded"
 	if len(contentType) > 0 && strings.HasPrefix(contentType[0], form) {
-		p.addFields("form:", string(r.Body))
+		p.addURLEncodedFields("form:", string(r.Body))
 	}
 }
 
-func (p fieldValueCounts) addFields(kind, text string) {
+func (p fieldValueCounts) addURLEncodedFields(kind, text string) {
 	fields, _ := url.ParseQuery(text) // pairs that can be parsed are enough
 	for name, values := range fields {
 		p.countTextValue(kind+name, values[0])

@@ -13,7 +13,7 @@ func TestLongPlacesAreNotListed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", maxPointerBytes)
 	seen := fieldValueCounts{}
-	seen.add(&sender.Request{
+	seen.addRequest(&sender.Request{
 		IsJSON: true, Body: []byte(`{"` + long + `":{"a":1,"b":{"c":2}},"short":{"d":3}}`),
 	})
 	if len(seen) != 1 || seen["ptr:/short/d"]["3"] != 1 {

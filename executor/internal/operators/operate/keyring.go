@@ -35,27 +35,27 @@ const (
 type Keyring struct {
 	editor    *edit.Editor
 	directory *edit.Directory
-	tokens    store.TokenUseStore
+	tokenUses store.TokenUseStore
 	log       logrus.FieldLogger
 	now       func() time.Time
 
-	mu   sync.Mutex
-	used map[string]time.Time // last uses not in the database yet, by key ID
+	mu              sync.Mutex
+	unsavedLastUses map[string]time.Time // last uses not in the database yet, by key ID
 }
 
 // NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. The
 // times at which keys are used are stored only while Run is running.
 func NewKeyring(
-	editor *edit.Editor, directory *edit.Directory, tokens store.TokenUseStore,
+	editor *edit.Editor, directory *edit.Directory, tokenUses store.TokenUseStore,
 	log logrus.FieldLogger,
 ) *Keyring {
 	return &Keyring{
-		editor:    editor,
-		directory: directory,
-		tokens:    tokens,
-		log:       log,
-		now:       time.Now,
-		used:      map[string]time.Time{},
+		editor:          editor,
+		directory:       directory,
+		tokenUses:       tokenUses,
+		log:             log,
+		now:             time.Now,
+		unsavedLastUses: map[string]time.Time{},
 	}
 }
 
@@ -71,7 +71,7 @@ func (k *Keyring) CallerByKey(ctx context.Context, text string) (caller Caller, 
 		return caller, false, err
 	}
 	key, ok := k.directory.APIKeyByHash(sha256.Sum256([]byte(text)))
-	return k.caller(key, ok)
+	return k.callerOf(key, ok)
 }
 
 // CallerByKeyID is like CallerByKey, but accepts the ID of the key, as stored in a session.
@@ -82,7 +82,7 @@ func (k *Keyring) CallerByKeyID(ctx context.Context, id string) (caller Caller, 
 		return caller, false, err
 	}
 	key, ok := k.directory.APIKey(id)
-	return k.caller(key.Record, ok)
+	return k.callerOf(key.Record, ok)
 }
 
 func (k *Keyring) ensureCurrent(ctx context.Context) error {
@@ -93,14 +93,14 @@ func (k *Keyring) ensureCurrent(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keyring) caller(key *registry.APIKey, exists bool) (c Caller, known bool, err error) {
+func (k *Keyring) callerOf(key *registry.APIKey, exists bool) (c Caller, known bool, err error) {
 	now := k.now()
 	if !exists || hasExpired(key, now) {
 		return c, false, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.used[key.ID] = now
+	k.unsavedLastUses[key.ID] = now
 	return Caller{
 		Kind:      CallerKindKey,
 		ID:        key.ID,
@@ -114,9 +114,9 @@ func hasExpired(key *registry.APIKey, now time.Time) bool {
 	return !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)
 }
 
-// recheck returns an error if the caller's key is revoked, expired or changed. If k is nil, there
-// are no keys, so it always returns an error.
-func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
+// recheckKey returns an error if the caller's key is revoked, expired or changed. If k is nil,
+// there are no keys, so it always returns an error.
+func (k *Keyring) recheckKey(ctx context.Context, caller Caller) error {
 	revoked := &Error{Code: api.CodeUnauthorized, Detail: "The key was revoked, or has expired."}
 	if k == nil {
 		return revoked
@@ -150,14 +150,14 @@ func (k *Keyring) watchKeyEnd(id string) (ended <-chan struct{}, forget func()) 
 	return both, func() { close(left); forgetGone() }
 }
 
-// lastUsed returns the last-use times of keys, by ID, including uses that are not in the database
+// lastUses returns the last-use times of keys, by ID, including uses that are not in the database
 // yet. Keys that were never used are not in the map.
-func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.Time, error) {
+func (k *Keyring) lastUses(ctx context.Context, ids []string) (map[string]time.Time, error) {
 	names := make([]string, len(ids))
 	for i, id := range ids {
-		names[i] = lastUseKey(id)
+		names[i] = lastUseName(id)
 	}
-	stored, err := k.tokens.TokensLastUsed(ctx, names)
+	stored, err := k.tokenUses.TokensLastUsed(ctx, names)
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	defer k.mu.Unlock()
 	last := make(map[string]time.Time, len(ids))
 	for _, id := range ids {
-		at := stored[lastUseKey(id)]
-		if here := k.used[id]; here.After(at) {
+		at := stored[lastUseName(id)]
+		if here := k.unsavedLastUses[id]; here.After(at) {
 			at = here
 		}
 		if !at.IsZero() {
@@ -176,9 +176,9 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	return last, nil
 }
 
-// lastUseKey returns the name under which the store keeps a key's last use. It cannot collide with
+// lastUseName returns the name under which the store keeps a key's last use. It cannot collide with
 // the name for a token, which is hexadecimal.
-func lastUseKey(id string) string { return "key." + id }
+func lastUseName(id string) string { return "key." + id }
 
 // Run stores when keys were last used, and deletes expired keys, until the context is done. A crash
 // loses the uses of the last few seconds.
@@ -194,36 +194,36 @@ func (k *Keyring) Run(ctx context.Context) {
 		case <-note.C:
 			k.storeLastUses(ctx)
 		case <-tidy.C:
-			k.deleteExpired(ctx)
+			k.deleteExpiredKeys(ctx)
 		}
 	}
 }
 
 func (k *Keyring) storeLastUses(ctx context.Context) {
 	k.mu.Lock()
-	used := k.used
-	k.used = make(map[string]time.Time, len(used))
+	used := k.unsavedLastUses
+	k.unsavedLastUses = make(map[string]time.Time, len(used))
 	k.mu.Unlock()
 	if len(used) == 0 {
 		return
 	}
 	uses := make([]store.TokenUse, 0, len(used))
 	for id, at := range used {
-		uses = append(uses, store.TokenUse{TokenID: lastUseKey(id), At: at})
+		uses = append(uses, store.TokenUse{TokenID: lastUseName(id), At: at})
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if err := k.tokens.AddTokenUses(ctx, uses); err != nil {
+	if err := k.tokenUses.AddTokenUses(ctx, uses); err != nil {
 		k.mu.Lock() // keep the uses, to store them later
 		defer k.mu.Unlock()
-		maps.Copy(used, k.used)
-		k.used = used
+		maps.Copy(used, k.unsavedLastUses)
+		k.unsavedLastUses = used
 	}
 }
 
-// deleteExpired deletes keys that expired more than expiredKeyRetention ago. Otherwise, an
+// deleteExpiredKeys deletes keys that expired more than expiredKeyRetention ago. Otherwise, an
 // application that creates short-lived keys for its web pages would accumulate them.
-func (k *Keyring) deleteExpired(ctx context.Context) {
+func (k *Keyring) deleteExpiredKeys(ctx context.Context) {
 	for _, key := range k.directory.APIKeys("", maxKeysPerExpiryCheck) {
 		if !hasExpired(key, k.now().Add(-expiredKeyRetention)) {
 			continue

@@ -16,7 +16,7 @@ const keysCursorKind = "keys"
 
 // WhoAmI returns the caller's kind, ID, name, role and account.
 func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error) {
-	return read(ctx, s, caller, newRule("WhoAmI", accessUnrestricted), func(
+	return runRead(ctx, s, caller, newAccessRule("WhoAmI", accessUnrestricted), func(
 		context.Context,
 	) (api.WhoAmI, error) {
 		return api.WhoAmI{
@@ -33,9 +33,9 @@ func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error)
 func (s *Service) Keys(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Key], error) {
-	return read(ctx, s, caller, newRule("Keys", accessToAllAccounts),
+	return runRead(ctx, s, caller, newAccessRule("Keys", accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.Key], err error) {
-			after, err := page.afterPosition(keysCursorKind)
+			after, err := page.cursorPosition(keysCursorKind)
 			if err != nil {
 				return none, err
 			}
@@ -49,7 +49,7 @@ func (s *Service) Keys(
 					break
 				}
 			}
-			used, err := s.config.Keyring.lastUsed(ctx, ids)
+			used, err := s.config.Keyring.lastUses(ctx, ids)
 			if err != nil {
 				return none, err
 			}
@@ -61,14 +61,14 @@ func (s *Service) Keys(
 
 // Key returns a key, without the time of its last use.
 func (s *Service) Key(ctx context.Context, caller Caller, id string) (api.Key, error) {
-	return read(ctx, s, caller, newRule("Key", accessToAllAccounts),
+	return runRead(ctx, s, caller, newAccessRule("Key", accessToAllAccounts),
 		func(ctx context.Context) (none api.Key, err error) {
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
 			}
 			key, ok := s.config.Directory.APIKey(id)
 			if !ok {
-				return none, notFound("key", id, "")
+				return none, notFoundError("key", id, "")
 			}
 			return keyOf(key.Record, time.Time{}), nil
 		})
@@ -79,7 +79,8 @@ func (s *Service) Key(ctx context.Context, caller Caller, id string) (api.Key, e
 func (s *Service) CreateKey(
 	ctx context.Context, caller Caller, put api.PutKey,
 ) (api.NewKey, error) {
-	return change(ctx, s, caller, newRule("CreateKey", accessToAllAccounts), s.config.ChangeTimeout,
+	return runChange(ctx, s, caller, newAccessRule("CreateKey", accessToAllAccounts),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.NewKey, err error) {
 			if err := s.checkKey(put); err != nil {
 				return none, err
@@ -124,7 +125,7 @@ func (s *Service) checkKey(put api.PutKey) error {
 
 // RevokeKey revokes a key. When it returns without an error, no executor accepts the key any more.
 func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error {
-	return s.changeNoResult(ctx, caller, newRule("RevokeKey", accessToAllAccounts),
+	return s.runChangeWithoutResult(ctx, caller, newAccessRule("RevokeKey", accessToAllAccounts),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteAPIKey(ctx, id)

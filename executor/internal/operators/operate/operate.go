@@ -60,23 +60,23 @@ type Config struct {
 	Membership *consistency.Membership
 	// Store holds the records.
 	Store store.Store
-	// AwaitAudited waits until the audit log contains all changes made so far, or until its context
-	// is done. nil means that lists of the audit log do not wait.
-	AwaitAudited func(context.Context)
+	// AwaitAuditLog waits until the audit log contains all changes made so far, or until its
+	// context is done. nil means that lists of the audit log do not wait.
+	AwaitAuditLog func(context.Context)
 	// JetStream provides the streams of executions. Requests are read from them, and reruns are
 	// published to them.
 	JetStream jetstream.JetStream
-	// Consumer is the name of the recorder's consumer. Messages that it has not acknowledged are
-	// not recorded yet.
-	Consumer string
-	// RecordedLate is called when a message that was put aside has been recorded, with the time at
-	// which its execution was accepted. nil means that nobody needs to know.
-	RecordedLate func(accepted time.Time)
+	// RecorderConsumer is the name of the recorder's consumer. Messages that it has not
+	// acknowledged are not recorded yet.
+	RecorderConsumer string
+	// OnRecordedLate is called when a message that was put aside has been recorded, with the time
+	// at which its execution was accepted. nil means that nobody needs to know.
+	OnRecordedLate func(accepted time.Time)
 	// Queues reports how many executions wait in each queue, and which runners serve it.
 	Queues *queues.Watcher
-	// Streams moves queues to their own streams and back. nil means that no queue can have its own
-	// stream.
-	Streams *queuestreams.Mover
+	// StreamMover moves queues to their own streams and back. nil means that no queue can have its
+	// own stream.
+	StreamMover *queuestreams.Mover
 	// Changes announces changed records to watchers.
 	Changes *changes.Notifier
 	// Keyring looks up keys. nil means that there are none.
@@ -115,9 +115,9 @@ const (
 // Service implements the operations. It is safe for concurrent use. Every error that its methods
 // return is an *Error.
 type Service struct {
-	config  Config
-	starts  *starts.Streams
-	streams openStreamCounts
+	config           Config
+	startStreams     *starts.Streams
+	openEventStreams openStreamCounts
 }
 
 // New returns a Service. Zero fields of c that have a documented default get this default.
@@ -129,5 +129,5 @@ func New(c Config) *Service {
 		c.MaxBulkItems = defaultMaxBulkItems
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
-	return &Service{config: c, starts: starts.New(c.JetStream)}
+	return &Service{config: c, startStreams: starts.New(c.JetStream)}
 }

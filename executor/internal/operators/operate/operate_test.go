@@ -18,7 +18,7 @@ import (
 func TestEveryCallNeedsACaller(t *testing.T) {
 	least := map[string]operate.Role{}
 	for _, o := range operate.Operations() {
-		least[o.Name] = o.Least
+		least[o.Name] = o.MinRole
 	}
 	calls := reflect.ValueOf(operate.New(operate.Config{}))
 	for i := range calls.NumMethod() {

@@ -9,8 +9,8 @@ type Operation struct {
 	// its role from this operation: either only the console calls the method, or a route calls it
 	// in addition to another method.
 	ID string
-	// Least is the lowest role that may call the method.
-	Least Role
+	// MinRole is the lowest role that may call the method.
+	MinRole Role
 }
 
 // operations is the only place that says which role an operation needs. The methods of Service look
@@ -104,7 +104,7 @@ func rolesBy(key func(Operation) string) map[string]Role {
 	found := map[string]Role{}
 	for _, o := range operations {
 		if key(o) != "" {
-			found[key(o)] = o.Least
+			found[key(o)] = o.MinRole
 		}
 	}
 	return found

@@ -20,7 +20,7 @@ import (
 func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string, error) {
 	key := start.OrderKey
 	if key == "" && at.OrderKey != "" {
-		place, err := filter.ParseOrderKey(at.OrderKey)
+		place, err := filter.ParseOrderKeyPlace(at.OrderKey)
 		if err != nil {
 			return "",
 				fmt.Errorf("the order key of trigger node %q of workflow %q: %w", at.NodeID,
@@ -34,7 +34,7 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 		})
 	}
 	if settings, exist := s.config.Directory.Queue(at.Workflow.Queue); !exist ||
-		settings.Record.Lanes == 0 {
+		settings.Record.LaneCount == 0 {
 		return "", nil
 	}
 	return key, nil
@@ -45,7 +45,7 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 func (s *Service) TryOrderKey(
 	ctx context.Context, caller Caller, workflowID, nodeID, place string,
 ) (api.OrderKeyTrial, error) {
-	return read(ctx, s, caller, newRule("TryOrderKey", accessToWorkflow(workflowID)),
+	return runRead(ctx, s, caller, newAccessRule("TryOrderKey", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (api.OrderKeyTrial, error) {
 			return s.tryOrderKey(ctx, workflowID, nodeID, place)
 		})
@@ -59,7 +59,7 @@ func (s *Service) tryOrderKey(
 		return trial, err
 	}
 	trial.OrderKey = cmp.Or(place, node.OrderKey)
-	key, err := filter.ParseOrderKey(trial.OrderKey)
+	key, err := filter.ParseOrderKeyPlace(trial.OrderKey)
 	if err != nil {
 		problem := api.FieldError{Field: "orderKey", Problem: err.Error()}
 		return trial, &Error{Code: api.CodeInvalid, Fields: []api.FieldError{problem}}

@@ -11,7 +11,7 @@ import (
 // key would see another value than at the ingress.
 func TestStoredQueryIsNotDecodedAgain(t *testing.T) {
 	t.Parallel()
-	place, err := filter.ParseOrderKey("query:customer")
+	place, err := filter.ParseOrderKeyPlace("query:customer")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func TestStoredQueryIsNotDecodedAgain(t *testing.T) {
 			t.Errorf("%q became %q", value, got)
 		}
 		seen := fieldValueCounts{}
-		seen.add(request.toSenderRequest())
+		seen.addRequest(request.toSenderRequest())
 		if len(seen["query:customer"]) != 1 || seen["query:customer"][`"`+value+`"`] != 1 {
 			t.Errorf("%q is listed as %v", value, seen)
 		}

@@ -17,26 +17,26 @@ type PageOptions struct {
 	Cursor string // the NextCursor of the previous page; "" for the first page
 }
 
-// cursor encodes the kind of a list and the position where a page ended. It is opaque to clients,
-// so its format can change.
-func cursor(kind, position string) string {
+// encodeCursor encodes the kind of a list and the position where a page ended. It is opaque to
+// clients, so its format can change.
+func encodeCursor(kind, position string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + position))
 }
 
-// afterPosition returns the position after which the page begins, or "" for the first page.
-func (p PageOptions) afterPosition(kind string) (string, error) {
+// cursorPosition returns the position after which the page begins, or "" for the first page.
+func (p PageOptions) cursorPosition(kind string) (string, error) {
 	if p.Cursor == "" {
 		return "", nil
 	}
 	text, err := base64.RawURLEncoding.DecodeString(p.Cursor)
 	position, ok := strings.CutPrefix(string(text), kind+":")
 	if err != nil || !ok || position == "" {
-		return "", badCursor()
+		return "", invalidCursorError()
 	}
 	return position, nil
 }
 
-func badCursor() error {
+func invalidCursorError() error {
 	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
@@ -48,7 +48,7 @@ func newListPage[R, T any](
 	var page api.List[T]
 	if len(found) > p.Limit {
 		found = found[:p.Limit]
-		page.NextCursor = cursor(kind, position(found[p.Limit-1]))
+		page.NextCursor = encodeCursor(kind, position(found[p.Limit-1]))
 	}
 	page.Items = make([]T, len(found))
 	for i, record := range found {
@@ -62,40 +62,40 @@ func newListPage[R, T any](
 func newPageOfCatalog[R, T any](
 	kind string, all []R, p PageOptions, item func(R) T, id func(R) string,
 ) (none api.List[T], err error) {
-	after, err := p.afterPosition(kind)
+	after, err := p.cursorPosition(kind)
 	if err != nil {
 		return none, err
 	}
 	if after != "" {
 		last := slices.IndexFunc(all, func(record R) bool { return id(record) == after })
 		if last < 0 {
-			return none, badCursor()
+			return none, invalidCursorError()
 		}
 		all = all[last+1:]
 	}
 	return newListPage(kind, all, p, item, id), nil
 }
 
-// timePosition encodes a position in a list that is ordered by time and then by rest. Stored times
-// are whole microseconds; rest must not contain spaces.
-func timePosition(at time.Time, rest ...string) string {
+// encodeTimePosition encodes a position in a list that is ordered by time and then by rest. Stored
+// times are whole microseconds; rest must not contain spaces.
+func encodeTimePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }
 
-// afterTimePosition decodes a cursor whose position is a time followed by the given number of other
-// parts, which it returns in rest. A zero time means the first page.
-func (p PageOptions) afterTimePosition(kind string, parts int) (at time.Time, rest []string,
+// cursorTimePosition decodes a cursor whose position is a time followed by the given number of
+// other parts, which it returns in rest. A zero time means the first page.
+func (p PageOptions) cursorTimePosition(kind string, parts int) (at time.Time, rest []string,
 	err error,
 ) {
 	rest = make([]string, parts)
-	text, err := p.afterPosition(kind)
+	text, err := p.cursorPosition(kind)
 	if err != nil || text == "" {
 		return at, rest, err
 	}
 	split := strings.Split(text, " ")
 	micros, err := strconv.ParseInt(split[0], 10, 64)
 	if err != nil || len(split) != parts+1 || split[parts] == "" {
-		return at, rest, badCursor()
+		return at, rest, invalidCursorError()
 	}
 	return time.UnixMicro(micros).UTC(), split[1:], nil
 }

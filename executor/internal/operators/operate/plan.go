@@ -45,7 +45,7 @@ func (q Quota) Over() int64 {
 
 // Quota returns the quota of an account. The account need not exist.
 func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Quota, error) {
-	return read(ctx, s, caller, newRule("Quota", accessToAccount(accountID)),
+	return runRead(ctx, s, caller, newAccessRule("Quota", accessToAccount(accountID)),
 		func(context.Context) (Quota, error) {
 			return s.quota(accountID), nil
 		})
@@ -105,14 +105,14 @@ func (s *WorkflowSample) add(w api.Workflow) {
 func (s *Service) PlanChange(
 	ctx context.Context, caller Caller, accountID, planID string,
 ) (PlanChange, error) {
-	return read(ctx, s, caller, newRule("PlanChange", accessToAccount(accountID)),
+	return runRead(ctx, s, caller, newAccessRule("PlanChange", accessToAccount(accountID)),
 		func(context.Context) (none PlanChange, err error) {
 			plan := s.plan(planID)
 			if plan == nil {
-				return none, notFound("plan", planID, "")
+				return none, notFoundError("plan", planID, "")
 			}
 			if _, ok := s.config.Directory.Account(accountID); !ok {
-				return none, notFound("account", accountID, "")
+				return none, notFoundError("account", accountID, "")
 			}
 			change := PlanChange{From: s.quota(accountID)}
 			change.To = change.From

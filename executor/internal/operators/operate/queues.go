@@ -21,9 +21,9 @@ const queuesCursorKind = "queues"
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Queue], error) {
-	return read(ctx, s, caller, newRule("Queues", accessToAccountOrAll(&accountID)),
+	return runRead(ctx, s, caller, newAccessRule("Queues", accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.Queue], err error) {
-			after, err := page.afterPosition(queuesCursorKind)
+			after, err := page.cursorPosition(queuesCursorKind)
 			if err != nil {
 				return none, err
 			}
@@ -104,7 +104,7 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
 ) (map[string]api.Queue, error) {
-	return read(ctx, s, caller, newRule("UnattendedQueues", accessUnrestricted),
+	return runRead(ctx, s, caller, newAccessRule("UnattendedQueues", accessUnrestricted),
 		func(context.Context) (map[string]api.Queue, error) {
 			idle := map[string]api.Queue{}
 			last, _ := s.config.Queues.LastPoll()
@@ -197,7 +197,7 @@ func accessToQueue(name string) accessCheck {
 			named = named || w.Queue == name
 		}
 		if !named {
-			return notFound("queue", name, "")
+			return notFoundError("queue", name, "")
 		}
 		if s.sharedQueues(caller)[name] {
 			return &Error{
@@ -293,7 +293,8 @@ func (s *Service) changeQueue(
 	ctx context.Context, caller Caller, operation, name string,
 	apply func(context.Context) (*registry.Queue, error),
 ) (api.Queue, error) {
-	return change(ctx, s, caller, newRule(operation, accessToQueue(name)), s.config.ChangeTimeout,
+	return runChange(ctx, s, caller, newAccessRule(operation, accessToQueue(name)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Queue, err error) {
 			settings, err := apply(ctx)
 			if err != nil {
@@ -318,7 +319,7 @@ func (s *Service) changeQueue(
 // unusedQueue returns the state of a queue that has settings, but that no workflow uses yet.
 func unusedQueue(settings *registry.Queue) queues.Queue {
 	q := queues.Queue{Name: settings.Name}
-	if settings.Paused(time.Now()) {
+	if settings.IsPaused(time.Now()) {
 		q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
 	}
 	return q

@@ -26,7 +26,7 @@ func (s *Service) SetQueueStream(
 	ctx context.Context, caller Caller, name string, put api.PutQueueStream,
 ) (api.Queue, error) {
 	return s.moveQueue(ctx, caller, "SetQueueStream", name, func(ctx context.Context) error {
-		return s.config.Streams.MoveToOwnStream(ctx, name, edit.QueueStreamSpec{
+		return s.config.StreamMover.MoveToOwnStream(ctx, name, edit.QueueStreamSpec{
 			MaxBytes: put.MaxBytes, MaxAge: time.Duration(put.MaxAgeSeconds) * time.Second,
 			Replicas: put.Replicas, PlacementTags: put.PlacementTags,
 		})
@@ -37,7 +37,7 @@ func (s *Service) SetQueueStream(
 // is idempotent. Executions that still wait in the queue's own stream are delivered from there.
 func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name string) error {
 	_, err := s.moveQueue(ctx, caller, "DropQueueStream", name, func(ctx context.Context) error {
-		return s.config.Streams.MoveToShared(ctx, name)
+		return s.config.StreamMover.MoveToShared(ctx, name)
 	})
 	return err
 }
@@ -45,7 +45,7 @@ func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name strin
 func (s *Service) moveQueue(
 	ctx context.Context, caller Caller, operation, name string, move func(context.Context) error,
 ) (api.Queue, error) {
-	return change(ctx, s, caller, newRule(operation, accessToQueue(name)), moveTimeout,
+	return runChange(ctx, s, caller, newAccessRule(operation, accessToQueue(name)), moveTimeout,
 		func(ctx context.Context) (none api.Queue, err error) {
 			err = move(ctx)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
@@ -125,11 +125,11 @@ func (s *Service) changeWorkflow(
 func (s *Service) storeWithQueueMove(ctx context.Context, store func(context.Context) error) error {
 	err := store(ctx)
 	if move, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err); ok &&
-		s.config.Streams != nil {
+		s.config.StreamMover != nil {
 		moving, cancel := context.WithTimeout(context.WithoutCancel(ctx),
 			moveTimeout-s.config.ChangeTimeout)
 		defer cancel()
-		err = s.config.Streams.MoveWorkflow(moving, move, store)
+		err = s.config.StreamMover.MoveWorkflow(moving, move, store)
 		if _, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err); ok {
 			return &Error{
 				Code: api.CodeQueueMoves, Cause: err, Detail: "Another call changed the workflow " +

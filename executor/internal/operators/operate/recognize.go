@@ -34,10 +34,11 @@ func (r startRequest) recognizeProvider() (found RecognizedProvider) {
 	}
 	sent := r.toSenderRequest()
 	provider, known := sender.Recognize(sent)
-	if r.sender == gitHubPreset || r.sender == "" && known && provider.ID == gitHubPreset {
+	if r.senderPreset == gitHubPreset || r.senderPreset == "" && known &&
+		provider.ID == gitHubPreset {
 		found.AsForm = r.hasFormPayload()
 	}
-	if r.sender != "" {
+	if r.senderPreset != "" {
 		return found
 	}
 	found.URLCheck = sender.IsURLVerification(sent)
@@ -63,7 +64,7 @@ func (r startRequest) hasFormPayload() bool {
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (RecognizedProvider, error) {
-	return read(ctx, s, caller, newRule("LastRecognized", accessToWorkflow(workflowID)),
+	return runRead(ctx, s, caller, newAccessRule("LastRecognized", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none RecognizedProvider, err error) {
 			node, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {

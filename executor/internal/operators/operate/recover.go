@@ -24,7 +24,7 @@ func (s *Service) recoverMessage(
 	ctx context.Context, id string, key store.MessageKey,
 ) (none api.Started, recovered bool, err error) {
 	if key.StreamSequence == 0 {
-		return none, false, notFound("dead letter", id, "")
+		return none, false, notFoundError("dead letter", id, "")
 	}
 	aside, err := s.config.Store.GetAside(ctx, key)
 	known := err == nil
@@ -36,7 +36,7 @@ func (s *Service) recoverMessage(
 	case errors.Is(err, jetstream.ErrMsgNotFound) && known:
 		return none, false, &Error{Code: api.CodeInputExpired}
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return none, false, notFound("dead letter", id, "")
+		return none, false, notFoundError("dead letter", id, "")
 	case err != nil:
 		return none, false, fmt.Errorf("read message %d: %w", key.StreamSequence, err)
 	}
@@ -45,7 +45,7 @@ func (s *Service) recoverMessage(
 		return none, false, &Error{Code: api.CodeUndecodable, Cause: err}
 	}
 	if err != nil {
-		return none, false, notFound("dead letter", id, "")
+		return none, false, notFoundError("dead letter", id, "")
 	}
 	var about store.Record
 	if len(batch.New) > 0 {
@@ -74,12 +74,12 @@ func (s *Service) recoverMessage(
 	if err != nil {
 		return none, false, err
 	}
-	if len(batch.New) > 0 && s.config.RecordedLate != nil {
-		s.config.RecordedLate(about.AcceptedAt)
+	if len(batch.New) > 0 && s.config.OnRecordedLate != nil {
+		s.config.OnRecordedLate(about.AcceptedAt)
 	}
 	// Ignore the error: a watcher that misses this notification sees the change at its next query.
-	_ = s.config.Changes.Publish(applied.Changed)
-	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
+	_ = s.config.Changes.Publish(applied.ChangedIDs)
+	return api.Started{ExecutionID: executionID}, len(applied.ChangedIDs) > 0, nil
 }
 
 // readAsideMessage reads a message that was put aside. subject is the message's subject, or empty

@@ -32,13 +32,13 @@ func (s *Service) Refusals(
 	ctx context.Context, caller Caller, accountID, workflowID string, since time.Time,
 	page PageOptions,
 ) (api.List[api.Refusal], error) {
-	return read(ctx, s, caller, newRule("Refusals", accessToWorkflow(workflowID)),
+	return runRead(ctx, s, caller, newAccessRule("Refusals", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none api.List[api.Refusal], err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if !ok {
-				return none, notFound("workflow", workflowID, "")
+				return none, notFoundError("workflow", workflowID, "")
 			}
-			after, err := page.afterPosition(refusalsCursorKind)
+			after, err := page.cursorPosition(refusalsCursorKind)
 			if err != nil {
 				return none, err
 			}
@@ -71,9 +71,9 @@ func (s *Service) Refusals(
 func (s *Service) AllRefusals(
 	ctx context.Context, caller Caller, accountID string, since time.Time, page PageOptions,
 ) (api.List[api.WorkflowRefusal], error) {
-	return read(ctx, s, caller, newRule("AllRefusals", accessToAccountOrAll(&accountID)),
+	return runRead(ctx, s, caller, newAccessRule("AllRefusals", accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
-			at, code, err := page.afterTimePosition(allRefusalsCursorKind, 2)
+			at, code, err := page.cursorTimePosition(allRefusalsCursorKind, 2)
 			if err != nil {
 				return none, err
 			}
@@ -90,7 +90,7 @@ func (s *Service) AllRefusals(
 						Refusal:    apiRefusal(sum.RefusalSum),
 					}
 				}, func(sum store.WorkflowRefusalSum) string {
-					return timePosition(sum.Last.At, sum.WorkflowID, sum.Code)
+					return encodeTimePosition(sum.Last.At, sum.WorkflowID, sum.Code)
 				}), nil
 		})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// maxIdempotencyKey is the maximum length of an idempotency key in bytes.
-const maxIdempotencyKey = 255
+// maxIdempotencyKeyBytes is the maximum length of an idempotency key in bytes.
+const maxIdempotencyKeyBytes = 255
 
 // ReplayExecution starts a new execution with the body, headers and query of an execution that has
 // ended or was rejected. A repeated call with the same idempotency key returns the first call's
@@ -25,8 +25,8 @@ const maxIdempotencyKey = 255
 func (s *Service) ReplayExecution(
 	ctx context.Context, caller Caller, id, key string,
 ) (api.Started, error) {
-	r := newRule("ReplayExecution", accessToExecution(id))
-	return change(ctx, s, caller, r, 2*readTimeout, func(
+	r := newAccessRule("ReplayExecution", accessToExecution(id))
+	return runChange(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		if err := checkIdempotencyKey(key); err != nil {
@@ -63,10 +63,10 @@ func (s *Service) ReplayExecution(
 
 // checkIdempotencyKey returns an error for an idempotency key that is too long.
 func checkIdempotencyKey(key string) error {
-	if len(key) > maxIdempotencyKey {
+	if len(key) > maxIdempotencyKeyBytes {
 		return &edit.InvalidError{
 			Field:   "Idempotency-Key",
-			Problem: fmt.Sprintf("must have at most %d bytes", maxIdempotencyKey),
+			Problem: fmt.Sprintf("must have at most %d bytes", maxIdempotencyKeyBytes),
 		}
 	}
 	return nil
@@ -82,8 +82,8 @@ const defaultBulkIdempotencyKey = "all"
 func (s *Service) ReplayRejected(
 	ctx context.Context, caller Caller, filter ExecutionFilter, key string,
 ) (api.Replayed, error) {
-	return change(ctx, s, caller,
-		newRule("ReplayRejected", accessToAccountOrAll(&filter.AccountID)), bulkTimeout,
+	return runChange(ctx, s, caller,
+		newAccessRule("ReplayRejected", accessToAccountOrAll(&filter.AccountID)), bulkTimeout,
 		func(ctx context.Context) (none api.Replayed, err error) {
 			if err := checkIdempotencyKey(key); err != nil {
 				return none, err
@@ -99,7 +99,8 @@ func (s *Service) ReplayRejected(
 				}
 			})
 			err = b.startMatching(ctx, filter)
-			return api.Replayed{Replayed: b.started, Left: b.skipped(), More: b.more}, err
+			return api.Replayed{Replayed: b.startedCount, Left: b.skipped(), More: b.mayHaveMore},
+				err
 		})
 }
 
@@ -138,7 +139,7 @@ func (s *Service) prepareRestart(
 	}
 	start.Payload, start.Headers, start.Query = original.payload, original.headers, original.query
 	// The sender was verified when the request arrived, and is not verified again.
-	start.Sender, start.Verified = original.sender, original.verified
+	start.Sender, start.Verified = original.senderPreset, original.verified
 	start.OrderKey = original.orderKey
 	return trigger, nil
 }

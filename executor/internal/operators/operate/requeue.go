@@ -18,8 +18,8 @@ import (
 func (s *Service) RequeueExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
-	r := newRule("RequeueExecution", accessToDeadLetter(id))
-	return change(ctx, s, caller, r, 2*readTimeout, func(
+	r := newAccessRule("RequeueExecution", accessToDeadLetter(id))
+	return runChange(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		if key, isMessage := parseMessageKey(id); isMessage {
@@ -52,7 +52,8 @@ func (s *Service) RequeueExecution(
 		if err != nil {
 			return none, err
 		}
-		marked, err := s.config.Store.MarkRequeued(ctx, []store.Requeue{{ID: record.ID, As: as}})
+		marked, err := s.config.Store.MarkRequeued(ctx,
+			[]store.Requeue{{ID: record.ID, ReplacementID: as}})
 		if err != nil {
 			return none, err
 		}

@@ -29,7 +29,7 @@ import (
 func (s *Service) RerunTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID, key string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule("RerunTrigger", accessToWorkflow(workflowID)),
+	return runChange(ctx, s, caller, newAccessRule("RerunTrigger", accessToWorkflow(workflowID)),
 		readTimeout,
 		func(ctx context.Context) (none api.Started, err error) {
 			if err := checkIdempotencyKey(key); err != nil {
@@ -53,8 +53,8 @@ func (s *Service) RerunTrigger(
 func (s *Service) RerunExecution(
 	ctx context.Context, caller Caller, id, key string,
 ) (api.Started, error) {
-	r := newRule("RerunExecution", accessToExecution(id))
-	return change(ctx, s, caller, r, 2*readTimeout, func(
+	r := newAccessRule("RerunExecution", accessToExecution(id))
+	return runChange(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		if err := checkIdempotencyKey(key); err != nil {
@@ -83,8 +83,8 @@ func idempotencyKeyForSample(key string, trigger *edit.TriggerInfo) string {
 	return key + "\x00" + hex.EncodeToString(sum[:])
 }
 
-// triggerOf returns the trigger node at which to run an execution again. It fails if the workflow
-// has moved to an account that the caller has no access to.
+// cachedTriggerOf returns the trigger node at which to run an execution again. It fails if the
+// workflow has moved to an account that the caller has no access to.
 func (s *Service) triggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {
@@ -157,7 +157,7 @@ func (s *Service) publishStart(
 	start.Trace = traceparent
 	var unfit error // set if the start message cannot be encoded
 	publish := func(once bool) (*jetstream.PubAck, error) {
-		return s.starts.Publish(ctx, start.Queue, start.WorkflowID,
+		return s.startStreams.Publish(ctx, start.Queue, start.WorkflowID,
 			func(layout stream.Layout) (*nats.Msg, error) {
 				var msg *nats.Msg
 				if msg, unfit = layout.StartMessage(start); unfit != nil {
@@ -194,7 +194,7 @@ func (s *Service) publishStart(
 // isStartMessage returns false. If the original cannot be read now, it returns true, because the
 // original has the same message ID.
 func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id string) bool {
-	msg, err := s.starts.MessageAt(ctx, ack.Stream, ack.Sequence)
+	msg, err := s.startStreams.MessageAt(ctx, ack.Stream, ack.Sequence)
 	if err != nil {
 		return !errors.Is(err, jetstream.ErrMsgNotFound)
 	}

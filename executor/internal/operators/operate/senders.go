@@ -22,7 +22,7 @@ const presetsCursorKind = "senders"
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.SenderPreset], error) {
-	return read(ctx, s, caller, newRule("SenderPresets", accessUnrestricted),
+	return runRead(ctx, s, caller, newAccessRule("SenderPresets", accessUnrestricted),
 		func(context.Context) (api.List[api.SenderPreset], error) {
 			presets := sender.Presets()
 			if accountID != "" {
@@ -45,10 +45,10 @@ func apiPreset(p sender.Preset) api.SenderPreset {
 		Verifies:   p.Verifies,
 		Secret:     (*api.PresetSecret)(p.Secret),
 		Settings:   []api.PresetSetting{},
-		Setup:      orEmpty(p.Setup),
-		DeliveryID: orEmpty(p.DeliveryID),
-		Handshakes: orEmpty(p.Handshakes),
-		Notes:      orEmpty(p.Notes),
+		Setup:      emptyIfNil(p.Setup),
+		DeliveryID: emptyIfNil(p.DeliveryID),
+		Handshakes: emptyIfNil(p.Handshakes),
+		Notes:      emptyIfNil(p.Notes),
 		NeedsURL:   p.NeedsURL,
 	}
 	for _, setting := range p.Settings {
@@ -57,7 +57,7 @@ func apiPreset(p sender.Preset) api.SenderPreset {
 	return wire
 }
 
-func orEmpty(texts []string) []string {
+func emptyIfNil(texts []string) []string {
 	if texts == nil {
 		return []string{}
 	}
@@ -69,14 +69,14 @@ func orEmpty(texts []string) []string {
 func (s *Service) Sender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Sender, error) {
-	return read(ctx, s, caller, newRule("Sender", accessToWorkflow(workflowID)),
+	return runRead(ctx, s, caller, newAccessRule("Sender", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none api.Sender, err error) {
 			info, err := s.config.Editor.Sender(ctx, workflowID, nodeID)
 			if err != nil {
 				return none, err
 			}
 			if info == nil {
-				return none, senderNotFound(nodeID)
+				return none, senderNotFoundError(nodeID)
 			}
 			wire, err := s.loadAPISender(ctx, info)
 			if err != nil {
@@ -90,7 +90,7 @@ func (s *Service) Sender(
 		})
 }
 
-func senderNotFound(nodeID string) error {
+func senderNotFoundError(nodeID string) error {
 	return &Error{
 		Code:   api.CodeNotFound,
 		Detail: "Trigger node " + nodeID + " has no sender: its token alone opens it.",
@@ -135,7 +135,7 @@ func redactSecrets(s *api.Sender) {
 func (s *Service) PutSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string, put api.PutSender,
 ) (PutResult[api.Sender], error) {
-	return change(ctx, s, caller, newRule("PutSender", accessToWorkflow(workflowID)),
+	return runChange(ctx, s, caller, newAccessRule("PutSender", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Sender], err error) {
 			info, created, err := s.config.Editor.PutSender(ctx, workflowID, nodeID,
@@ -147,7 +147,7 @@ func (s *Service) PutSender(
 			if err != nil {
 				return none, err
 			}
-			if info.Before != info.Preset {
+			if info.ReplacedPreset != info.Preset {
 				if err := s.config.Store.ForgetSender(ctx, workflowID, nodeID); err != nil {
 					return none, err
 				}
@@ -173,7 +173,8 @@ func WithSenderCondition(ctx context.Context, check func(*api.PutSender) error) 
 func (s *Service) RemoveSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) error {
-	return s.changeNoResult(ctx, caller, newRule("RemoveSender", accessToWorkflow(workflowID)),
+	return s.runChangeWithoutResult(ctx, caller, newAccessRule("RemoveSender",
+		accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
@@ -188,7 +189,7 @@ func (s *Service) RemoveSender(
 func (s *Service) AddSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID string, add api.AddSenderSecret,
 ) (api.Sender, error) {
-	return change(ctx, s, caller, newRule("AddSenderSecret", accessToWorkflow(workflowID)),
+	return runChange(ctx, s, caller, newAccessRule("AddSenderSecret", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Sender, err error) {
 			var endOthers *time.Duration
@@ -210,8 +211,8 @@ func (s *Service) AddSenderSecret(
 func (s *Service) RemoveSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID, secretID string,
 ) error {
-	return s.changeNoResult(ctx, caller,
-		newRule("RemoveSenderSecret", accessToWorkflow(workflowID)), s.config.ChangeTimeout,
+	return s.runChangeWithoutResult(ctx, caller,
+		newAccessRule("RemoveSenderSecret", accessToWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
 		})

@@ -28,23 +28,24 @@ func (s *Service) SendTest(
 	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
 	within := readTimeout + testsend.Timeout
-	return change(ctx, s, caller, newRule("SendTest", accessToWorkflow(workflowID)), within, func(
-		ctx context.Context,
-	) (none api.SentTest, err error) {
-		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
-		if err != nil {
-			return none, err
-		}
-		as, err := s.senderForTest(ctx, workflowID, nodeID)
-		if err != nil {
-			return none, err
-		}
-		request, err := s.testRequest(info, test)
-		if err != nil {
-			return none, err
-		}
-		return s.postTest(ctx, info, as, request, test.DeliveryID)
-	})
+	return runChange(ctx, s, caller, newAccessRule("SendTest", accessToWorkflow(workflowID)),
+		within, func(
+			ctx context.Context,
+		) (none api.SentTest, err error) {
+			info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
+			if err != nil {
+				return none, err
+			}
+			as, err := s.senderForTest(ctx, workflowID, nodeID)
+			if err != nil {
+				return none, err
+			}
+			request, err := s.testRequest(info, test)
+			if err != nil {
+				return none, err
+			}
+			return s.postTest(ctx, info, as, request, test.DeliveryID)
+		})
 }
 
 // senderForTest returns a node's sender, or one that signs nothing if the node has none.
@@ -83,7 +84,7 @@ func (s *Service) testRequest(
 	}
 	for name, values := range test.Headers {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
-		if canonical == "Host" || !validHeader(name, values) {
+		if canonical == "Host" || !isValidHeader(name, values) {
 			return r, &edit.InvalidError{
 				Field:   "headers",
 				Problem: fmt.Sprintf("%q cannot be sent", name),
@@ -96,7 +97,7 @@ func (s *Service) testRequest(
 		contentType = "application/json"
 	}
 	if contentType != "" {
-		if !validHeader("Content-Type", []string{contentType}) {
+		if !isValidHeader("Content-Type", []string{contentType}) {
 			return r, &edit.InvalidError{Field: "contentType", Problem: "cannot be sent"}
 		}
 		r.Header["Content-Type"] = []string{contentType}
@@ -104,8 +105,8 @@ func (s *Service) testRequest(
 	return r, nil
 }
 
-// validHeader reports whether the name and the values of a header are valid in an HTTP request.
-func validHeader(name string, values []string) bool {
+// isValidHeader reports whether the name and the values of a header are valid in an HTTP request.
+func isValidHeader(name string, values []string) bool {
 	return httpguts.ValidHeaderFieldName(name) &&
 		!slices.ContainsFunc(values, func(value string) bool {
 			return !httpguts.ValidHeaderFieldValue(value)
@@ -127,7 +128,7 @@ func (s *Service) postTest(
 		r.Host = u.Host // a signature may cover it
 	}
 	r.Query = "token=" + at.Tokens[0].Token
-	if to.known {
+	if to.publicURLConfigured {
 		r.URL = base + "?" + r.Query
 	}
 	if deliveryID != "" && !as.SetDeliveryID(&r, deliveryID) {

@@ -14,7 +14,7 @@ const sizePeriod = 7 * 24 * time.Hour
 
 // Size returns the size of the installation and its activity in the last week.
 func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
-	return read(ctx, s, caller, newRule("Size", accessToAllAccounts),
+	return runRead(ctx, s, caller, newAccessRule("Size", accessToAllAccounts),
 		func(ctx context.Context) (api.Size, error) {
 			now := time.Now().UTC()
 			size := api.Size{At: now, Hours: []api.SizeHour{}}
@@ -30,13 +30,13 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 			size.Database = api.SizeDatabase{
 				Kind:             have.Driver,
 				Bytes:            have.Bytes,
-				ReusableBytes:    have.Reusable,
+				ReusableBytes:    have.ReusableBytes,
 				Records:          have.Records,
-				OldestAcceptedAt: have.Oldest,
+				OldestAcceptedAt: have.OldestAcceptedAt,
 				RetentionSeconds: int64(s.config.Retention / time.Second),
 			}
-			if have.Free >= 0 {
-				size.Database.FreeBytes = &have.Free
+			if have.FreeBytes >= 0 {
+				size.Database.FreeBytes = &have.FreeBytes
 			}
 			all, since := s.config.Directory.CountWorkflows(now.Add(-sizePeriod))
 			size.Workflows, size.WorkflowsLastWeek = int64(all), int64(since)

@@ -15,8 +15,8 @@ const MaxEventStreams = 500
 // openStreamCounts counts the open event streams of each caller. The zero value is ready to use. It
 // is safe for concurrent use.
 type openStreamCounts struct {
-	mu   sync.Mutex
-	open map[Identity]int
+	mu           sync.Mutex
+	openByCaller map[Identity]int
 }
 
 // acquire counts another stream of a caller, or returns an error if there are too many. If it
@@ -26,22 +26,22 @@ func (s *openStreamCounts) acquire(caller Caller) (end func(), err error) {
 	identity := caller.Identity()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[identity] >= MaxEventStreams {
+	if s.openByCaller[identity] >= MaxEventStreams {
 		return nil, &Error{
 			Code: api.CodeTooManyStreams,
 			Detail: fmt.Sprintf("You have %d event streams open at this executor. Close some, or "+
 				"let several readers share one.", MaxEventStreams),
 		}
 	}
-	if s.open == nil {
-		s.open = map[Identity]int{}
+	if s.openByCaller == nil {
+		s.openByCaller = map[Identity]int{}
 	}
-	s.open[identity]++
+	s.openByCaller[identity]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.open[identity]--; s.open[identity] == 0 {
-			delete(s.open, identity)
+		if s.openByCaller[identity]--; s.openByCaller[identity] == 0 {
+			delete(s.openByCaller, identity)
 		}
 	}, nil
 }

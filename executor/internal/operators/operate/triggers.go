@@ -28,7 +28,7 @@ func ContainsToken(text string) bool {
 func (s *Service) Trigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Trigger, error) {
-	return read(ctx, s, caller, newRule("Trigger", accessToWorkflow(workflowID)),
+	return runRead(ctx, s, caller, newAccessRule("Trigger", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (api.Trigger, error) {
 			trigger, err := s.trigger(ctx, workflowID, nodeID)
 			if !caller.Role.Includes(RoleEditor) {
@@ -71,12 +71,12 @@ func (s *Service) PatchTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 	patch func(*api.TriggerSettings) error,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule("PatchTrigger", accessToWorkflow(workflowID)),
+	return runChange(ctx, s, caller, newAccessRule("PatchTrigger", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			_, err = s.changeWorkflow(ctx, workflowID,
 				func(spec *edit.WorkflowSpec) error {
-					spec.Within = caller.AccountID
+					spec.OnlyInAccount = caller.AccountID
 					i := slices.IndexFunc(spec.Triggers, func(t edit.TriggerSpec) bool {
 						return t.NodeID == nodeID
 					})
@@ -107,14 +107,14 @@ func apiTriggerSettings(node *edit.TriggerSpec) api.TriggerSettings {
 		Name:     node.Name,
 		Filter:   node.Filter,
 		OrderKey: node.OrderKey,
-		Answer:   apiAnswer(node.Answer),
+		Answer:   apiAnswer(node.SyncResponse),
 	}
 }
 
 // setTriggerSettings copies the API's settings to a trigger node. nil as the sample payload keeps
 // the node's sample payload, and null removes it.
 func setTriggerSettings(node *edit.TriggerSpec, settings api.TriggerSettings) {
-	node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name, settings.Filter,
+	node.Name, node.Filter, node.OrderKey, node.SyncResponse = settings.Name, settings.Filter,
 		settings.OrderKey, registryAnswer(settings.Answer)
 	node.RemoveSample = string(settings.SamplePayload) == "null"
 	if !node.RemoveSample {
@@ -135,7 +135,8 @@ func WithSampleCondition(ctx context.Context, check func(sample []byte) error) c
 func (s *Service) SetSamplePayload(
 	ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule("SetSamplePayload", accessToWorkflow(workflowID)),
+	return runChange(ctx, s, caller, newAccessRule("SetSamplePayload",
+		accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID,
@@ -151,7 +152,7 @@ func (s *Service) SetSamplePayload(
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule("RotateToken", accessToWorkflow(workflowID)),
+	return runChange(ctx, s, caller, newAccessRule("RotateToken", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			// First read everything else that the response needs: if reading failed later, the new
@@ -181,16 +182,16 @@ func (s *Service) toRotationError(ctx context.Context, err error) error {
 	const unknown = "NATS cannot be reached now. The new token may or may not be stored: look at " +
 		"the trigger node before you rotate again, which would make another token."
 	if _, ok := errors.AsType[*edit.OutcomeUnknownError](err); ok {
-		failed.Final, failed.Detail = true, unknown
+		failed.MustNotRepeat, failed.Detail = true, unknown
 		return failed
 	}
 	switch failed.Code {
 	case api.CodeNotConfirmed:
-		failed.Final, failed.Detail = true,
+		failed.MustNotRepeat, failed.Detail = true,
 			"The new token is stored, but not every process has confirmed it yet. Do not repeat "+
 				"the rotation, which would make another token: look at the trigger node to see it."
 	case api.CodeUnavailable:
-		failed.Final, failed.Detail = true, unknown
+		failed.MustNotRepeat, failed.Detail = true, unknown
 	}
 	return failed
 }
@@ -233,7 +234,7 @@ func (s *Service) apiTrigger(info *edit.TriggerInfo, observed nodeObservations) 
 		RateLimit:    apiRateLimit(info.RateLimit),
 		Filter:       info.Filter,
 		OrderKey:     info.OrderKey,
-		Answer:       apiAnswer(info.Answer),
+		Answer:       apiAnswer(info.SyncResponse),
 		Filtered:     apiFiltered(info, observed.filtered),
 	}
 	if info.Sender != nil {

@@ -27,9 +27,9 @@ type Subscription struct {
 // first batch after that time instead. If Watch succeeds, the caller must call Cancel once. A
 // caller can have at most MaxEventStreams watches.
 func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Subscription, error) {
-	return read(ctx, s, caller, newRule("Watch", accessUnrestricted),
+	return runRead(ctx, s, caller, newAccessRule("Watch", accessUnrestricted),
 		func(context.Context) (Subscription, error) {
-			end, err := s.streams.acquire(caller)
+			end, err := s.openEventStreams.acquire(caller)
 			if err != nil {
 				return Subscription{}, err
 			}
@@ -57,7 +57,8 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Su
 func (s *Service) ChangedExecutions(
 	ctx context.Context, caller Caller, ids []string, accountID, workflowID string,
 ) ([]Execution, error) {
-	return read(ctx, s, caller, newRule("ChangedExecutions", accessToAccountOrAll(&accountID)),
+	return runRead(ctx, s, caller, newAccessRule("ChangedExecutions",
+		accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) ([]Execution, error) {
 			records, err := s.config.Store.GetMany(ctx, ids)
 			if err != nil {

@@ -36,9 +36,10 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 func (s *Service) Workflows(
 	ctx context.Context, caller Caller, filter WorkflowFilter, page PageOptions,
 ) (api.List[api.Workflow], error) {
-	return read(ctx, s, caller, newRule("Workflows", accessToAccountOrAll(&filter.AccountID)),
+	return runRead(ctx, s, caller, newAccessRule("Workflows",
+		accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.Workflow], err error) {
-			after, err := page.afterPosition(workflowsCursorKind)
+			after, err := page.cursorPosition(workflowsCursorKind)
 			if err != nil {
 				return none, err
 			}
@@ -93,7 +94,7 @@ func (s *Service) findWorkflows(
 // Workflow returns a workflow, including all changes that were confirmed before the call. If it
 // does not exist, the error has the code api.CodeNotFound.
 func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return read(ctx, s, caller, newRule("Workflow", accessToWorkflow(id)),
+	return runRead(ctx, s, caller, newAccessRule("Workflow", accessToWorkflow(id)),
 		func(ctx context.Context) (none api.Workflow, err error) {
 			w, err := s.currentWorkflow(ctx, id)
 			if err != nil {
@@ -110,7 +111,7 @@ func (s *Service) currentWorkflow(ctx context.Context, id string) (*registry.Wor
 	}
 	have, ok := s.config.Directory.Workflow(id)
 	if !ok {
-		return nil, notFound("workflow", id, "")
+		return nil, notFoundError("workflow", id, "")
 	}
 	return have.Record, nil
 }
@@ -129,7 +130,7 @@ type ExecutionOrigin struct {
 func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (ExecutionOrigin, error) {
-	return read(ctx, s, caller, newRule("Origin", accessUnrestricted),
+	return runRead(ctx, s, caller, newAccessRule("Origin", accessUnrestricted),
 		func(context.Context) (origin ExecutionOrigin, err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if ok && caller.canAccessAccount(have.Record.AccountID) {
@@ -166,13 +167,14 @@ func (s *Service) PutWorkflow(
 	ctx context.Context, caller Caller, id string, put api.PutWorkflow, mustBeNew bool,
 ) (PutResult[api.Workflow], error) {
 	spec := registryWorkflowSpec(put)
-	spec.ID, spec.IfNew = id, mustBeNew
-	spec.Within = caller.AccountID // it may be created in another account meanwhile
-	return change(ctx, s, caller, newRule("PutWorkflow", accessToNewWorkflow(id, put.AccountID)),
+	spec.ID, spec.OnlyIfNew = id, mustBeNew
+	spec.OnlyInAccount = caller.AccountID // it may be created in another account meanwhile
+	return runChange(ctx, s, caller, newAccessRule("PutWorkflow",
+		accessToNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
 			var w *registry.Workflow
-			created, forget := false, workflowForgetter{service: s, workflowID: id}
+			created, forget := false, requestRecordsDeleter{service: s, workflowID: id}
 			spec.BeforeAccountChange = forget.beforeStore
 			err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
 				w, created, err = s.config.Editor.PutWorkflow(ctx, spec)
@@ -188,21 +190,21 @@ func (s *Service) PutWorkflow(
 		})
 }
 
-// workflowForgetter deletes the records of a workflow's requests when a call creates the workflow
-// or moves it to another account. These records do not name an account, so the new account could
-// otherwise see the records from the time before.
+// requestRecordsDeleter deletes the records of a workflow's requests when a call creates the
+// workflow or moves it to another account. These records do not name an account, so the new account
+// could otherwise see the records from the time before.
 //
 // They are deleted before the change is stored. If they were deleted only afterwards, a call could
 // fail in between, and a repeated call would find nothing to change. They are deleted again after
 // the change, because more requests arrive in the meantime.
-type workflowForgetter struct {
+type requestRecordsDeleter struct {
 	service    *Service
 	workflowID string
 	begun      bool // beforeStore has been called
 }
 
 // beforeStore must be called before each attempt to store the change.
-func (f *workflowForgetter) beforeStore(ctx context.Context) error {
+func (f *requestRecordsDeleter) beforeStore(ctx context.Context) error {
 	f.begun = true
 	return f.service.config.Store.ForgetWorkflow(ctx, f.workflowID)
 }
@@ -211,7 +213,7 @@ func (f *workflowForgetter) beforeStore(ctx context.Context) error {
 // attempt, which afterStore returns unless it is nil. If beforeStore was called, afterStore deletes
 // the records that were added in the meantime. It does so even after an error, because the change
 // may have been stored, and even if ctx has ended, because a move to another queue takes longer.
-func (f *workflowForgetter) afterStore(ctx context.Context, stored error) error {
+func (f *requestRecordsDeleter) afterStore(ctx context.Context, stored error) error {
 	if !f.begun {
 		return stored
 	}
@@ -234,9 +236,9 @@ func registryWorkflowSpec(put api.PutWorkflow) edit.WorkflowSpec {
 			NodeID: t.NodeID,
 			Name:   t.Name,
 			TriggerSettings: edit.TriggerSettings{
-				Filter:   t.Filter,
-				OrderKey: t.OrderKey,
-				Answer:   registryAnswer(t.Answer),
+				Filter:       t.Filter,
+				OrderKey:     t.OrderKey,
+				SyncResponse: registryAnswer(t.Answer),
 			},
 		}
 		if !bytes.Equal(t.SamplePayload, []byte("null")) {
@@ -261,7 +263,7 @@ func apiPutWorkflow(spec *edit.WorkflowSpec) api.PutWorkflow {
 			Name:     t.Name,
 			Filter:   t.Filter,
 			OrderKey: t.OrderKey,
-			Answer:   apiAnswer(t.Answer),
+			Answer:   apiAnswer(t.SyncResponse),
 		})
 	}
 	return put
@@ -272,20 +274,20 @@ func apiPutWorkflow(spec *edit.WorkflowSpec) api.PutWorkflow {
 func (s *Service) PatchWorkflow(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error,
 ) (api.Workflow, error) {
-	r := newRule("PatchWorkflow", accessToWorkflow(id))
-	return change(ctx, s, caller, r, s.config.ChangeTimeout,
+	r := newAccessRule("PatchWorkflow", accessToWorkflow(id))
+	return runChange(ctx, s, caller, r, s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Workflow, err error) {
-			forget := workflowForgetter{service: s, workflowID: id}
+			forget := requestRecordsDeleter{service: s, workflowID: id}
 			w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
 				put := apiPutWorkflow(spec)
 				if err := patch(&put); err != nil {
 					return err
 				}
 				if !caller.canAccessAccount(put.AccountID) {
-					return unknownAccount(put.AccountID)
+					return unknownAccountError(put.AccountID)
 				}
 				*spec = registryWorkflowSpec(put)
-				spec.Within, spec.BeforeAccountChange = caller.AccountID, forget.beforeStore
+				spec.OnlyInAccount, spec.BeforeAccountChange = caller.AccountID, forget.beforeStore
 				return nil
 			})
 			if err = forget.afterStore(ctx, err); err != nil {
@@ -297,7 +299,8 @@ func (s *Service) PatchWorkflow(
 
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) error {
-	return s.changeNoResult(ctx, caller, newRule("DeleteWorkflow", accessToWorkflow(id)),
+	return s.runChangeWithoutResult(ctx, caller, newAccessRule("DeleteWorkflow",
+		accessToWorkflow(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteWorkflow(ctx, id)
@@ -316,11 +319,12 @@ func (s *Service) Deactivate(ctx context.Context, caller Caller, id string) (api
 
 func (s *Service) setActive(
 	ctx context.Context, caller Caller, operation, id string,
-	to func(context.Context, string) (*registry.Workflow, error),
+	apply func(context.Context, string) (*registry.Workflow, error),
 ) (api.Workflow, error) {
-	return change(ctx, s, caller, newRule(operation, accessToWorkflow(id)), s.config.ChangeTimeout,
+	return runChange(ctx, s, caller, newAccessRule(operation, accessToWorkflow(id)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Workflow, err error) {
-			w, err := to(ctx, id)
+			w, err := apply(ctx, id)
 			if err != nil {
 				return none, err
 			}
@@ -351,7 +355,7 @@ func (s *Service) apiWorkflow(w *registry.Workflow) api.Workflow {
 			Name:     t.Name,
 			Filter:   json.RawMessage(t.Filter),
 			OrderKey: t.OrderKey,
-			Answer:   apiAnswer(t.Answer),
+			Answer:   apiAnswer(t.SyncResponse),
 		})
 	}
 	return result

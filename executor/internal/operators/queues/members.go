@@ -27,8 +27,8 @@ type memberTracker struct {
 }
 
 type groupMembers struct {
-	last    time.Time // when a member last announced itself
-	members map[string]time.Time
+	lastAnnouncement time.Time // when a member last announced itself
+	members          map[string]time.Time
 }
 
 // handleAnnouncement adds, refreshes or removes the runner that sent an announcement.
@@ -48,7 +48,7 @@ func (m *memberTracker) handleAnnouncement(msg *nats.Msg) {
 		h = &groupMembers{members: map[string]time.Time{}}
 		m.groups[group] = h
 	}
-	h.last = now
+	h.lastAnnouncement = now
 	if string(msg.Data) == stream.RunnerLeavingData {
 		delete(h.members, instance)
 		return
@@ -58,9 +58,11 @@ func (m *memberTracker) handleAnnouncement(msg *nats.Msg) {
 	}
 }
 
-// count returns the number of a group's members, and when one of them last announced itself. last
-// is zero if none has announced itself.
-func (m *memberTracker) count(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
+// countMembers returns the number of a group's members, and when one of them last announced itself.
+// last is zero if none has announced itself.
+func (m *memberTracker) countMembers(group stream.RunnerGroup, now time.Time) (n int,
+	last time.Time,
+) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.groups[group]
@@ -72,5 +74,5 @@ func (m *memberTracker) count(group stream.RunnerGroup, now time.Time) (n int, l
 			delete(h.members, instance)
 		}
 	}
-	return len(h.members), h.last
+	return len(h.members), h.lastAnnouncement
 }

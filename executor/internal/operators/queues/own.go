@@ -95,7 +95,7 @@ func loweredLimits(settings *registry.Queue, shared *streamState) map[string]int
 	for group, limit := range limits {
 		c := shared.consumer(stream.RunnerGroup{Queue: settings.Name, Group: group}.Consumer())
 		if limit > 0 && c != nil &&
-			int64(c.Config.MaxAckPending) <= max(1, limit-settings.Lanes) {
+			int64(c.Config.MaxAckPending) <= max(1, limit-settings.LaneCount) {
 			delete(limits, group)
 		}
 	}

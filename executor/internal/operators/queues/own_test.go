@@ -41,14 +41,14 @@ func checkOwnStreamLimits(t *testing.T, lanes, limit int64, want [3][2]int) {
 	t.Helper()
 	r := start(t)
 	settings := &registry.Queue{
-		Name: "q", Lanes: lanes,
+		Name: "q", LaneCount: lanes,
 		Groups: []registry.QueueGroup{{Group: "g", MaxInFlight: limit}},
 	}
 	watch, err := queues.New(queues.Config{
-		Conn: r.nc, JetStream: r.js, Named: func() []string { return []string{"q"} },
+		Conn: r.nc, JetStream: r.js, QueueNames: func() []string { return []string{"q"} },
 		Settings: func() []*registry.Queue {
 			return []*registry.Queue{settings}
-		}, Recorder: "executor",
+		}, RecorderConsumer: "executor",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -151,8 +151,8 @@ func TestAnOwnStreamIsOfflineFromTheStart(t *testing.T) {
 		var js jetstream.JetStream = offlineStream{r.js, stream.OwnStreamName("b")}
 		for range 2 {
 			watch, err := queues.New(queues.Config{
-				Conn: r.nc, JetStream: js, Named: func() []string { return named },
-				Recorder: "executor",
+				Conn: r.nc, JetStream: js, QueueNames: func() []string { return named },
+				RecorderConsumer: "executor",
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -194,10 +194,10 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 	settings := &registry.Queue{Name: "q"}
 	watch, err := queues.New(queues.Config{
 		Conn: r.nc, JetStream: offlineStream{r.js, stream.OwnStreamName("q")},
-		Named: func() []string { return []string{"q"} },
+		QueueNames: func() []string { return []string{"q"} },
 		Settings: func() []*registry.Queue {
 			return []*registry.Queue{settings}
-		}, Recorder: "executor",
+		}, RecorderConsumer: "executor",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +278,7 @@ func TestPausedWhileTheOwnStreamIsSlow(t *testing.T) {
 	}
 	watch, err := queues.New(queues.Config{
 		Conn: r.nc, JetStream: &slowStream{JetStream: r.js, name: stream.OwnStreamName("q")},
-		Named: func() []string { return []string{"q"} }, Recorder: "executor",
+		QueueNames: func() []string { return []string{"q"} }, RecorderConsumer: "executor",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +321,8 @@ func TestStartMessagesWithoutThoseOfAnOfflineStream(t *testing.T) {
 	r.ingress.MoveToOwnStream(t, "c")
 	down, up := ofQueue("b", 1), ofQueue("c", 1)
 	watch, err := queues.New(queues.Config{
-		Conn: r.nc, JetStream: offlineStream{r.js, stream.OwnStreamName("b")}, Recorder: "executor",
+		Conn: r.nc, JetStream: offlineStream{r.js, stream.OwnStreamName("b")},
+		RecorderConsumer: "executor",
 	})
 	if err != nil {
 		t.Fatal(err)

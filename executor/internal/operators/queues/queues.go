@@ -75,15 +75,15 @@ type BlockingExecution struct {
 // queueLane selects the waiting start messages of one lane of a queue, in one stream. It can also
 // select the messages that are in no lane because they have no order key.
 type queueLane struct {
-	in      jetstream.Stream
-	subject string
-	oldest  uint64 // its first waiting start message is at or after this stream sequence
+	stream         jetstream.Stream
+	subject        string
+	oldestSequence uint64 // its first waiting start message is at or after this stream sequence
 }
 
 // streamState is the state of one of a queue's streams: its layout and its consumers.
 type streamState struct {
 	stream.Layout
-	in        jetstream.Stream
+	stream    jetstream.Stream
 	consumers []*jetstream.ConsumerInfo // sorted by name
 }
 
@@ -122,36 +122,36 @@ func (q Queue) UnattendedDuration(now time.Time) time.Duration {
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
-	// Named returns the names of the queues to poll, sorted. These are the queues that workflows
-	// use, and the queues whose settings have an effect.
-	Named func() []string
+	// QueueNames returns the names of the queues to poll, sorted. These are the queues that
+	// workflows use, and the queues whose settings have an effect.
+	QueueNames func() []string
 	// Settings returns the settings of all queues that have settings. A nil function means that no
 	// queue has any.
 	Settings func() []*registry.Queue
-	// Recorder is the name of the recorder's consumer. The Watcher ignores this consumer, because
-	// it is not a group of runners.
-	Recorder string
+	// RecorderConsumer is the name of the recorder's consumer. The Watcher ignores this consumer,
+	// because it is not a group of runners.
+	RecorderConsumer string
 }
 
 // Watcher determines the state of the queues. It is safe for concurrent use.
 type Watcher struct {
-	config  Config
-	starts  *starts.Streams
-	members memberTracker
-	heard   *nats.Subscription
+	config        Config
+	startStreams  *starts.Streams
+	members       memberTracker
+	announcements *nats.Subscription
 
-	polling sync.Mutex // held by the caller that polls; other callers wait for its result
+	pollMu sync.Mutex // held by the caller that polls; other callers wait for its result
 	// The following fields, which the mutex above guards, show whether the heartbeats of all
 	// runners should have arrived. They are the time at which the connection was established or
 	// last re-established, as far as the polls know; the number of reconnects up to that time; and
 	// whether every runner has had enough time since then to send a heartbeat.
-	listening  time.Time
-	reconnects uint64
-	heardAll   bool
+	listeningSince  time.Time
+	reconnects      uint64
+	heardAllMembers bool
 
-	mu   sync.Mutex
-	last []Queue
-	at   time.Time
+	mu           sync.Mutex
+	lastQueues   []Queue
+	lastPolledAt time.Time
 }
 
 // pollTimeout is the maximum duration of a poll. pollResultTTL is how long the result of a poll is
@@ -165,38 +165,38 @@ const (
 // release it.
 func New(c Config) (*Watcher, error) {
 	w := &Watcher{
-		config:  c,
-		starts:  starts.New(c.JetStream),
-		members: memberTracker{groups: map[stream.RunnerGroup]*groupMembers{}},
+		config:       c,
+		startStreams: starts.New(c.JetStream),
+		members:      memberTracker{groups: map[stream.RunnerGroup]*groupMembers{}},
 
 		reconnects: c.Conn.Stats().Reconnects,
 	}
 	var err error
-	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresencePrefix+"*.*.*",
+	if w.announcements, err = c.Conn.Subscribe(stream.RunnerPresencePrefix+"*.*.*",
 		w.members.handleAnnouncement); err != nil {
 		return nil, fmt.Errorf("listen to runners: %w", err)
 	}
-	w.listening = time.Now()
+	w.listeningSince = time.Now()
 	return w, nil
 }
 
 // Stop ends the subscription to the announcements. It does not wait for a poll that is in progress,
 // or for an announcement that is being handled.
-func (w *Watcher) Stop() { _ = w.heard.Unsubscribe() }
+func (w *Watcher) Stop() { _ = w.announcements.Unsubscribe() }
 
 // LastPoll returns the result and the time of the last successful poll, or nil if there was none.
 func (w *Watcher) LastPoll() ([]Queue, time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.last, w.at
+	return w.lastQueues, w.lastPolledAt
 }
 
 // Poll returns the state of the queues that the Config names, sorted by name. It may return the
 // result of another poll that is less than a second old.
 func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
-	w.polling.Lock()
-	defer w.polling.Unlock()
-	named := w.config.Named()
+	w.pollMu.Lock()
+	defer w.pollMu.Unlock()
+	named := w.config.QueueNames()
 	if last, at := w.LastPoll(); last != nil && time.Since(at) < pollResultTTL &&
 		slices.EqualFunc(last, named, func(q Queue, name string) bool {
 			return q.Name == name
@@ -205,30 +205,30 @@ func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	found, err := w.poll(ctx, named)
+	found, err := w.pollQueues(ctx, named)
 	if err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last, w.at = found, time.Now()
+	w.lastQueues, w.lastPolledAt = found, time.Now()
 	return found, nil
 }
 
 // StartMessage describes the start message of an execution.
 type StartMessage struct {
 	Subject string
-	// Trace is the message's traceparent header. It is "" if the message was not read.
-	Trace string
+	// Traceparent is the message's traceparent header. It is "" if the message was not read.
+	Traceparent string
 	// Delivered is true if the message has been delivered to a group.
 	Delivered bool
 
 	// The following fields describe the message in the streams: whether the streams have responded
 	// to a request for it, even if they do not have it, and, if they have it, its subject and the
 	// time at which the server stored it. Without the message, the subject and the time are zero.
-	read    bool
-	subject string
-	stored  time.Time
+	wasRead       bool
+	storedSubject string
+	storedAt      time.Time
 }
 
 // StartMessages returns the records' start messages, keyed by record ID. If it returns an error,
@@ -303,8 +303,9 @@ func (w *Watcher) setDelivered(
 			continue
 		}
 		msg.Delivered = slices.ContainsFunc(consumers, func(c *jetstream.ConsumerInfo) bool {
-			return passed(r, c) && (msg.stored.IsZero() ||
-				!stream.BeganAfter(c, r.StreamSequence, msg.stored.Add(maxClockDifference)))
+			return passed(r, c) && (msg.storedAt.IsZero() ||
+				!stream.ConsumerBeginsAfter(c, r.StreamSequence,
+					msg.storedAt.Add(maxClockDifference)))
 		})
 	}
 	return err
@@ -322,7 +323,7 @@ func (w *Watcher) groupConsumers(
 	}
 	names := executions.ConsumerNames(ctx)
 	for name := range names.Name() {
-		if name == w.config.Recorder || name == stream.StorageConsumerName {
+		if name == w.config.RecorderConsumer || name == stream.StorageConsumerName {
 			continue
 		}
 		consumer, err := executions.Consumer(ctx, name)
@@ -360,7 +361,7 @@ func (w *Watcher) readStartMessages(
 ) (failed error) {
 	byQueue := map[string][]store.Record{}
 	for _, r := range records {
-		if !messages[r.ID].read {
+		if !messages[r.ID].wasRead {
 			byQueue[r.Queue] = append(byQueue[r.Queue], r)
 		}
 	}
@@ -372,7 +373,7 @@ func (w *Watcher) readStartMessages(
 		failed = errors.Join(failed, <-failures)
 	}
 	for _, r := range records {
-		if !messages[r.ID].read {
+		if !messages[r.ID].wasRead {
 			delete(messages, r.ID)
 		}
 	}
@@ -394,16 +395,16 @@ func (w *Watcher) readQueueStarts(
 			defer func() { <-slots }()
 			ctx, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
-			msg, err := w.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
+			msg, err := w.startStreams.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				to.read = true
+				to.wasRead = true
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			to.read, to.subject, to.stored = true, msg.Subject, msg.Time
-			to.Trace = msg.Header.Get(stream.HeaderTrace)
+			to.wasRead, to.storedSubject, to.storedAt = true, msg.Subject, msg.Time
+			to.Traceparent = msg.Header.Get(stream.HeaderTrace)
 			return nil
 		})
 	}
@@ -423,13 +424,13 @@ func (w *Watcher) startStreamNames(ctx context.Context) ([]string, error) {
 func (w *Watcher) findStartMessages(
 	ctx context.Context, names []string, records []store.Record,
 ) (map[string]*StartMessage, error) {
-	settings, messages := w.settings(), make(map[string]*StartMessage, len(records))
+	settings, messages := w.settingsByQueue(), make(map[string]*StartMessage, len(records))
 	var toRead []store.Record
 	for _, r := range records {
 		messages[r.ID] = &StartMessage{
 			Subject: stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID),
 		}
-		if queue := settings[r.Queue]; queue != nil && queue.Lanes > 0 ||
+		if queue := settings[r.Queue]; queue != nil && queue.LaneCount > 0 ||
 			slices.Contains(names, stream.OwnStreamName(r.Queue)) {
 			toRead = append(toRead, r)
 		}
@@ -437,7 +438,7 @@ func (w *Watcher) findStartMessages(
 	err := w.readStartMessages(ctx, toRead, messages)
 	for _, r := range toRead {
 		if msg := messages[r.ID]; msg != nil {
-			msg.Subject = cmp.Or(msg.subject, msg.Subject)
+			msg.Subject = cmp.Or(msg.storedSubject, msg.Subject)
 		}
 	}
 	return messages, err
@@ -480,7 +481,7 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.at = time.Time{}
+	w.lastPolledAt = time.Time{}
 	return nil
 }
 
@@ -508,7 +509,7 @@ func (w *Watcher) readStreamState(
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", at.StreamName(queue), err)
 	}
-	consumers, err := w.consumers(ctx, in)
+	consumers, err := w.durableConsumers(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -529,10 +530,10 @@ func (w *Watcher) enforceSettings(
 	consumers []*jetstream.ConsumerInfo,
 ) error {
 	enforced := stream.QueueSettings{
-		Paused:      !settings.PausedSince.IsZero(),
-		PausedUntil: settings.PausedUntil,
-		MaxInFlight: maxInFlight,
-		Lanes:       int(settings.Lanes),
+		Paused:             !settings.PausedSince.IsZero(),
+		PausedUntil:        settings.PausedUntil,
+		MaxInFlightByGroup: maxInFlight,
+		Lanes:              int(settings.LaneCount),
 	}
 	if err := w.addLaneConsumers(ctx, settings, consumers); err != nil {
 		return err
@@ -555,7 +556,7 @@ func (w *Watcher) enforceSettings(
 func (w *Watcher) addLaneConsumers(
 	ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo,
 ) error {
-	if settings.Lanes == 0 {
+	if settings.LaneCount == 0 {
 		return nil
 	}
 	exists := map[string]bool{}
@@ -569,7 +570,7 @@ func (w *Watcher) addLaneConsumers(
 			continue
 		}
 		group := stream.RunnerGroup{Queue: settings.Name, Group: name}
-		for lane := range int(settings.Lanes) {
+		for lane := range int(settings.LaneCount) {
 			if exists[group.LaneConsumer(lane)] {
 				continue
 			}
@@ -588,8 +589,8 @@ func groupName(queue string, c *jetstream.ConsumerInfo) string {
 	return strings.TrimPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 }
 
-// settings returns the queues' settings, keyed by queue name.
-func (w *Watcher) settings() map[string]*registry.Queue {
+// settingsByQueue returns the queues' settings, keyed by queue name.
+func (w *Watcher) settingsByQueue() map[string]*registry.Queue {
 	all := map[string]*registry.Queue{}
 	if w.config.Settings != nil {
 		for _, settings := range w.config.Settings() {
@@ -599,7 +600,7 @@ func (w *Watcher) settings() map[string]*registry.Queue {
 	return all
 }
 
-func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
+func (w *Watcher) pollQueues(ctx context.Context, named []string) ([]Queue, error) {
 	names, err := w.startStreamNames(ctx)
 	if err != nil {
 		return nil, err
@@ -608,7 +609,7 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := w.settings()
+	all := w.settingsByQueue()
 	for _, settings := range all {
 		if slices.Contains(names, stream.OwnStreamName(settings.Name)) &&
 			slices.Contains(named, settings.Name) {
@@ -619,14 +620,14 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 			return nil, err
 		}
 	}
-	w.heardAll = w.hasHeardAllMembers(time.Now())
+	w.heardAllMembers = w.hasHeardAllMembers(time.Now())
 	last, _ := w.LastPoll()
 	queues := make([]Queue, len(named))
 	failed := make([]error, len(named))
 	var own sync.WaitGroup
 	for i, name := range named {
 		if !slices.Contains(names, stream.OwnStreamName(name)) {
-			if queues[i], err = w.queue(ctx, name, all[name], shared); err != nil {
+			if queues[i], err = w.queueFromStates(ctx, name, all[name], shared); err != nil {
 				return nil, err
 			}
 			continue
@@ -634,7 +635,7 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 		// Read this queue in a goroutine, so that an unreachable stream neither delays nor hides
 		// other queues.
 		own.Go(func() {
-			queues[i], failed[i] = w.queueWithOwnStream(ctx, name, all[name], shared)
+			queues[i], failed[i] = w.readQueueWithOwnStream(ctx, name, all[name], shared)
 		})
 	}
 	own.Wait()
@@ -647,7 +648,7 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 			queues[i] = last[known]
 			continue
 		}
-		if queues[i], err = w.queue(ctx, name, all[name], shared); err != nil {
+		if queues[i], err = w.queueFromStates(ctx, name, all[name], shared); err != nil {
 			return nil, err
 		}
 		queues[i].Incomplete = true
@@ -660,20 +661,20 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 // sends no pull requests either.
 func (w *Watcher) hasHeardAllMembers(now time.Time) bool {
 	if n := w.config.Conn.Stats().Reconnects; n != w.reconnects {
-		w.reconnects, w.listening = n, now
+		w.reconnects, w.listeningSince = n, now
 	}
-	return now.Sub(w.listening) > memberTimeout
+	return now.Sub(w.listeningSince) > memberTimeout
 }
 
-// queueWithOwnStream returns the state of a queue that has its own stream.
-func (w *Watcher) queueWithOwnStream(
+// readQueueWithOwnStream returns the state of a queue that has its own stream.
+func (w *Watcher) readQueueWithOwnStream(
 	ctx context.Context, name string, settings *registry.Queue, shared *streamState,
 ) (Queue, error) {
 	asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
 	defer cancel()
 	own, err := w.readStreamState(asking, stream.Layout{Own: true}, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted in the meantime
-		return w.queue(asking, name, settings, shared)
+		return w.queueFromStates(asking, name, settings, shared)
 	}
 	if err == nil {
 		own, err = w.addGroupConsumers(asking, name, shared, own)
@@ -692,21 +693,21 @@ func (w *Watcher) queueWithOwnStream(
 			return Queue{}, err
 		}
 	}
-	return w.queue(asking, name, settings, shared, own)
+	return w.queueFromStates(asking, name, settings, shared, own)
 }
 
-// queue returns the state of a queue, combined from the given states of its streams.
-func (w *Watcher) queue(
+// queueFromStates returns the state of a queue, combined from the given states of its streams.
+func (w *Watcher) queueFromStates(
 	ctx context.Context, name string, settings *registry.Queue, states ...*streamState,
 ) (Queue, error) {
 	q := Queue{Name: name}
-	if settings != nil && settings.Paused(time.Now()) {
+	if settings != nil && settings.IsPaused(time.Now()) {
 		q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
 	}
 	for _, at := range states {
 		for _, c := range at.consumers {
 			if consumerMatches(c.Config, at.StartSubject(name, "*", "*")) {
-				q.addGroup(w.group(name, c, at))
+				q.addGroup(w.newGroup(name, c, at))
 			}
 		}
 	}
@@ -756,14 +757,15 @@ func (q Queue) setLimits(settings *registry.Queue) {
 	}
 }
 
-// consumers returns the durable consumers of a stream, except the recorder's, sorted by name.
-func (w *Watcher) consumers(
+// durableConsumers returns the durable consumers of a stream, except the recorder's, sorted by
+// name.
+func (w *Watcher) durableConsumers(
 	ctx context.Context, s jetstream.Stream,
 ) ([]*jetstream.ConsumerInfo, error) {
 	var found []*jetstream.ConsumerInfo
 	names := s.ConsumerNames(ctx)
 	for name := range names.Name() {
-		if name == w.config.Recorder {
+		if name == w.config.RecorderConsumer {
 			continue
 		}
 		consumer, err := s.Consumer(ctx, name)
@@ -800,10 +802,10 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 		}
 		g := &q.Groups[i]
 		g.Waiting += c.NumPending
-		lane := queueLane{at.in, c.Config.FilterSubject, c.Delivered.Stream + 1}
+		lane := queueLane{at.stream, c.Config.FilterSubject, c.Delivered.Stream + 1}
 		if g.Members == 0 {
 			g.Waiting += uint64(max(c.NumAckPending, 0))
-			lane.oldest = c.AckFloor.Stream + 1
+			lane.oldestSequence = c.AckFloor.Stream + 1
 		}
 		if c.NumPending > 0 || g.Members == 0 && c.NumAckPending > 0 {
 			g.lanes = append(g.lanes, lane)
@@ -812,7 +814,7 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 			continue
 		}
 		// A lane has at most one unacknowledged message, so it is the last one that was delivered.
-		msg, err := at.in.GetMsg(ctx, c.Delivered.Stream)
+		msg, err := at.stream.GetMsg(ctx, c.Delivered.Stream)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
@@ -866,13 +868,16 @@ func consumerMatches(c jetstream.ConsumerConfig, subject string) bool {
 	})
 }
 
-func (w *Watcher) group(queue string, c *jetstream.ConsumerInfo, at *streamState) Group {
+func (w *Watcher) newGroup(queue string, c *jetstream.ConsumerInfo, at *streamState) Group {
 	name, isGroup := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 	now := time.Now()
 	g := Group{Name: name, Waiting: c.NumPending}
-	g.lanes = []queueLane{{at.in, at.QueueFilterSubject(queue), c.Delivered.Stream + 1}}
+	g.lanes = []queueLane{{at.stream, at.QueueFilterSubject(queue), c.Delivered.Stream + 1}}
 	if isGroup {
-		g.Members, g.LastSeen = w.members.count(stream.RunnerGroup{Queue: queue, Group: name}, now)
+		g.Members, g.LastSeen = w.members.countMembers(stream.RunnerGroup{
+			Queue: queue,
+			Group: name,
+		}, now)
 	}
 	if g.Members == 0 && c.NumWaiting > 0 { // a runner that sends no heartbeats
 		g.Members = c.NumWaiting
@@ -881,14 +886,14 @@ func (w *Watcher) group(queue string, c *jetstream.ConsumerInfo, at *streamState
 		g.LastSeen = now
 		return g
 	}
-	g.MembersUnknown = isGroup && !w.heardAll
+	g.MembersUnknown = isGroup && !w.heardAllMembers
 	for _, at := range []*time.Time{c.Delivered.Last, c.AckFloor.Last} {
 		if at != nil && at.After(g.LastSeen) {
 			g.LastSeen = *at
 		}
 	}
 	g.Waiting += uint64(max(c.NumAckPending, 0))
-	g.lanes[0].oldest = c.AckFloor.Stream + 1
+	g.lanes[0].oldestSequence = c.AckFloor.Stream + 1
 	return g
 }
 
@@ -898,7 +903,8 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 	var oldest []queueLane
 	for _, at := range states {
 		all := []queueLane{
-			{at.in, at.QueueFilterSubject(q.Name), 1}, {at.in, at.OrderedFilterSubject(q.Name), 1},
+			{at.stream, at.QueueFilterSubject(q.Name), 1},
+			{at.stream, at.OrderedFilterSubject(q.Name), 1},
 		}
 		if len(q.Groups) == 0 || at.Own {
 			if err := q.countMessages(ctx, at, all); err != nil {
@@ -919,7 +925,7 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 		return nil
 	}
 	for _, lane := range oldest {
-		at, err := acceptedAt(ctx, lane)
+		at, err := oldestAcceptedAt(ctx, lane)
 		if err != nil {
 			return fmt.Errorf("read the oldest start of queue %s: %w", q.Name, err)
 		}
@@ -936,7 +942,9 @@ func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueL
 	var without []*Group
 	for i := range q.Groups {
 		g := &q.Groups[i]
-		if !slices.ContainsFunc(g.lanes, func(lane queueLane) bool { return lane.in == at.in }) {
+		if !slices.ContainsFunc(g.lanes, func(lane queueLane) bool {
+			return lane.stream == at.stream
+		}) {
 			without = append(without, g)
 		}
 	}
@@ -945,7 +953,7 @@ func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueL
 	}
 	var starts uint64
 	for _, lane := range all {
-		info, err := at.in.Info(ctx, jetstream.WithSubjectFilter(lane.subject))
+		info, err := at.stream.Info(ctx, jetstream.WithSubjectFilter(lane.subject))
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", at.StreamName(q.Name), err)
 		}
@@ -961,10 +969,10 @@ func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueL
 	return nil
 }
 
-// acceptedAt returns when the oldest waiting start message of a lane was accepted. It returns the
-// zero time if a runner has received the message in the meantime, or if it has expired.
-func acceptedAt(ctx context.Context, l queueLane) (time.Time, error) {
-	msg, err := l.in.GetMsg(ctx, l.oldest, jetstream.WithGetMsgSubject(l.subject))
+// oldestAcceptedAt returns when the oldest waiting start message of a lane was accepted. It returns
+// the zero time if a runner has received the message in the meantime, or if it has expired.
+func oldestAcceptedAt(ctx context.Context, l queueLane) (time.Time, error) {
+	msg, err := l.stream.GetMsg(ctx, l.oldestSequence, jetstream.WithGetMsgSubject(l.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return time.Time{}, nil
 	}

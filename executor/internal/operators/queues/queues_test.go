@@ -42,9 +42,12 @@ func start(t *testing.T, named ...string) *rig {
 	if r.js, err = jetstream.New(r.nc); err != nil {
 		t.Fatal(err)
 	}
-	r.watch, err = queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string {
-		return named
-	}, Recorder: "executor"})
+	r.watch, err = queues.New(queues.Config{
+		Conn: r.nc, JetStream: r.js,
+		QueueNames: func() []string {
+			return named
+		}, RecorderConsumer: "executor",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,9 +310,12 @@ func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	named := []string{"a"}
-	watch, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string {
-		return named
-	}, Recorder: "executor"})
+	watch, err := queues.New(queues.Config{
+		Conn: r.nc, JetStream: r.js,
+		QueueNames: func() []string {
+			return named
+		}, RecorderConsumer: "executor",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -484,7 +490,7 @@ func TestAGroupsLimitIncludesTheLanes(t *testing.T) {
 		{16, 0, time.Time{}, 10_000},
 	} {
 		if err := r.watch.EnforceSettings(t.Context(), &registry.Queue{
-			Name: "q", Lanes: c.lanes, PausedSince: c.pausedSince,
+			Name: "q", LaneCount: c.lanes, PausedSince: c.pausedSince,
 			Groups: []registry.QueueGroup{{Group: "g", MaxInFlight: c.limit}},
 		}); err != nil {
 			t.Fatal(err)

@@ -39,24 +39,25 @@ const (
 	otherMoveTimeout = 15 * time.Second
 )
 
-// copier copies delivery IDs from one stream to another, so that the new stream recognizes
-// duplicates. Each copy is a dedup marker: a message without content that carries the delivery ID.
-type copier struct {
-	js       jetstream.JetStream
-	from, to stream.Layout
-	queue    string // the queue whose stream the IDs are copied from
-	target   string // the queue whose stream they are copied to
-	marker   string // workflow ID in the subjects of markers, which must match the filters
+// deliveryIDCopier copies delivery IDs from one stream to another, so that the new stream
+// recognizes duplicates. Each copy is a dedup marker: a message without content that carries the
+// delivery ID.
+type deliveryIDCopier struct {
+	js               jetstream.JetStream
+	from, to         stream.Layout
+	queue            string // the queue whose stream the IDs are copied from
+	target           string // the queue whose stream they are copied to
+	markerWorkflowID string // workflow ID in the subjects of markers, which must match the filters
 	// workflowID is the workflow whose IDs are copied, if the copy can continue where an earlier
 	// copy ended. "" means that every copy starts from the beginning.
-	workflowID string
-	filters    []string // subjects of the messages whose IDs are copied; none means all
-	since      time.Time
-	reader     *headerreader.Reader
-	messages   jetstream.MessagesContext
+	workflowID       string
+	filters          []string // subjects of the messages whose IDs are copied; none means all
+	dedupWindowStart time.Time
+	reader           *headerreader.Reader
+	messages         jetstream.MessagesContext
 	// current is the last message read, and previous is the one before it; nil means none.
 	current, previous *jetstream.MsgMetadata
-	pending           []jetstream.PubAckFuture
+	pendingAcks       []jetstream.PubAckFuture
 }
 
 // filtersOfQueue returns the filter subjects that select a queue's delivery IDs.
@@ -92,9 +93,9 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 // the same stream, and fails with edit.ErrQueueMoves if that takes too long.
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
-) (*copier, error) {
-	c := &copier{
-		from: from, to: to, queue: queue, target: target, marker: "-", filters: filters,
+) (*deliveryIDCopier, error) {
+	c := &deliveryIDCopier{
+		from: from, to: to, queue: queue, target: target, markerWorkflowID: "-", filters: filters,
 	}
 	return c, m.startCopier(ctx, c)
 }
@@ -103,18 +104,19 @@ func (m *Mover) newCopier(
 // The copier continues where an earlier copier for the same workflow and streams ended.
 func (m *Mover) newWorkflowCopier(
 	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
-) (*copier, error) {
-	c := &copier{
-		from: from, to: to, queue: change.From, target: change.To, marker: change.WorkflowID,
-		workflowID: change.WorkflowID,
-		filters:    filtersOfWorkflow(from, change.From, change.WorkflowID),
+) (*deliveryIDCopier, error) {
+	c := &deliveryIDCopier{
+		from: from, to: to, queue: change.From, target: change.To,
+		markerWorkflowID: change.WorkflowID,
+		workflowID:       change.WorkflowID,
+		filters:          filtersOfWorkflow(from, change.From, change.WorkflowID),
 	}
 	return c, m.startCopier(ctx, c)
 }
 
-func (m *Mover) startCopier(ctx context.Context, c *copier) error {
-	c.js, c.since = m.config.JetStream, time.Now().Add(-m.config.Settings.DedupWindow)
-	c.current, c.previous, c.pending = nil, nil, nil
+func (m *Mover) startCopier(ctx context.Context, c *deliveryIDCopier) error {
+	c.js, c.dedupWindowStart = m.config.JetStream, time.Now().Add(-m.config.Settings.DedupWindow)
+	c.current, c.previous, c.pendingAcks = nil, nil, nil
 	err := edit.ErrQueueMoves
 	waiting, cancel := context.WithTimeout(ctx, otherMoveTimeout)
 	defer cancel()
@@ -127,14 +129,14 @@ func (m *Mover) startCopier(ctx context.Context, c *copier) error {
 
 // startReading creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another
 // move is using a consumer of this name.
-func (c *copier) startReading(ctx context.Context) error {
+func (c *deliveryIDCopier) startReading(ctx context.Context) error {
 	name := c.from.StreamName(c.queue)
 	config := jetstream.ConsumerConfig{
 		Name:           stream.DeliveryIDCopyConsumerName,
 		Description:    "hookstart: copies delivery IDs to another stream",
 		FilterSubjects: c.filters,
 		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
-		OptStartTime:   &c.since,
+		OptStartTime:   &c.dedupWindowStart,
 	}
 	copied, err := c.readProgress(ctx)
 	if err != nil {
@@ -161,15 +163,15 @@ func (c *copier) startReading(ctx context.Context) error {
 
 // stop stops reading and deletes the consumer, so that another move can read the stream
 // immediately.
-func (c *copier) stop(ctx context.Context) {
+func (c *deliveryIDCopier) stop(ctx context.Context) {
 	c.messages.Stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)
 	defer cancel()
 	c.reader.End(ctx)
 }
 
-// copyAfterLateEnd handles a move whose last record was stored although the call that stored it
-// failed. Before the record was stored, the ingresses may have reopened the old stream by
+// copyAfterUnconfirmedEnd handles a move whose last record was stored although the call that stored
+// it failed. Before the record was stored, the ingresses may have reopened the old stream by
 // themselves, and may have stored messages there that are not copied yet. The function waits until
 // all ingresses have applied the revision of the record, and then copies the remaining delivery
 // IDs. If its reader is lost, it starts the copy again.
@@ -177,12 +179,14 @@ func (c *copier) stop(ctx context.Context) {
 // The move is complete, so nobody else would copy these IDs. The function therefore continues even
 // if the context is done. Its error wraps no other error, because callers would repeat the call
 // after some errors, and that would not help.
-func (m *Mover) copyAfterLateEnd(ctx context.Context, c *copier, revision uint64) error {
+func (m *Mover) copyAfterUnconfirmedEnd(ctx context.Context, c *deliveryIDCopier,
+	revision uint64,
+) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateCopyTimeout)
 	defer cancel()
 	for attempt := 0; ; attempt++ {
 		err := m.config.Editor.AwaitInForce(ctx, revision)
-		if err == nil && (attempt > 0 || !c.reader.Exists(ctx)) {
+		if err == nil && (attempt > 0 || !c.reader.ConsumerExists(ctx)) {
 			c.stop(ctx)
 			err = m.startCopier(ctx, c)
 		}
@@ -204,8 +208,10 @@ func (m *Mover) copyAfterLateEnd(ctx context.Context, c *copier, revision uint64
 	}
 }
 
-// next returns the next message of the stream and its metadata.
-func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMetadata, error) {
+// nextMessage returns the next message of the stream and its metadata.
+func (c *deliveryIDCopier) nextMessage(option jetstream.NextOpt) (jetstream.Msg,
+	*jetstream.MsgMetadata, error,
+) {
 	got, err := c.messages.Next(option)
 	if err != nil {
 		return nil, nil, err
@@ -217,7 +223,7 @@ func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMe
 
 // progressSubject returns the subject of the messages about the progress of a workflow's copy.
 // Readers of start messages ignore them, like dedup markers, and they carry no delivery ID.
-func (c *copier) progressSubject() string {
+func (c *deliveryIDCopier) progressSubject() string {
 	return c.to.DedupMarkerSubject(c.target, "copied-"+c.workflowID)
 }
 
@@ -225,7 +231,7 @@ func (c *copier) progressSubject() string {
 // copied. It identifies the last of these messages by its sequence and its time. The time is needed
 // because a stream that has lost its newest messages assigns their sequences to other messages.
 // Call saveProgress when all copies have been stored.
-func (c *copier) saveProgress() error {
+func (c *deliveryIDCopier) saveProgress() error {
 	if c.workflowID == "" || c.previous == nil {
 		return nil
 	}
@@ -237,7 +243,7 @@ func (c *copier) saveProgress() error {
 
 // readProgress returns the sequence up to which the messages of the old stream have been copied. It
 // returns 0 if this sequence is unknown, or if its message is older than the deduplication window.
-func (c *copier) readProgress(ctx context.Context) (sequence uint64, err error) {
+func (c *deliveryIDCopier) readProgress(ctx context.Context) (sequence uint64, err error) {
 	if c.workflowID == "" {
 		return 0, nil
 	}
@@ -252,7 +258,7 @@ func (c *copier) readProgress(ctx context.Context) (sequence uint64, err error) 
 	var name string
 	var at int64
 	if _, err := fmt.Sscan(msg.Header.Get(copiedUpToHeader), &name, &sequence, &at); err != nil ||
-		name != c.from.StreamName(c.queue) || time.Unix(0, at).Before(c.since) {
+		name != c.from.StreamName(c.queue) || time.Unix(0, at).Before(c.dedupWindowStart) {
 		return 0, nil //nolint:nilerr // about another stream, or of another version: begin anew
 	}
 	last, err := leader.Get(ctx, c.js.Conn(), name, leader.Query{Sequence: sequence})
@@ -288,7 +294,7 @@ func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 		if err != nil {
 			return err
 		}
-		c.marker = batch[0]
+		c.markerWorkflowID = batch[0]
 		err = c.catchUp(ctx)
 		c.stop(ctx)
 		if err != nil {
@@ -302,9 +308,9 @@ func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 // catchUp copies the delivery IDs of all messages that were stored before the call. To find the
 // end, it publishes a marker to the old stream, and copies until the marker arrives. It misses no
 // message before the marker, even if the replica that delivers the messages lags.
-func (c *copier) catchUp(ctx context.Context) error {
+func (c *deliveryIDCopier) catchUp(ctx context.Context) error {
 	marker := uuid.NewString()
-	msg := c.from.DedupMarkerMessage(c.queue, c.marker, marker)
+	msg := c.from.DedupMarkerMessage(c.queue, c.markerWorkflowID, marker)
 	msg.Header.Set(rememberedSinceHeader, strconv.FormatInt(time.Now().Unix(), 10))
 	_, err := c.js.PublishMsg(ctx, msg)
 	if isStreamFull(err) {
@@ -314,7 +320,7 @@ func (c *copier) catchUp(ctx context.Context) error {
 		return fmt.Errorf("mark the end of %s: %w", c.from.StreamName(c.queue), err)
 	}
 	for {
-		got, meta, err := c.next(jetstream.NextContext(ctx))
+		got, meta, err := c.nextMessage(jetstream.NextContext(ctx))
 		if err != nil {
 			return c.readError(ctx, err)
 		}
@@ -329,9 +335,9 @@ func (c *copier) catchUp(ctx context.Context) error {
 
 // catchUpFullStream is like catchUp, for a stream that is too full to store a marker. It copies
 // until the consumer has no messages left.
-func (c *copier) catchUpFullStream(ctx context.Context) error {
+func (c *deliveryIDCopier) catchUpFullStream(ctx context.Context) error {
 	for {
-		got, meta, err := c.next(jetstream.NextMaxWait(nextMessageWait))
+		got, meta, err := c.nextMessage(jetstream.NextMaxWait(nextMessageWait))
 		switch {
 		case err == nil:
 			if err := c.copyDeliveryID(ctx, got, meta); err != nil {
@@ -353,7 +359,7 @@ func (c *copier) catchUpFullStream(ctx context.Context) error {
 
 // readError returns the error for a read that ended early. Unless the context is done, it is an
 // errRestartMove, because the consumer may have been lost with its server.
-func (c *copier) readError(ctx context.Context, err error) error {
+func (c *deliveryIDCopier) readError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	} else {
@@ -364,7 +370,7 @@ func (c *copier) readError(ctx context.Context, err error) error {
 
 // copyDeliveryID copies a message's delivery ID. It does nothing if the message has no delivery ID,
 // or if the ID is older than the deduplication window.
-func (c *copier) copyDeliveryID(
+func (c *deliveryIDCopier) copyDeliveryID(
 	ctx context.Context, got jetstream.Msg, meta *jetstream.MsgMetadata,
 ) error {
 	id := got.Headers().Get(jetstream.MsgIDHeader)
@@ -379,12 +385,12 @@ func (c *copier) copyDeliveryID(
 		}
 		workflowID = got.Subject()[strings.LastIndexByte(got.Subject(), '.')+1:]
 	}
-	if since.Before(c.since) || workflowID == "" {
+	if since.Before(c.dedupWindowStart) || workflowID == "" {
 		return nil
 	}
 	msg := c.to.DedupMarkerMessage(c.target, workflowID, id)
 	msg.Header.Set(rememberedSinceHeader, strconv.FormatInt(since.Unix(), 10))
-	if len(c.pending) >= maxPendingCopies {
+	if len(c.pendingAcks) >= maxPendingCopies {
 		if err := c.awaitStored(ctx); err != nil {
 			return err
 		}
@@ -397,18 +403,18 @@ func (c *copier) copyDeliveryID(
 
 // publish sends a message to the new stream without waiting. awaitStored waits until the message
 // has been stored.
-func (c *copier) publish(msg *nats.Msg) error {
+func (c *deliveryIDCopier) publish(msg *nats.Msg) error {
 	ack, err := c.js.PublishMsgAsync(msg)
 	if err != nil {
 		return fmt.Errorf("copy a delivery ID to %s: %w", c.to.StreamName(c.target), err)
 	}
-	c.pending = append(c.pending, ack)
+	c.pendingAcks = append(c.pendingAcks, ack)
 	return nil
 }
 
 // awaitStored waits until all copies have been stored.
-func (c *copier) awaitStored(ctx context.Context) error {
-	for _, ack := range c.pending {
+func (c *deliveryIDCopier) awaitStored(ctx context.Context) error {
+	for _, ack := range c.pendingAcks {
 		select {
 		case <-ack.Ok():
 		case err := <-ack.Err():
@@ -425,13 +431,15 @@ func (c *copier) awaitStored(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	c.pending = c.pending[:0]
+	c.pendingAcks = c.pendingAcks[:0]
 	return nil
 }
 
 // republish publishes a copy again that was rejected because another executor was publishing the
 // same copy at the same time.
-func (c *copier) republish(ctx context.Context, future jetstream.PubAckFuture) (err error) {
+func (c *deliveryIDCopier) republish(ctx context.Context,
+	future jetstream.PubAckFuture,
+) (err error) {
 	for range 100 {
 		if _, err = c.js.PublishMsg(ctx, future.Msg()); !isDuplicateInProcess(err) {
 			return err

@@ -10,7 +10,7 @@ func (m *Mover) LongestMove() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	longest := time.Duration(0)
-	for _, since := range m.moving {
+	for _, since := range m.movingSince {
 		longest = max(longest, time.Since(since))
 	}
 	return longest
@@ -30,14 +30,14 @@ func (m *Mover) trackMoves() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key := range m.moving {
+	for key := range m.movingSince {
 		if !now[key] {
-			delete(m.moving, key)
+			delete(m.movingSince, key)
 		}
 	}
 	for key := range now {
-		if m.moving[key].IsZero() {
-			m.moving[key] = time.Now()
+		if m.movingSince[key].IsZero() {
+			m.movingSince[key] = time.Now()
 		}
 	}
 }

@@ -46,23 +46,25 @@ type Config struct {
 type Mover struct {
 	config Config
 
-	mu      sync.Mutex
-	driving map[string]chan struct{}     // for each queue: full while a goroutine moves it
-	failed  map[string]error             // for each queue: why Run could not continue its move
-	seen    map[string]firstSeenRevision // for each queue or workflow: the newest known revision
-	empty   map[string]time.Time         // for each queue: when its own stream was found empty
-	moving  map[string]time.Time         // for each queue or workflow: when its move was noticed
+	mu           sync.Mutex
+	queueLocks   map[string]chan struct{} // for each queue: full while a goroutine moves it
+	resumeErrors map[string]error         // for each queue: why Run could not continue its move
+	// for each queue or workflow: the newest known revision
+	firstSeen  map[string]firstSeenRevision
+	emptySince map[string]time.Time // for each queue: when its own stream was found empty
+	// for each queue or workflow: when its move was noticed
+	movingSince map[string]time.Time
 
 	// Only Run uses the fields below.
-	resuming sync.WaitGroup // the goroutines that continue moves
-	missing  stream.MissingStreams
-	recheck  bool // whether a queue's own stream is missing, and cannot be created yet
+	resumingMoves    sync.WaitGroup // the goroutines that continue moves
+	missingStreams   stream.MissingStreams
+	ownStreamMissing bool // whether a queue's own stream is missing, and cannot be created yet
 }
 
 // firstSeenRevision is a revision of a record, and when this process first saw it.
 type firstSeenRevision struct {
 	revision uint64
-	at       time.Time
+	seenAt   time.Time
 }
 
 const (
@@ -89,13 +91,13 @@ const (
 // New returns a Mover. It continues abandoned moves only while Run is running.
 func New(c Config) *Mover {
 	return &Mover{
-		config:  c,
-		driving: map[string]chan struct{}{},
-		failed:  map[string]error{},
-		seen:    map[string]firstSeenRevision{},
-		empty:   map[string]time.Time{},
-		moving:  map[string]time.Time{},
-		missing: stream.MissingStreams{},
+		config:         c,
+		queueLocks:     map[string]chan struct{}{},
+		resumeErrors:   map[string]error{},
+		firstSeen:      map[string]firstSeenRevision{},
+		emptySince:     map[string]time.Time{},
+		movingSince:    map[string]time.Time{},
+		missingStreams: stream.MissingStreams{},
 	}
 }
 
@@ -104,7 +106,7 @@ func New(c Config) *Mover {
 func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 	spec edit.QueueStreamSpec,
 ) error {
-	if err := m.check(spec); err != nil {
+	if err := m.checkSpec(spec); err != nil {
 		return err
 	}
 	// Check the condition here, although the editor checks it later: before that, EnsureOwnStreams
@@ -163,9 +165,9 @@ func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	})
 }
 
-// check validates the settings of an own stream, including their relation to the settings of the
-// shared stream.
-func (m *Mover) check(spec edit.QueueStreamSpec) error {
+// checkSpec validates the settings of an own stream, including their relation to the settings of
+// the shared stream.
+func (m *Mover) checkSpec(spec edit.QueueStreamSpec) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
@@ -216,12 +218,12 @@ func (m *Mover) MoveToShared(ctx context.Context, queue string) error {
 // deletes own streams that are empty and no longer used, and recreates own streams that NATS has
 // lost.
 func (m *Mover) Run(ctx context.Context) {
-	defer m.resuming.Wait()
+	defer m.resumingMoves.Wait()
 	failing := false
 	lastDrain := time.Time{}
 	retry.Every(ctx, resumeMovesInterval, func() {
 		err := m.resumeStalledMoves(ctx)
-		if m.recheck || time.Since(lastDrain) > ownStreamsCheckInterval {
+		if m.ownStreamMissing || time.Since(lastDrain) > ownStreamsCheckInterval {
 			lastDrain = time.Now()
 			err = errors.Join(err, m.maintainOwnStreams(ctx))
 		}
@@ -241,7 +243,7 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	m.trackMoves()
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream == nil || !q.Stream.Phase.IsMoving() {
-			m.noteResumed(q.Name, nil)
+			m.recordResumeResult(q.Name, nil)
 			continue
 		}
 		have, ok := m.config.Directory.Queue(q.Name)
@@ -270,10 +272,10 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 func (m *Mover) isStalled(key string, revision uint64, after time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.seen[key]; s.revision == revision {
-		return time.Since(s.at) > after
+	if s := m.firstSeen[key]; s.revision == revision {
+		return time.Since(s.seenAt) > after
 	}
-	m.seen[key] = firstSeenRevision{revision, time.Now()}
+	m.firstSeen[key] = firstSeenRevision{revision, time.Now()}
 	return false
 }
 
@@ -284,26 +286,26 @@ func (m *Mover) resumeMove(ctx context.Context, queue string) error {
 	lock := m.lockOf(queue)
 	select {
 	case lock <- struct{}{}:
-		m.resuming.Go(func() {
+		m.resumingMoves.Go(func() {
 			defer func() { <-lock }()
-			m.noteResumed(queue, m.completeLockedMove(ctx, queue))
+			m.recordResumeResult(queue, m.completeLockedMove(ctx, queue))
 		})
 	default:
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.failed[queue]
+	return m.resumeErrors[queue]
 }
 
-// noteResumed stores the result of an attempt to continue the move of a queue. A nil error means
-// that the queue is no longer moving.
-func (m *Mover) noteResumed(queue string, err error) {
+// recordResumeResult stores the result of an attempt to continue the move of a queue. A nil error
+// means that the queue is no longer moving.
+func (m *Mover) recordResumeResult(queue string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
-		delete(m.failed, queue)
+		delete(m.resumeErrors, queue)
 	} else {
-		m.failed[queue] = err
+		m.resumeErrors[queue] = err
 	}
 }
 
@@ -312,10 +314,10 @@ func (m *Mover) noteResumed(queue string, err error) {
 func (m *Mover) lockOf(queue string) chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	lock := m.driving[queue]
+	lock := m.queueLocks[queue]
 	if lock == nil {
 		lock = make(chan struct{}, 1)
-		m.driving[queue] = lock
+		m.queueLocks[queue] = lock
 	}
 	return lock
 }
@@ -404,18 +406,18 @@ func (m *Mover) advanceMove(
 			done:   registry.QueuePhaseDrainingOwnStream,
 		})
 	case registry.QueuePhaseClosedMovingToOwn:
-		return m.reopen(ctx, queue, have.Revision, registry.QueuePhaseMovingToOwn)
+		return m.reopenInOldStream(ctx, queue, have.Revision, registry.QueuePhaseMovingToOwn)
 	case registry.QueuePhaseClosedMovingToShared:
-		return m.reopen(ctx, queue, have.Revision, registry.QueuePhaseMovingToShared)
+		return m.reopenInOldStream(ctx, queue, have.Revision, registry.QueuePhaseMovingToShared)
 	case registry.QueuePhaseOwnStream, registry.QueuePhaseDrainingOwnStream:
 	}
 	return nil
 }
 
-// reopen reopens a closed queue in its old stream, if the move has made no progress since the queue
-// was closed. It returns errRestartMove as long as the executor that closed the queue may still
-// complete the move.
-func (m *Mover) reopen(
+// reopenInOldStream reopens a closed queue in its old stream, if the move has made no progress
+// since the queue was closed. It returns errRestartMove as long as the executor that closed the
+// queue may still complete the move.
+func (m *Mover) reopenInOldStream(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {
 	if !m.isStalled("queue."+queue, revision, closedPhaseStallTimeout) {
@@ -493,7 +495,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 		d.done); err != nil {
 		err = m.abortMove(ctx, queue, closed, d.moving, err)
 		if revision, ended := m.revisionInPhase(ctx, queue, d.done); ended {
-			return m.copyAfterLateEnd(ctx, ids, revision)
+			return m.copyAfterUnconfirmedEnd(ctx, ids, revision)
 		}
 		return err
 	}
@@ -596,9 +598,9 @@ func (m *Mover) reportStep(step string) {
 // delivery IDs have been copied yet. A repeated call continues the copying.
 var ErrCopyUnfinished = errors.New("the workflow's delivery IDs are not all copied yet")
 
-// orCopyUnfinished converts an error that ended a copy early to ErrCopyUnfinished. It returns other
+// toCopyUnfinished converts an error that ended a copy early to ErrCopyUnfinished. It returns other
 // errors unchanged.
-func orCopyUnfinished(err error) error {
+func toCopyUnfinished(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errRestartMove) {
 		return fmt.Errorf("%w: %w", ErrCopyUnfinished, err)
 	}
@@ -609,7 +611,7 @@ func orCopyUnfinished(err error) error {
 // with which the caller copies the IDs that are stored later, and which the caller must stop.
 func (m *Mover) copyWorkflowIDs(
 	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
-) (*copier, error) {
+) (*deliveryIDCopier, error) {
 	copying, cancel := context.WithTimeout(ctx, workflowCopyTimeout)
 	defer cancel()
 	ids, err := m.newWorkflowCopier(copying, from, to, change)
@@ -619,7 +621,7 @@ func (m *Mover) copyWorkflowIDs(
 	for range 2 { // the second pass has little left to copy
 		if err := ids.catchUp(copying); err != nil {
 			ids.stop(ctx)
-			return nil, orCopyUnfinished(err)
+			return nil, toCopyUnfinished(err)
 		}
 	}
 	return ids, nil
@@ -650,7 +652,7 @@ func (m *Mover) MoveWorkflow(
 	closed, err := m.config.Editor.SetWorkflowIntakeClosed(closing, change.WorkflowID, true)
 	if err == nil {
 		m.reportStep("workflow closed")
-		err = orCopyUnfinished(ids.catchUp(closing))
+		err = toCopyUnfinished(ids.catchUp(closing))
 	}
 	if err == nil {
 		var now [2]uint64
@@ -671,7 +673,7 @@ func (m *Mover) MoveWorkflow(
 		})
 		w, ok := m.config.Directory.Workflow(change.WorkflowID)
 		if ok && w.Record.Queue == change.To {
-			if err := m.copyAfterLateEnd(ctx, ids, w.Revision); err != nil {
+			if err := m.copyAfterUnconfirmedEnd(ctx, ids, w.Revision); err != nil {
 				return err
 			}
 		}
@@ -707,7 +709,7 @@ func (m *Mover) maintainOwnStreams(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.recheck = false
+	m.ownStreamMissing = false
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream == nil || q.Stream.Phase == registry.QueuePhaseDrainingOwnStream {
 			continue
@@ -719,13 +721,13 @@ func (m *Mover) maintainOwnStreams(ctx context.Context) error {
 			if !exists {
 				lost++
 			}
-			if m.missing.Note(names[i], exists) {
+			if m.missingStreams.RecordCheck(names[i], exists) {
 				creatable++
 			}
 		}
 		switch {
 		case creatable < lost:
-			m.recheck = true
+			m.ownStreamMissing = true
 		case lost > 0:
 			err = errors.Join(err, m.ensureOwnStreams(ctx, q.Name, q.Stream))
 		}
@@ -744,18 +746,18 @@ func (m *Mover) deleteOwnStreamsIfUnused(ctx context.Context, queue string) erro
 	have, _ := m.config.Directory.Queue(queue)
 	if have.Record != nil && have.Record.Stream != nil &&
 		have.Record.Stream.Phase != registry.QueuePhaseDrainingOwnStream {
-		delete(m.empty, queue)
+		delete(m.emptySince, queue)
 		return nil
 	}
 	empty, err := m.areOwnStreamsDrained(ctx, queue)
 	if err != nil || !empty {
-		delete(m.empty, queue)
+		delete(m.emptySince, queue)
 		return err
 	}
-	if m.empty[queue].IsZero() {
-		m.empty[queue] = time.Now()
+	if m.emptySince[queue].IsZero() {
+		m.emptySince[queue] = time.Now()
 	}
-	if time.Since(m.empty[queue]) < emptyStreamGracePeriod {
+	if time.Since(m.emptySince[queue]) < emptyStreamGracePeriod {
 		return nil
 	}
 	if have.Record != nil && have.Record.Stream != nil {
@@ -765,7 +767,7 @@ func (m *Mover) deleteOwnStreamsIfUnused(ctx context.Context, queue string) erro
 			return err
 		}
 	}
-	delete(m.empty, queue)
+	delete(m.emptySince, queue)
 	return stream.DeleteOwnStreams(ctx, m.config.JetStream, queue)
 }
 

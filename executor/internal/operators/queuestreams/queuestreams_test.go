@@ -752,7 +752,7 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 			t.Fatalf("to %s: %v", queue, err)
 		}
 		w, _ := f.Directory.Workflow("wf")
-		if w.Record.Queue != queue || w.Record.Closed {
+		if w.Record.Queue != queue || w.Record.IntakeClosed {
 			t.Errorf("the workflow is %+v", w.Record)
 		}
 	}
@@ -819,7 +819,7 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if w, _ := f.Directory.Workflow("wf"); w.Record.Queue != "p" || w.Record.Closed {
+	if w, _ := f.Directory.Workflow("wf"); w.Record.Queue != "p" || w.Record.IntakeClosed {
 		t.Errorf("the workflow is %+v", w.Record)
 	}
 	if duplicate, err := f.send(0, "wf", "1"); err != nil || !duplicate {
@@ -959,7 +959,7 @@ func TestAWorkflowsCopyGoesOn(t *testing.T) {
 		t.Fatalf("it was not interrupted: %v", err)
 	}
 	check(progress.Unsubscribe())
-	if w, _ := f.Directory.Workflow("wf"); w.Record.Queue != "p" || w.Record.Closed {
+	if w, _ := f.Directory.Workflow("wf"); w.Record.Queue != "p" || w.Record.IntakeClosed {
 		t.Errorf("after an interrupted call, the workflow is %+v", w.Record)
 	}
 
@@ -1250,7 +1250,7 @@ func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 
 	group := stream.RunnerGroup{Queue: "q", Group: "g"}
 	all, err := stream.EnsureRunnerConsumer(t.Context(), f.JetStream, group,
-		group.ConsumerConfigAt(own, stream.RunnerAckWait))
+		group.ConsumerConfigForLayout(own, stream.RunnerAckWait))
 	check(err)
 	lane, err := stream.EnsureRunnerConsumer(t.Context(), f.JetStream, group,
 		group.LaneConfig(execution.LaneOf("wf", "k"), all.CachedInfo()))

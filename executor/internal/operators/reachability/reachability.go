@@ -65,9 +65,9 @@ type IngressLister interface {
 
 // Checker checks the public URL. It is safe for concurrent use.
 type Checker struct {
-	configured string
-	ingresses  IngressLister
-	client     *http.Client
+	configuredURL string
+	ingresses     IngressLister
+	client        *http.Client
 
 	mu   sync.Mutex // also held during a check, so that concurrent callers share one check
 	last Result
@@ -83,7 +83,7 @@ func New(publicURL string, ingresses IngressLister) *Checker {
 		MaxResponseHeaderBytes: 16 << 10,
 	}
 	return &Checker{
-		configured: strings.TrimRight(publicURL, "/"), ingresses: ingresses,
+		configuredURL: strings.TrimRight(publicURL, "/"), ingresses: ingresses,
 		client: noredirect.NewClient(transport, 0), // only the configured URL is probed
 	}
 }
@@ -91,8 +91,8 @@ func New(publicURL string, ingresses IngressLister) *Checker {
 // URL returns the base of webhook URLs without a trailing slash, or "" if none is configured
 // anywhere.
 func (c *Checker) URL() string {
-	if c.configured != "" {
-		return c.configured
+	if c.configuredURL != "" {
+		return c.configuredURL
 	}
 	var urls []string
 	for _, ingress := range c.ingresses.IngressSettings() {
@@ -166,7 +166,7 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 				". Most senders know public authorities only; if this one is meant to be your " +
 				"own, let the executor's machine trust it."
 	}
-	if isTLS(err) {
+	if isTLSError(err) {
 		return StateUnreachable,
 			"Somebody answers there, but not with the TLS that https:// asks for: " +
 				textWithoutURL(err) + ". Check the port, and the public URL."
@@ -185,9 +185,9 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 	return classifyUnexpectedResponse(response, body)
 }
 
-// isTLS reports whether an error means that the server does not speak TLS, or rejects the TLS
+// isTLSError reports whether an error means that the server does not speak TLS, or rejects the TLS
 // connection.
-func isTLS(err error) bool {
+func isTLSError(err error) bool {
 	_, alert := errors.AsType[tls.AlertError](err)
 	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError)) ||
 		alert

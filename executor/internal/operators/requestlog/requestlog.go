@@ -20,8 +20,8 @@ type Event struct {
 	// Err is the internal cause of a failure. It is logged but not sent to the client.
 	Err error
 
-	began  time.Time
-	status int // 0 if nothing has been written yet
+	startedAt time.Time
+	status    int // 0 if nothing has been written yet
 }
 
 // Status returns the status of the response, or 200 if nothing has been written yet.
@@ -48,7 +48,7 @@ func Handler(
 	) logrus.Level,
 ) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := &Event{Fields: logrus.Fields{}, began: time.Now()}
+		e := &Event{Fields: logrus.Fields{}, startedAt: time.Now()}
 		w, r = &statusRecorder{w, e}, r.WithContext(context.WithValue(r.Context(), eventKey{}, e))
 		defer func() {
 			p := recover()
@@ -87,7 +87,7 @@ func (e *Event) clientGone(r *http.Request) bool {
 
 func (e *Event) log(log logrus.FieldLogger, message string, level logrus.Level) {
 	e.Fields["status"] = e.Status()
-	e.Fields["duration_ms"] = float64(time.Since(e.began).Microseconds()) / 1000
+	e.Fields["duration_ms"] = float64(time.Since(e.startedAt).Microseconds()) / 1000
 	if e.Err != nil {
 		e.Fields["error"] = e.Err.Error()
 	}

@@ -17,9 +17,9 @@ const maxAuditedSignIns = 30
 type signInAuditLimit struct {
 	now func() time.Time
 
-	mu     sync.Mutex
-	minute time.Time
-	noted  map[operate.Identity]int
+	mu           sync.Mutex
+	minute       time.Time
+	signInCounts map[operate.Identity]int
 }
 
 func newSignInAuditLimit() *signInAuditLimit { return &signInAuditLimit{now: time.Now} }
@@ -29,9 +29,9 @@ func (n *signInAuditLimit) allow(caller operate.Caller) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {
-		n.minute, n.noted = minute, map[operate.Identity]int{}
+		n.minute, n.signInCounts = minute, map[operate.Identity]int{}
 	}
 	identity := caller.Identity()
-	n.noted[identity]++
-	return n.noted[identity] <= maxAuditedSignIns
+	n.signInCounts[identity]++
+	return n.signInCounts[identity] <= maxAuditedSignIns
 }

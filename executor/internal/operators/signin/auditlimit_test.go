@@ -16,12 +16,12 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	noted := map[string]int{}
-	s := New(Config{AdminToken: "an-admin-token", Keys: someKeys{}, Note: func(
+	s := New(Config{AdminToken: "an-admin-token", Keys: someKeys{}, OnSignIn: func(
 		_ context.Context, caller operate.Caller, _ bool,
 	) {
 		noted[caller.ID]++
 	}})
-	s.notes.now = func() time.Time { return now }
+	s.signInAuditLimit.now = func() time.Time { return now }
 	enter := func(key string) {
 		t.Helper()
 		if err := s.SignInByToken(httptest.NewRecorder(),

@@ -43,11 +43,11 @@ const (
 type Failures struct {
 	count *prometheus.CounterVec
 	now   func() time.Time
-	pause func(context.Context, time.Duration)
+	sleep func(context.Context, time.Duration)
 
-	mu      sync.Mutex
-	sources map[netip.Prefix]*sourceFailures
-	waiting int
+	mu               sync.Mutex
+	sources          map[netip.Prefix]*sourceFailures
+	delayedResponses int
 }
 
 type sourceFailures struct {
@@ -63,7 +63,7 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 			Help: "Requests with a wrong token at the operators' API, and failed sign-ins at the " +
 				"console.",
 		}, []string{"at"}),
-		now: time.Now, pause: retry.Sleep, sources: map[netip.Prefix]*sourceFailures{},
+		now: time.Now, sleep: retry.Sleep, sources: map[netip.Prefix]*sourceFailures{},
 	}
 	for _, at := range []string{FailedAtAPI, FailedAtConsole} {
 		f.count.WithLabelValues(at)
@@ -83,7 +83,7 @@ func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 		return
 	}
 	defer f.releaseDelaySlot()
-	f.pause(ctx, d)
+	f.sleep(ctx, d)
 }
 
 // countFailure counts a failure and returns how long to delay the response. If wait is true, the
@@ -104,17 +104,17 @@ func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) 
 	s.failures++
 	s.last = now
 	over := s.failures - undelayedFailures
-	if over <= 0 || f.waiting >= maxConcurrentDelays {
+	if over <= 0 || f.delayedResponses >= maxConcurrentDelays {
 		return 0, false
 	}
-	f.waiting++
+	f.delayedResponses++
 	return min(minDelay<<min(over-1, 10), maxDelay), true
 }
 
 func (f *Failures) releaseDelaySlot() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waiting--
+	f.delayedResponses--
 }
 
 // evictSources makes room for one more source if there are already maxSources. It removes all

@@ -14,7 +14,7 @@ import (
 func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
 	now, waited = new(time.Unix(1_000_000_000, 0)), new([]time.Duration)
 	f.now = func() time.Time { return *now }
-	f.pause = func(_ context.Context, d time.Duration) { *waited = append(*waited, d) }
+	f.sleep = func(_ context.Context, d time.Duration) { *waited = append(*waited, d) }
 	return now, waited
 }
 
@@ -55,8 +55,8 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 		console != 8 {
 		t.Errorf("counted %v at the API and %v at the console", api, console)
 	}
-	if f.waiting != 0 {
-		t.Errorf("%d still wait", f.waiting)
+	if f.delayedResponses != 0 {
+		t.Errorf("%d still wait", f.delayedResponses)
 	}
 }
 
@@ -76,8 +76,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	for range undelayedFailures + maxConcurrentDelays + 10 {
 		f.countFailure(sourcePrefix("192.0.2.1:1"))
 	}
-	if f.waiting != maxConcurrentDelays {
-		t.Errorf("%d wait", f.waiting)
+	if f.delayedResponses != maxConcurrentDelays {
+		t.Errorf("%d wait", f.delayedResponses)
 	}
 }
 

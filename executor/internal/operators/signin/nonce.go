@@ -13,25 +13,25 @@ const signInLinkLifetime = 10 * time.Minute
 
 // oneTimeNonce is a nonce that is valid once and for a limited time.
 type oneTimeNonce struct {
-	hash [sha256.Size]byte
-	left atomic.Bool
-	ends time.Time
-	now  func() time.Time
+	hash      [sha256.Size]byte
+	unused    atomic.Bool
+	expiresAt time.Time
+	now       func() time.Time
 }
 
 func newOneTimeNonce(nonce string) *oneTimeNonce {
 	o := &oneTimeNonce{
-		hash: sha256.Sum256([]byte(nonce)),
-		ends: time.Now().Add(signInLinkLifetime),
-		now:  time.Now,
+		hash:      sha256.Sum256([]byte(nonce)),
+		expiresAt: time.Now().Add(signInLinkLifetime),
+		now:       time.Now,
 	}
-	o.left.Store(nonce != "")
+	o.unused.Store(nonce != "")
 	return o
 }
 
 // consume reports whether nonce is the valid nonce. If it is, consume invalidates it.
 func (o *oneTimeNonce) consume(nonce string) bool {
 	given := sha256.Sum256([]byte(nonce))
-	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.ends) &&
-		o.left.CompareAndSwap(true, false)
+	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.expiresAt) &&
+		o.unused.CompareAndSwap(true, false)
 }

@@ -16,9 +16,9 @@ const (
 
 // notice is the content of the cookie that holds a notice, which is a message for the next page.
 type notice struct {
-	Text    string `json:"text"`
-	Ends    int64  `json:"ends"`    // Unix seconds
-	Session string `json:"session"` // nonce of the session in which the notice is shown
+	Text         string `json:"text"`
+	Ends         int64  `json:"ends"`    // Unix seconds
+	SessionNonce string `json:"session"` // nonce of the session in which the notice is shown
 }
 
 // SetNotice stores a message in a cookie, for the next page that the browser loads in this session.
@@ -38,7 +38,7 @@ func (s *SignIn) TakeNotice(w http.ResponseWriter, r *http.Request) string {
 		setCookie(w, r, noticeCookie, "", -1, http.SameSiteStrictMode)
 		var n notice
 		if s.sessions.verifyValue(noticeSigningPurpose, cookie.Value, &n) &&
-			n.Session == sess.Nonce && s.sessions.now().Unix() < n.Ends {
+			n.SessionNonce == sess.Nonce && s.sessions.now().Unix() < n.Ends {
 			return n.Text
 		}
 	}

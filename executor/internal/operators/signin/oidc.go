@@ -36,12 +36,12 @@ type OIDCConfig struct {
 	// ClientID is the console's client ID at the provider.
 	ClientID     string
 	ClientSecret string // "" for a public client
-	// Roles assigns roles to users: the first rule that matches a user applies. A user without a
-	// matching rule cannot sign in.
-	Roles []RoleRule
-	// Session is how long a sign-in lasts. After that, the provider must confirm the user's groups
-	// again. Zero means DefaultSessionLifetime. The maximum is 12 hours.
-	Session time.Duration
+	// RoleRules assigns roles to users: the first rule that matches a user applies. A user without
+	// a matching rule cannot sign in.
+	RoleRules []RoleRule
+	// SessionLifetime is how long a sign-in lasts. After that, the provider must confirm the user's
+	// groups again. Zero means DefaultSessionLifetime. The maximum is 12 hours.
+	SessionLifetime time.Duration
 }
 
 // DefaultSessionLifetime is how long a sign-in at a provider lasts by default.
@@ -53,10 +53,10 @@ type OIDC struct {
 	config OIDCConfig
 	client *http.Client
 
-	mu       sync.Mutex
-	provider *oidc.Provider
-	away     error     // error of the last attempt to fetch the configuration
-	until    time.Time // the earliest time of the next attempt
+	mu            sync.Mutex
+	provider      *oidc.Provider
+	lastErr       error     // error of the last attempt to fetch the configuration
+	nextAttemptAt time.Time // the earliest time of the next attempt
 }
 
 // providerRetryInterval is the minimum interval between attempts to fetch the provider's
@@ -66,8 +66,8 @@ const providerRetryInterval = 5 * time.Second
 
 // NewOIDC returns an OIDC for the given provider, which it does not contact yet.
 func NewOIDC(c OIDCConfig) *OIDC {
-	if c.Session == 0 {
-		c.Session = DefaultSessionLifetime
+	if c.SessionLifetime == 0 {
+		c.SessionLifetime = DefaultSessionLifetime
 	}
 	return &OIDC{config: c, client: &http.Client{Timeout: providerTimeout}}
 }
@@ -157,7 +157,7 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 		}
 		return a.Next, err
 	}
-	caller, err := s.config.OIDC.caller(u)
+	caller, err := s.config.OIDC.callerOfUser(u)
 	if err != nil {
 		return a.Next, err
 	}
@@ -173,13 +173,13 @@ func (o *OIDC) clientAndProvider(
 ) (client oauth2.Config, provider *oidc.Provider, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.provider == nil && time.Now().After(o.until) {
-		o.provider, o.away = oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.config.Issuer)
-		o.until = time.Now().Add(providerRetryInterval)
+	if o.provider == nil && time.Now().After(o.nextAttemptAt) {
+		o.provider, o.lastErr = oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.config.Issuer)
+		o.nextAttemptAt = time.Now().Add(providerRetryInterval)
 	}
 	if o.provider == nil {
 		return client, nil,
-			fmt.Errorf("the identity provider does not answer as one does: %w", o.away)
+			fmt.Errorf("the identity provider does not answer as one does: %w", o.lastErr)
 	}
 	scheme := "http"
 	if usesHTTPS(r) {
@@ -236,12 +236,12 @@ func (o *OIDC) exchangeCode(
 	if err != nil {
 		return u, &RefusedError{"The identity provider's answer is not valid.", err}
 	}
-	if needsUserInfo(o.config.Roles, claims) && provider.UserInfoEndpoint() != "" {
+	if needsUserInfo(o.config.RoleRules, claims) && provider.UserInfoEndpoint() != "" {
 		if err := addUserInfo(ctx, provider, token, claims); err != nil {
 			return u, err
 		}
 	}
-	rule, matches := firstMatchingRule(o.config.Roles, claims)
+	rule, matches := firstMatchingRule(o.config.RoleRules, claims)
 	if !matches {
 		return u, &RefusedError{
 			"You are signed in at the identity provider, but have no access here. Ask an admin.",
@@ -338,10 +338,10 @@ func addClaims(to, more map[string]any) {
 	}
 }
 
-// caller returns the caller for a user. It returns ErrUnauthenticated if the rule that matched at
-// the sign-in is no longer configured.
-func (o *OIDC) caller(u user) (operate.Caller, error) {
-	for _, rule := range o.config.Roles {
+// callerOfUser returns the caller for a user. It returns ErrUnauthenticated if the rule that
+// matched at the sign-in is no longer configured.
+func (o *OIDC) callerOfUser(u user) (operate.Caller, error) {
+	for _, rule := range o.config.RoleRules {
 		if rule.String() == u.Rule {
 			return operate.Caller{
 				Kind:      operate.CallerKindUser,

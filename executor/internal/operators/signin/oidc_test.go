@@ -150,7 +150,7 @@ func (p *provider) signIn(rules ...string) *SignIn {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		c.Roles = append(c.Roles, rule)
+		c.RoleRules = append(c.RoleRules, rule)
 	}
 	return New(Config{AdminToken: "admin-token", OIDC: NewOIDC(c)})
 }
@@ -199,7 +199,7 @@ func TestSignInThroughOIDC(t *testing.T) {
 	p := startProvider(t)
 	s := p.signIn("groups=team-b:admin", "groups=team-a:editor@acme", "groups=staff:viewer")
 	var noted []string
-	s.config.Note = func(_ context.Context, caller operate.Caller, refused bool) {
+	s.config.OnSignIn = func(_ context.Context, caller operate.Caller, refused bool) {
 		noted = append(noted, fmt.Sprint(caller.ID, refused))
 	}
 	cookie, state := p.begin(s)
@@ -615,9 +615,9 @@ func TestProviderIsAway(t *testing.T) {
 		s := New(Config{
 			AdminToken: "admin-token",
 			OIDC: NewOIDC(OIDCConfig{
-				Issuer:   issuer,
-				ClientID: "console",
-				Roles:    []RoleRule{rule},
+				Issuer:    issuer,
+				ClientID:  "console",
+				RoleRules: []RoleRule{rule},
 			}),
 		})
 		if _, err := s.BeginOIDC(httptest.NewRecorder(),

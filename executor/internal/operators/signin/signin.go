@@ -28,15 +28,15 @@ type Config struct {
 	// OneTimeNonce is a nonce with which the administrator can sign in once, within ten minutes
 	// after the call of New. "" means that there is none.
 	OneTimeNonce string
-	// Ended stores the sessions that were signed out, so that copies of their cookies are refused.
-	// nil means that signing out only deletes the browser's cookie.
-	Ended RevokedSessions
+	// RevokedSessions stores the sessions that were signed out, so that copies of their cookies are
+	// refused. nil means that signing out only deletes the browser's cookie.
+	RevokedSessions RevokedSessions
 	// OIDC is the identity provider. nil means that there is none.
 	OIDC *OIDC
-	// Note is called for successful and refused sign-ins to the console. The number of calls per
-	// minute is limited, so that an attacker cannot fill the audit log. nil means that nothing is
-	// called.
-	Note func(ctx context.Context, caller operate.Caller, refused bool)
+	// OnSignIn is called for successful and refused sign-ins to the console. The number of calls
+	// per minute is limited, so that an attacker cannot fill the audit log. nil means that nothing
+	// is called.
+	OnSignIn func(ctx context.Context, caller operate.Caller, refused bool)
 	// Failures counts failed sign-ins and delays the responses to them. nil means no delay.
 	Failures *Failures
 }
@@ -67,13 +67,13 @@ var ErrUnauthenticated = errors.New("the request has no valid token, key or sess
 
 // SignIn authenticates requests. It is safe for concurrent use.
 type SignIn struct {
-	token    [sha256.Size]byte // hash of the admin token
-	config   Config
-	sessions sessionSigner
-	once     *oneTimeNonce
-	origins  *http.CrossOriginProtection
-	refused  *rate.Limiter
-	notes    *signInAuditLimit
+	tokenHash             [sha256.Size]byte // hash of the admin token
+	config                Config
+	sessions              sessionSigner
+	linkNonce             *oneTimeNonce
+	crossOriginProtection *http.CrossOriginProtection
+	refusalAuditLimiter   *rate.Limiter
+	signInAuditLimit      *signInAuditLimit
 }
 
 // maxAuditedRefusals is the maximum number of refused sign-ins that are recorded per minute, from
@@ -83,13 +83,14 @@ const maxAuditedRefusals = 30
 // New returns a SignIn with the given configuration.
 func New(c Config) *SignIn {
 	return &SignIn{
-		token:    sha256.Sum256([]byte(c.AdminToken)),
-		config:   c,
-		sessions: newSessionSigner(c.AdminToken),
-		once:     newOneTimeNonce(c.OneTimeNonce),
-		origins:  http.NewCrossOriginProtection(),
-		refused:  rate.NewLimiter(rate.Every(time.Minute/maxAuditedRefusals), maxAuditedRefusals),
-		notes:    newSignInAuditLimit(),
+		tokenHash:             sha256.Sum256([]byte(c.AdminToken)),
+		config:                c,
+		sessions:              newSessionSigner(c.AdminToken),
+		linkNonce:             newOneTimeNonce(c.OneTimeNonce),
+		crossOriginProtection: http.NewCrossOriginProtection(),
+		refusalAuditLimiter: rate.NewLimiter(rate.Every(time.Minute/maxAuditedRefusals),
+			maxAuditedRefusals),
+		signInAuditLimit: newSignInAuditLimit(),
 	}
 }
 
@@ -100,7 +101,7 @@ func New(c Config) *SignIn {
 func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
-		if s.origins.Check(r) != nil || isCrossOrigin(r) {
+		if s.crossOriginProtection.Check(r) != nil || isCrossOrigin(r) {
 			return operate.Caller{}, ErrUnauthenticated
 		}
 		return s.SessionCaller(r)
@@ -144,7 +145,7 @@ func (s *SignIn) SessionCaller(r *http.Request) (operate.Caller, error) {
 		}
 		return caller, err
 	case sess.Kind == operate.CallerKindUser && s.config.OIDC != nil && sess.User != nil:
-		return s.config.OIDC.caller(*sess.User)
+		return s.config.OIDC.callerOfUser(*sess.User)
 	default:
 		return operate.Caller{}, ErrUnauthenticated
 	}
@@ -152,10 +153,10 @@ func (s *SignIn) SessionCaller(r *http.Request) (operate.Caller, error) {
 
 // checkSession returns ErrUnauthenticated if the session has been signed out.
 func (s *SignIn) checkSession(ctx context.Context, sess session) error {
-	if s.config.Ended == nil {
+	if s.config.RevokedSessions == nil {
 		return nil
 	}
-	ended, err := s.config.Ended.Ended(ctx, sess.Nonce)
+	ended, err := s.config.RevokedSessions.Ended(ctx, sess.Nonce)
 	if err == nil && ended {
 		err = ErrUnauthenticated
 	}
@@ -186,7 +187,7 @@ func (s *SignIn) SessionExpiresAt(r *http.Request) time.Time {
 // and all other requests to next.
 func (s *SignIn) RequireSameOrigin(next, denied http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.origins.Check(r) != nil {
+		if s.crossOriginProtection.Check(r) != nil {
 			denied.ServeHTTP(w, r)
 			return
 		}
@@ -227,7 +228,7 @@ func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Calle
 // did. A HEAD request does not use up the link. A wrong nonce counts as a failure, unless the
 // request already has a session.
 func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
-	if r.Method == http.MethodGet && s.once.consume(nonce) {
+	if r.Method == http.MethodGet && s.linkNonce.consume(nonce) {
 		s.beginSession(w, r, session{Kind: operate.CallerKindAdminToken}, operate.AdminCaller())
 		return true
 	}
@@ -244,19 +245,20 @@ func (s *SignIn) beginSession(
 ) {
 	lifetime := sessionLifetime
 	if sess.Kind == operate.CallerKindUser {
-		lifetime = min(s.config.OIDC.config.Session, sessionLifetime)
+		lifetime = min(s.config.OIDC.config.SessionLifetime, sessionLifetime)
 	}
 	s.sessions.setSessionCookie(w, r, sess, lifetime)
-	if s.config.Note != nil && s.notes.allow(caller) {
-		s.config.Note(r.Context(), caller, false)
+	if s.config.OnSignIn != nil && s.signInAuditLimit.allow(caller) {
+		s.config.OnSignIn(r.Context(), caller, false)
 	}
 }
 
 // SignOut ends the session at every executor, for every copy of its cookie. If it returns an error,
 // the session is still valid.
 func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
-	if sess, valid := s.sessions.fromRequest(r); valid && s.config.Ended != nil {
-		if err := s.config.Ended.End(r.Context(), sess.Nonce, time.Unix(sess.Ends, 0)); err != nil {
+	if sess, valid := s.sessions.fromRequest(r); valid && s.config.RevokedSessions != nil {
+		if err := s.config.RevokedSessions.End(r.Context(), sess.Nonce,
+			time.Unix(sess.Ends, 0)); err != nil {
 			return err
 		}
 	}
@@ -274,12 +276,12 @@ func (s *SignIn) MatchesAdminToken(text string) bool {
 // that its duration reveals nothing about the token or its length.
 func (s *SignIn) isAdminToken(token string) bool {
 	given := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(given[:], s.token[:]) == 1 && s.config.AdminToken != ""
+	return subtle.ConstantTimeCompare(given[:], s.tokenHash[:]) == 1 && s.config.AdminToken != ""
 }
 
 func (s *SignIn) recordFailure(r *http.Request, at string) {
-	if at == FailedAtConsole && s.config.Note != nil && s.refused.Allow() {
-		s.config.Note(r.Context(), operate.Caller{Kind: "unknown"}, true)
+	if at == FailedAtConsole && s.config.OnSignIn != nil && s.refusalAuditLimiter.Allow() {
+		s.config.OnSignIn(r.Context(), operate.Caller{Kind: "unknown"}, true)
 	}
 	if s.config.Failures != nil {
 		s.config.Failures.CountAndDelay(r.Context(), at, r.RemoteAddr)

@@ -50,7 +50,7 @@ type Response struct {
 
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
-	http *http.Client
+	httpClient *http.Client
 }
 
 // New returns a Client. Its requests take the same route as a sender's: over the network and
@@ -74,7 +74,7 @@ func (c *Client) Post(ctx context.Context, r Request) (Response, error) {
 	if request.Header.Get("User-Agent") == "" {
 		request.Header.Set("User-Agent", "hookstart/"+ops.Version)
 	}
-	response, err := c.http.Do(request)
+	response, err := c.httpClient.Do(request)
 	if err != nil {
 		return Response{}, withoutURL(err)
 	}

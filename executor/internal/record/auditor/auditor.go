@@ -111,7 +111,7 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
 	for {
-		msg, err := stream.NextOrLost(ctx, consumer, messages)
+		msg, err := stream.NextWhileConsumerExists(ctx, consumer, messages)
 		if err != nil {
 			return err
 		}

@@ -36,8 +36,8 @@ const (
 	awaitCopiedPollInterval = 50 * time.Millisecond
 )
 
-// buckets returns the registry's buckets, in the order in which they are restored.
-func buckets() []string { return []string{registry.SecretsBucket, registry.Bucket} }
+// copiedBuckets returns the registry's buckets, in the order in which they are restored.
+func copiedBuckets() []string { return []string{registry.SecretsBucket, registry.Bucket} }
 
 // Config holds the dependencies of a RegistryCopy, which does not own them.
 type Config struct {
@@ -47,8 +47,8 @@ type Config struct {
 	Store store.RegistryCopy
 	// Follower follows the changes of the registry's bucket.
 	Follower *consistency.Follower
-	// Ensure creates the registry's buckets if they do not exist.
-	Ensure func(context.Context) error
+	// EnsureBuckets creates the registry's buckets if they do not exist.
+	EnsureBuckets func(context.Context) error
 	// AdoptDatabase allows an empty database to join a registry that has an identity.
 	AdoptDatabase bool
 	// Log receives a warning when the registry becomes unusable, and an entry about each repair.
@@ -59,31 +59,32 @@ type Config struct {
 type RegistryCopy struct {
 	Config
 
-	mu sync.Mutex
-	id string // the installation's identity
-	// reached maps each bucket to the revision up to which the database's copy is certainly
+	mu             sync.Mutex
+	installationID string // the installation's identity
+	// copiedRevisions maps each bucket to the revision up to which the database's copy is certainly
 	// complete.
-	reached map[string]uint64
-	moved   chan struct{}     // closed and replaced when copiedRevisions changes
-	restart map[string]func() // functions that restart a bucket's mirror, by bucket
-	// trouble is why the registry was unusable at the last comparison, or nil if it was usable.
-	trouble error
+	copiedRevisions map[string]uint64
+	changed         chan struct{}     // closed and replaced when copiedRevisions changes
+	restartMirror   map[string]func() // functions that restart a bucket's mirror, by bucket
+	// unusableReason is why the registry was unusable at the last comparison, or nil if it was
+	// usable.
+	unusableReason error
 
-	// older is when a cluster began to report a registry that is older than the database's copy.
-	// Zero means that none does.
-	older   time.Time
-	stamped bool // whether this process has written the identity's stamp
-	missing stream.MissingStreams
+	// outdatedSince is when a cluster began to report a registry that is older than the database's
+	// copy. Zero means that none does.
+	outdatedSince   time.Time
+	identityStamped bool // whether this process has written the identity's stamp
+	missingStreams  stream.MissingStreams
 }
 
 // New returns a RegistryCopy. Call Begin before any other method.
 func New(c Config) *RegistryCopy {
 	return &RegistryCopy{
-		Config:  c,
-		reached: map[string]uint64{},
-		moved:   make(chan struct{}),
-		restart: map[string]func(){},
-		missing: stream.MissingStreams{},
+		Config:          c,
+		copiedRevisions: map[string]uint64{},
+		changed:         make(chan struct{}),
+		restartMirror:   map[string]func(){},
+		missingStreams:  stream.MissingStreams{},
 	}
 }
 
@@ -118,7 +119,7 @@ func (c *RegistryCopy) Begin(ctx context.Context) (err error) {
 func (c *RegistryCopy) tryBegin(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := c.Ensure(asking); err != nil {
+	if err := c.EnsureBuckets(asking); err != nil {
 		return err
 	}
 	ours, err := c.Store.Installation(asking)
@@ -135,7 +136,7 @@ func (c *RegistryCopy) tryBegin(ctx context.Context) error {
 		}
 	}
 	c.mu.Lock()
-	c.id = ours
+	c.installationID = ours
 	c.mu.Unlock()
 	return c.updateUnusableReason(ctx)
 }
@@ -169,8 +170,8 @@ func (c *RegistryCopy) adoptIdentity(
 // context is done.
 func (c *RegistryCopy) Run(ctx context.Context) {
 	var mirrors sync.WaitGroup
-	for _, bucket := range buckets() {
-		mirrors.Go(func() { c.mirror(ctx, bucket) })
+	for _, bucket := range copiedBuckets() {
+		mirrors.Go(func() { c.mirrorBucket(ctx, bucket) })
 	}
 	for failing := error(nil); ; {
 		if retry.Sleep(ctx, compareInterval); ctx.Err() != nil {
@@ -191,7 +192,7 @@ func (c *RegistryCopy) Run(ctx context.Context) {
 func (c *RegistryCopy) UnusableReason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.trouble
+	return c.unusableReason
 }
 
 // updateUnusableReason compares the registry with the database's copy of it, and restores the
@@ -201,25 +202,25 @@ func (c *RegistryCopy) updateUnusableReason(ctx context.Context) error {
 	err := c.compareAndRestore(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.trouble = err
+	c.unusableReason = err
 	return err
 }
 
 // ensureBuckets creates the registry's buckets if they do not exist. It returns an error for a
 // bucket that has not been missing for long enough to conclude that it is gone.
 func (c *RegistryCopy) ensureBuckets(ctx context.Context) error {
-	for _, bucket := range buckets() {
+	for _, bucket := range copiedBuckets() {
 		name := registry.StreamOf(bucket)
 		_, err := c.JetStream.Stream(ctx, name)
 		exists := !errors.Is(err, jetstream.ErrStreamNotFound)
 		if exists && err != nil {
 			return err
 		}
-		if creatable := c.missing.Note(name, exists); !exists && !creatable {
+		if creatable := c.missingStreams.RecordCheck(name, exists); !exists && !creatable {
 			return fmt.Errorf("the bucket %s is not there", bucket)
 		}
 	}
-	return c.Ensure(ctx)
+	return c.EnsureBuckets(ctx)
 }
 
 func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
@@ -233,7 +234,7 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 		return err
 	}
 	c.mu.Lock()
-	id := c.id
+	id := c.installationID
 	c.mu.Unlock()
 	switch {
 	case identity.ID != "" && identity.ID != id:
@@ -258,8 +259,8 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 		}
 		return nil
 	}
-	c.older = time.Time{}
-	if c.stamped && !c.Follower.HasRolledBack() {
+	c.outdatedSince = time.Time{}
+	if c.identityStamped && !c.Follower.HasRolledBack() {
 		return nil
 	}
 	// Processes that have noticed an older registry wait until the identity has a new stamp. A
@@ -268,17 +269,17 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 		!errors.Is(err, edit.ErrInstallationChanged) {
 		return err
 	}
-	c.stamped = true
+	c.identityStamped = true
 	return nil
 }
 
 // outdatedFor returns for how long a cluster has reported an older registry. The time starts with
 // the first call.
 func (c *RegistryCopy) outdatedFor() time.Duration {
-	if c.older.IsZero() {
-		c.older = time.Now()
+	if c.outdatedSince.IsZero() {
+		c.outdatedSince = time.Now()
 	}
-	return time.Since(c.older)
+	return time.Since(c.outdatedSince)
 }
 
 // outdatedBuckets returns the buckets that are older than their copy in the database. It maps each
@@ -288,9 +289,9 @@ func (c *RegistryCopy) outdatedBuckets(
 	ctx context.Context,
 ) (older map[string]uint64, clustered bool, err error) {
 	older = map[string]uint64{}
-	for _, bucket := range buckets() {
+	for _, bucket := range copiedBuckets() {
 		c.mu.Lock()
-		reached, restart := c.reached[bucket], c.restart[bucket]
+		reached, restart := c.copiedRevisions[bucket], c.restartMirror[bucket]
 		c.mu.Unlock()
 		at, err := c.Store.RegistryPosition(ctx, bucket)
 		if err != nil {
@@ -326,7 +327,7 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 		return err
 	}
 	stored := 0
-	for _, bucket := range buckets() {
+	for _, bucket := range copiedBuckets() {
 		n, err := c.restoreMissing(ctx, bucket)
 		if err != nil {
 			return err
@@ -339,20 +340,21 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 			"copy")
 		return nil
 	}
-	next := registry.Installation{Restoring: begun.kept.Restoring}
-	if begun.copied {
-		next.Life = uuid.NewString()
+	next := registry.Installation{Restoring: begun.copiedIdentity.Restoring}
+	if begun.hasCopy {
+		next.RestoreID = uuid.NewString()
 	}
 	c.mu.Lock()
-	next.ID = c.id
+	next.ID = c.installationID
 	c.mu.Unlock()
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if _, err := edit.WriteInstallation(asking, c.JetStream, next, begun.over); err != nil {
+	if _, err := edit.WriteInstallation(asking, c.JetStream, next,
+		begun.identityRevision); err != nil {
 		return err
 	}
-	c.older, c.stamped = time.Time{}, true
-	if !begun.copied {
+	c.outdatedSince, c.identityStamped = time.Time{}, true
+	if !begun.hasCopy {
 		c.Log.WithField("installation", next.ID).Info("the registry has its identity")
 		return nil
 	}
@@ -364,10 +366,10 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 
 // begunRestore is what beginRestore has found in the registry and in its copy.
 type begunRestore struct {
-	identity registry.Installation // the registry's identity
-	over     uint64                // the revision of the registry's identity
-	kept     registry.Installation // the identity in the database's copy
-	copied   bool                  // whether there is a copy
+	identity         registry.Installation // the registry's identity
+	identityRevision uint64                // the revision of the registry's identity
+	copiedIdentity   registry.Installation // the identity in the database's copy
+	hasCopy          bool                  // whether there is a copy
 }
 
 // beginRestore advances the revisions of the older buckets past the positions of their copies. It
@@ -382,18 +384,19 @@ func (c *RegistryCopy) beginRestore(
 			return b, err
 		}
 	}
-	if b.identity, b.over, err = edit.ReadInstallation(ctx, c.JetStream); err != nil {
+	if b.identity, b.identityRevision, err = edit.ReadInstallation(ctx, c.JetStream); err != nil {
 		return b, err
 	}
-	if b.kept, b.copied, err = c.copiedIdentity(ctx); err != nil {
+	if b.copiedIdentity, b.hasCopy, err = c.copiedIdentity(ctx); err != nil {
 		return b, err
 	}
-	if b.identity.ID == "" && b.copied && b.over == 0 {
+	if b.identity.ID == "" && b.hasCopy && b.identityRevision == 0 {
 		// Write an empty identity, so that processes that have the earlier registry in memory stop
 		// using it. This is unnecessary if the identity already has a revision: then its newest
 		// revision is a deletion, or the empty identity of another executor that is also restoring
 		// the registry. A second empty identity would make the last step of that executor fail.
-		b.over, err = edit.WriteInstallation(ctx, c.JetStream, registry.Installation{}, b.over)
+		b.identityRevision, err = edit.WriteInstallation(ctx, c.JetStream, registry.Installation{},
+			b.identityRevision)
 	}
 	return b, err
 }
@@ -457,7 +460,7 @@ func (c *RegistryCopy) restorePage(
 func (c *RegistryCopy) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
 	for {
 		c.mu.Lock()
-		done, moved := c.reached[bucket] >= revision, c.moved
+		done, moved := c.copiedRevisions[bucket] >= revision, c.changed
 		c.mu.Unlock()
 		if done {
 			return nil

@@ -83,7 +83,7 @@ func startWith(
 	t.Cleanup(heartbeat.Stop)
 	p.copy = databasecopy.New(databasecopy.Config{
 		JetStream: copying, Store: s, Follower: follower, Log: logtest.Quiet(),
-		Ensure: func(ctx context.Context) error { return edit.EnsureBuckets(ctx, js, 1) },
+		EnsureBuckets: func(ctx context.Context) error { return edit.EnsureBuckets(ctx, js, 1) },
 	})
 	beginning, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
@@ -178,7 +178,7 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	heartbeat, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
-		nil, consistency.ProcessInfo{Can: consistency.Capabilities()}, logtest.Quiet())
+		nil, consistency.ProcessInfo{Capabilities: consistency.Capabilities()}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(heartbeat.Stop)
 	i.follower, i.lease = follower, consistency.NewLease(nc, follower)
@@ -481,7 +481,7 @@ func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 	p = mustStart(t, server.Connect(t), s)
 	identity, _, err := edit.ReadInstallation(t.Context(), p.js)
 	fatal(t, err)
-	if identity.Life == "" {
+	if identity.RestoreID == "" {
 		t.Error("nothing shows that the registry was restored")
 	}
 	p.token(t, "wf")

@@ -24,18 +24,18 @@ const (
 	maxBatchRevisions = 500
 	// maxBatchWait is how long a batch that is not full waits for another revision.
 	maxBatchWait = 100 * time.Millisecond
-	// retryDelay is the delay before the mirror of a bucket is restarted after an error.
-	retryDelay = 500 * time.Millisecond
+	// mirrorRestartDelay is the delay before the mirror of a bucket is restarted after an error.
+	mirrorRestartDelay = 500 * time.Millisecond
 )
 
-// mirror copies a bucket's revisions to the database. It retries after failures of NATS and of the
-// database, and then continues where the database's copy ends, not where this process stopped,
-// because the database may have been replaced by an older backup.
-func (c *RegistryCopy) mirror(ctx context.Context, bucket string) {
+// mirrorBucket copies a bucket's revisions to the database. It retries after failures of NATS and
+// of the database, and then continues where the database's copy ends, not where this process
+// stopped, because the database may have been replaced by an older backup.
+func (c *RegistryCopy) mirrorBucket(ctx context.Context, bucket string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
 		c.mu.Lock()
-		c.restart[bucket] = restart
+		c.restartMirror[bucket] = restart
 		c.mu.Unlock()
 		err := c.copyBucket(following, bucket)
 		begunAnew := following.Err() != nil
@@ -48,7 +48,7 @@ func (c *RegistryCopy) mirror(ctx context.Context, bucket string) {
 			c.Log.WithError(err).WithField("bucket",
 				bucket).Warn("could not copy the registry into the database; retrying")
 		}
-		retry.Sleep(ctx, retryDelay)
+		retry.Sleep(ctx, mirrorRestartDelay)
 	}
 }
 
@@ -60,7 +60,7 @@ var errNotRestored = errors.New("the bucket is not restored yet")
 func (c *RegistryCopy) isOwnIdentity(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return id == c.id
+	return id == c.installationID
 }
 
 func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
@@ -127,7 +127,7 @@ func (c *RegistryCopy) copyMessages(
 	for {
 		var b batch
 		for more := true; more; {
-			msg, err := nextOfBatch(messages, len(b.records))
+			msg, err := nextMessage(messages, len(b.records))
 			if errors.Is(err, nats.ErrTimeout) {
 				break
 			}
@@ -145,21 +145,21 @@ func (c *RegistryCopy) copyMessages(
 			more = meta.NumPending > 0 && len(b.records) < maxBatchRevisions
 		}
 		keeping, cancel := context.WithTimeout(ctx, requestTimeout)
-		err := c.Store.SaveRegistryCopy(keeping, bucket, b.records, b.entries, after, b.upTo)
+		err := c.Store.SaveRegistryCopy(keeping, bucket, b.records, b.entries, after, b.position)
 		cancel()
 		if err != nil {
 			return err
 		}
-		after = b.upTo.Revision
+		after = b.position.Revision
 		c.setCopiedRevision(bucket, after, false)
 	}
 }
 
-// nextOfBatch returns the next message. If the batch already has some (received > 0), it returns
+// nextMessage returns the next message. If the batch already has some (received > 0), it returns
 // nats.ErrTimeout after maxBatchWait, so that the batch is written even if no further message
 // arrives. The server may announce a message that never arrives, because the auditor has purged it
 // in the meantime.
-func nextOfBatch(messages jetstream.MessagesContext, received int) (jetstream.Msg, error) {
+func nextMessage(messages jetstream.MessagesContext, received int) (jetstream.Msg, error) {
 	if received == 0 {
 		// Wait without a time limit: a call with a short limit would not detect missed heartbeats.
 		return messages.Next()
@@ -169,9 +169,9 @@ func nextOfBatch(messages jetstream.MessagesContext, received int) (jetstream.Ms
 
 // batch holds the registry records and audit entries that one transaction writes to the database.
 type batch struct {
-	records []store.RegistryRecord
-	entries []store.AuditEntry
-	upTo    store.RegistryPosition
+	records  []store.RegistryRecord
+	entries  []store.AuditEntry
+	position store.RegistryPosition
 }
 
 func (c *RegistryCopy) addToBatch(
@@ -190,7 +190,7 @@ func (c *RegistryCopy) addToBatch(
 		r.Deleted, r.Data = 1, nil
 	}
 	b.records = append(b.records, r)
-	b.upTo = store.RegistryPosition{Revision: meta.Sequence.Stream, At: meta.Timestamp}
+	b.position = store.RegistryPosition{Revision: meta.Sequence.Stream, At: meta.Timestamp}
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
 	if err == nil && exists { // the auditor reports unreadable entries
 		entry.At = meta.Timestamp
@@ -204,9 +204,9 @@ func (c *RegistryCopy) addToBatch(
 func (c *RegistryCopy) setCopiedRevision(bucket string, revision uint64, restarted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if revision > c.reached[bucket] || restarted {
-		c.reached[bucket] = revision
+	if revision > c.copiedRevisions[bucket] || restarted {
+		c.copiedRevisions[bucket] = revision
 	}
-	close(c.moved)
-	c.moved = make(chan struct{})
+	close(c.changed)
+	c.changed = make(chan struct{})
 }

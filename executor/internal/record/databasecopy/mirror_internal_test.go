@@ -66,7 +66,8 @@ func TestARevisionIsCopiedBeforeAnotherOneComes(t *testing.T) {
 	s := &saved{}
 	c := New(Config{Store: s})
 	err := c.copyMessages(t.Context(), registry.Bucket, 0, &oneMessage{})
-	if !errors.Is(err, errForever) || s.records != 1 || c.reached[registry.Bucket] != 1 {
-		t.Errorf("%d records are saved, up to %d: %v", s.records, c.reached[registry.Bucket], err)
+	if !errors.Is(err, errForever) || s.records != 1 || c.copiedRevisions[registry.Bucket] != 1 {
+		t.Errorf("%d records are saved, up to %d: %v", s.records,
+			c.copiedRevisions[registry.Bucket], err)
 	}
 }

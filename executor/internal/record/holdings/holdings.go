@@ -38,8 +38,8 @@ const (
 	// chunkCount is about how many chunks, by sequence, the stream is divided into. When all
 	// messages of a chunk have expired, its bytes are subtracted from the sums at once.
 	chunkCount = 256
-	// batchSize is the number of messages requested at a time.
-	batchSize = 2000
+	// fetchSize is the number of messages requested at a time.
+	fetchSize = 2000
 	// readTimeout is the maximum time spent reading messages before checking the stream's state
 	// again.
 	readTimeout = 5 * time.Second
@@ -52,8 +52,8 @@ const (
 type Config struct {
 	// JetStream provides the messages and the state of the EXECUTIONS stream.
 	JetStream jetstream.JetStream
-	// Account returns the account of a workflow, or "" if the workflow is unknown.
-	Account func(workflowID string) string
+	// AccountOf returns the account of a workflow, or "" if the workflow is unknown.
+	AccountOf func(workflowID string) string
 	// Log receives a warning when the messages can no longer be read, and when the stream is nearly
 	// full.
 	Log logrus.FieldLogger
@@ -61,18 +61,18 @@ type Config struct {
 
 // Tracker adds up how many bytes each account has stored in the EXECUTIONS stream.
 type Tracker struct {
-	config Config
-	read   *streamScan
-	warned bool // whether operators were warned that the stream is nine tenths full
+	config           Config
+	scan             *streamScan
+	nearlyFullWarned bool // whether operators were warned that the stream is nine tenths full
 }
 
 // streamScan is the state of a single pass over the stream, from its first message.
 type streamScan struct {
-	reader *headerreader.Reader
-	chunk  uint64 // number of stream sequences per chunk
-	// byChunk holds the bytes of each account, keyed by stream sequence divided by chunkSize.
-	byChunk map[uint64]map[string]int64
-	sums    map[string]int64 // total bytes of each account
+	reader    *headerreader.Reader
+	chunkSize uint64 // number of stream sequences per chunk
+	// bytesByChunk holds the bytes of each account, keyed by stream sequence divided by chunkSize.
+	bytesByChunk   map[uint64]map[string]int64
+	bytesByAccount map[string]int64 // total bytes of each account
 }
 
 // New returns a Tracker, which does nothing until Run is called.
@@ -111,24 +111,24 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	limit, used := info.Config.MaxBytes, int64(info.State.Bytes) //nolint:gosec // it fits
 	if limit <= 0 || used < limit/tenthsPerWhole*stopTrackingBelowTenths {
 		h.releaseConsumer(asking)
-		h.warned = false
+		h.nearlyFullWarned = false
 		return nil
 	}
-	if h.read == nil {
+	if h.scan == nil {
 		if used < limit/tenthsPerWhole*trackFromTenths {
 			return nil
 		}
-		if h.read, err = h.startScan(asking, info.State); h.read == nil || err != nil {
+		if h.scan, err = h.startScan(asking, info.State); h.scan == nil || err != nil {
 			return err
 		}
 	}
-	complete, err := h.read.readNewMessages(asking, h.config.Account)
+	complete, err := h.scan.readNewMessages(asking, h.config.AccountOf)
 	if err != nil || !complete {
 		return err
 	}
-	h.read.expireChunksBefore(info.State.FirstSeq)
+	h.scan.expireChunksBefore(info.State.FirstSeq)
 	h.warnNearlyFull(limit, used)
-	data, err := stream.EncodeStorage(stream.ExecutionsName, h.read.sums)
+	data, err := stream.EncodeStorageSums(stream.ExecutionsName, h.scan.bytesByAccount)
 	if err == nil {
 		err = h.config.JetStream.Conn().Publish(stream.StorageSubject, data)
 	}
@@ -154,19 +154,19 @@ func (h *Tracker) startScan(ctx context.Context, state jetstream.StreamState) (*
 		return nil, err
 	}
 	return &streamScan{
-		reader:  reader,
-		chunk:   max(1, state.Msgs/chunkCount),
-		byChunk: map[uint64]map[string]int64{},
-		sums:    map[string]int64{},
+		reader:         reader,
+		chunkSize:      max(1, state.Msgs/chunkCount),
+		bytesByChunk:   map[uint64]map[string]int64{},
+		bytesByAccount: map[string]int64{},
 	}, nil
 }
 
 // releaseConsumer deletes this executor's consumer, if it has one, so that another executor can
 // take over immediately.
 func (h *Tracker) releaseConsumer(ctx context.Context) {
-	if h.read != nil {
-		h.read.reader.End(ctx)
-		h.read = nil
+	if h.scan != nil {
+		h.scan.reader.End(ctx)
+		h.scan = nil
 	}
 }
 
@@ -176,7 +176,7 @@ func (r *streamScan) readNewMessages(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {
 	for ctx.Err() == nil {
-		messages, err := r.reader.FetchNoWait(batchSize)
+		messages, err := r.reader.FetchNoWait(fetchSize)
 		if err != nil {
 			return false, fmt.Errorf("read the headers of the stream: %w", err)
 		}
@@ -214,13 +214,13 @@ func (r *streamScan) addMessage(msg jetstream.Msg, sequence uint64, account func
 		return // the workflow was deleted, so the message is not counted for any account
 	}
 	size := stream.StoredSize(msg.Subject(), header, bytes)
-	sums := r.byChunk[sequence/r.chunk]
+	sums := r.bytesByChunk[sequence/r.chunkSize]
 	if sums == nil {
 		sums = map[string]int64{}
-		r.byChunk[sequence/r.chunk] = sums
+		r.bytesByChunk[sequence/r.chunkSize] = sums
 	}
 	sums[id] += size
-	r.sums[id] += size
+	r.bytesByAccount[id] += size
 }
 
 // msgSizeHeader is the header in which the server reports the length of the omitted data.
@@ -229,27 +229,27 @@ const msgSizeHeader = "Nats-Msg-Size"
 // expireChunksBefore subtracts the chunks whose messages have all expired: first is the sequence of
 // the stream's oldest message.
 func (r *streamScan) expireChunksBefore(first uint64) {
-	for chunk, sums := range r.byChunk {
-		if (chunk+1)*r.chunk > first {
+	for chunk, sums := range r.bytesByChunk {
+		if (chunk+1)*r.chunkSize > first {
 			continue
 		}
 		for id, size := range sums {
-			if r.sums[id] -= size; r.sums[id] == 0 {
-				delete(r.sums, id)
+			if r.bytesByAccount[id] -= size; r.bytesByAccount[id] == 0 {
+				delete(r.bytesByAccount, id)
 			}
 		}
-		delete(r.byChunk, chunk)
+		delete(r.bytesByChunk, chunk)
 	}
 }
 
 // warnNearlyFull logs, once, that the stream is nine tenths full, and which accounts use the most
 // space.
 func (h *Tracker) warnNearlyFull(limit, used int64) {
-	if used < limit/tenthsPerWhole*warnAtTenths || h.warned {
+	if used < limit/tenthsPerWhole*warnAtTenths || h.nearlyFullWarned {
 		return
 	}
-	h.warned = true
-	sums := h.read.sums
+	h.nearlyFullWarned = true
+	sums := h.scan.bytesByAccount
 	heavier := func(a, b string) int { return cmp.Compare(sums[b], sums[a]) }
 	ids := slices.SortedFunc(maps.Keys(sums), heavier)
 	most := make([]string, min(len(ids), maxLoggedAccounts))

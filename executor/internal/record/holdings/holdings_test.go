@@ -41,7 +41,8 @@ func start(t *testing.T) *rig {
 	settings := stream.DefaultSettings
 	settings.MaxBytes = maxBytes
 	err := errors.Join(
-		stream.EnsureReports(t.Context(), r.js, 1), stream.Ensure(t.Context(), r.js, settings),
+		stream.EnsureReports(t.Context(), r.js, 1),
+		stream.EnsureSharedStreams(t.Context(), r.js, settings),
 	)
 	if err == nil {
 		r.sums, err = r.js.Conn().SubscribeSync(stream.StorageSubject)
@@ -55,7 +56,7 @@ func start(t *testing.T) *rig {
 func (r *rig) connect() jetstream.JetStream {
 	r.t.Helper()
 	nc, err := bus.Connect(r.t.Context(), bus.Options{
-		URL: r.server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(),
+		URL: r.server.URL(), ConnectTimeout: 20 * time.Second, Log: logtest.Quiet(),
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -80,7 +81,7 @@ func (r *rig) run() (stop func()) {
 		}
 		return workflowID[:1]
 	}
-	h := holdings.New(holdings.Config{JetStream: r.connect(), Account: account, Log: log})
+	h := holdings.New(holdings.Config{JetStream: r.connect(), AccountOf: account, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -148,7 +149,7 @@ func (r *rig) next() map[string]int64 {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	name, sums, err := stream.DecodeStorage(msg.Data)
+	name, sums, err := stream.DecodeStorageSums(msg.Data)
 	if err != nil || name != stream.ExecutionsName {
 		r.t.Fatalf("%s, %v", name, err)
 	}

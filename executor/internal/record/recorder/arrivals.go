@@ -12,36 +12,36 @@ import (
 // those that wait for the next batch, and those of the batch that is being recorded. It is safe for
 // concurrent use.
 type arrivalBuffer struct {
-	mu      sync.Mutex
-	waiting []arrival
-	bytes   int // total length of the bodies in waiting
-	batch   []arrival
-	ended   bool // no more messages will arrive
-	// moved is closed when one of the fields above changes. It is nil while no goroutine is
+	mu           sync.Mutex
+	waiting      []arrival
+	waitingBytes int // total length of the bodies in waiting
+	batch        []arrival
+	closed       bool // no more messages will arrive
+	// changed is closed when one of the fields above changes. It is nil while no goroutine is
 	// waiting.
-	moved chan struct{}
+	changed chan struct{}
 }
 
 // arrival is a message with the time of its arrival.
 type arrival struct {
-	msg jetstream.Msg
-	at  time.Time
+	msg       jetstream.Msg
+	arrivedAt time.Time
 }
 
 // notifyWaiters wakes the goroutines that wait for a change. It must be called with mu held.
 func (a *arrivalBuffer) notifyWaiters() {
-	if a.moved != nil {
-		close(a.moved)
-		a.moved = nil
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
 	}
 }
 
 // changeSignal returns a channel that is closed at the next change. It must be called with mu held.
 func (a *arrivalBuffer) changeSignal() <-chan struct{} {
-	if a.moved == nil {
-		a.moved = make(chan struct{})
+	if a.changed == nil {
+		a.changed = make(chan struct{})
 	}
-	return a.moved
+	return a.changed
 }
 
 // add adds messages that have arrived. It never blocks: the caller must call awaitRoom before it
@@ -52,7 +52,7 @@ func (a *arrivalBuffer) add(messages ...jetstream.Msg) {
 	defer a.mu.Unlock()
 	for _, msg := range messages {
 		a.waiting = append(a.waiting, arrival{msg, now})
-		a.bytes += len(msg.Data())
+		a.waitingBytes += len(msg.Data())
 	}
 	a.notifyWaiters()
 }
@@ -61,7 +61,7 @@ func (a *arrivalBuffer) add(messages ...jetstream.Msg) {
 func (a *arrivalBuffer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ended = true
+	a.closed = true
 	a.notifyWaiters()
 }
 
@@ -73,7 +73,7 @@ func (a *arrivalBuffer) nextBatch() []jetstream.Msg {
 	defer a.mu.Unlock()
 	a.batch = nil
 	for len(a.waiting) == 0 {
-		if a.ended {
+		if a.closed {
 			return nil
 		}
 		moved := a.changeSignal()
@@ -90,7 +90,7 @@ func (a *arrivalBuffer) nextBatch() []jetstream.Msg {
 	messages := make([]jetstream.Msg, n)
 	for i, arrived := range a.batch {
 		messages[i] = arrived.msg
-		a.bytes -= len(arrived.msg.Data())
+		a.waitingBytes -= len(arrived.msg.Data())
 	}
 	return messages
 }
@@ -100,7 +100,8 @@ func (a *arrivalBuffer) nextBatch() []jetstream.Msg {
 func (a *arrivalBuffer) awaitRoom(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for (len(a.waiting) >= maxBatchMessages || a.bytes >= maxBatchBytes) && ctx.Err() == nil {
+	for (len(a.waiting) >= maxBatchMessages || a.waitingBytes >= maxBatchBytes) &&
+		ctx.Err() == nil {
 		moved := a.changeSignal()
 		a.mu.Unlock()
 		select {
@@ -117,7 +118,7 @@ func (a *arrivalBuffer) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	defer a.mu.Unlock()
 	for _, list := range [][]arrival{a.batch, a.waiting} {
 		for _, a := range list {
-			if a.at.Before(t) {
+			if a.arrivedAt.Before(t) {
 				messages = append(messages, a.msg)
 			}
 		}
@@ -129,7 +130,7 @@ func (a *arrivalBuffer) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 // not redeliver them. While the database is failing, it sends none, because another executor may be
 // able to reach the database.
 func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivalBuffer) {
-	every := r.timing.deliverAgain / 4
+	every := r.timing.consumerAckWait / 4
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -137,7 +138,7 @@ func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivalBuffer) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if r.database.isFailing(recordingLoop) {
+			if r.databaseHealth.isFailing(recordingLoop) {
 				continue
 			}
 			for _, msg := range arrived.arrivedBefore(now.Add(-every)) {

@@ -17,14 +17,15 @@ import (
 func redeliveredIDs(entries []*entry) (ids []string) {
 	for _, e := range entries {
 		if e.verdict == verdictRecorded && e.meta.NumDelivered > 1 {
-			ids = append(ids, recordedIDs(e)...)
+			ids = append(ids, affectedExecutionIDs(e)...)
 		}
 	}
 	return ids
 }
 
-// recordedIDs returns the IDs of the executions whose records the entries may insert or change.
-func recordedIDs(entries ...*entry) (ids []string) {
+// affectedExecutionIDs returns the IDs of the executions whose records the entries may insert or
+// change.
+func affectedExecutionIDs(entries ...*entry) (ids []string) {
 	for _, e := range entries {
 		if id := cmp.Or(e.record.ID, e.progress.ID); id != "" {
 			ids = append(ids, id)
@@ -52,30 +53,30 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 		divide := false
 		switch {
 		case err == nil:
-			r.database.noteSuccess(recordingLoop)
+			r.databaseHealth.noteSuccess(recordingLoop)
 			failures = 0
 			todo = todo[1:]
 			r.suspects.remove(group)
 			setVerdicts(group)
 			r.noteLateStarts(group)
 			if uncertain {
-				applied.Changed = recordedIDs(group...)
+				applied.ChangedIDs = affectedExecutionIDs(group...)
 			}
-			all.Changed = append(all.Changed, applied.Changed...)
-			all.Foreign = append(all.Foreign, applied.Foreign...)
-			all.Unknown = append(all.Unknown, applied.Unknown...)
-			all.Dropped += applied.Dropped
+			all.ChangedIDs = append(all.ChangedIDs, applied.ChangedIDs...)
+			all.ForeignIDs = append(all.ForeignIDs, applied.ForeignIDs...)
+			all.UnrecordedIDs = append(all.UnrecordedIDs, applied.UnrecordedIDs...)
+			all.DroppedSteps += applied.DroppedSteps
 		case ctx.Err() != nil:
 			return all
 		case store.IsDataError(err):
-			r.database.noteSuccess(recordingLoop)
+			r.databaseHealth.noteSuccess(recordingLoop)
 			failures = 0
 			if divide = len(group) > 1; !divide {
 				todo = todo[1:]
-				r.handleRefused(ctx, group[0], err)
+				r.handleRefusedEntry(ctx, group[0], err)
 			}
 		default:
-			r.database.noteFailure(recordingLoop, err)
+			r.databaseHealth.noteFailure(recordingLoop, err)
 			uncertain = true
 			if divide = late && len(group) > 1; !divide {
 				retry.Sleep(ctx, backoff(failures))
@@ -95,7 +96,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.ApplyResult, timedOut bool, err error) {
-	defer r.database.watchDuration(r.timing.ackWait)()
+	defer r.databaseHealth.watchDuration(r.timing.slowTransactionThreshold)()
 	ctx, cancel := context.WithTimeout(ctx, r.timing.applyTimeout)
 	defer cancel()
 	applied, err = r.store.Apply(ctx, b)
@@ -126,11 +127,11 @@ func (r *Recorder) noteLateStarts(group []*entry) {
 	}
 }
 
-// handleRefused handles an entry that the database has refused although it was alone in its
+// handleRefusedEntry handles an entry that the database has refused although it was alone in its
 // transaction. The entry is retried for a while and then put aside as a dead letter. Of an
 // unreadable report, only the report is put aside, and its execution is not marked as failed. If
 // the database refuses even the dead letter, the entry is retried indefinitely.
-func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
+func (r *Recorder) handleRefusedEntry(ctx context.Context, e *entry, why error) {
 	e.verdict = verdictPoisonSuspect
 	if !r.suspects.mustPutAside(e, time.Now()) {
 		return
@@ -142,7 +143,7 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	aside := store.Batch{
 		PutAside: []store.AsideMessage{message},
 		Audit:    e.audit,
-		Handled:  rangesOf([]*entry{e}),
+		Handled:  handledRangesOf([]*entry{e}),
 	}
 	if _, _, err := r.apply(ctx, aside); err != nil {
 		if ctx.Err() == nil {
@@ -152,10 +153,10 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 		}
 		return
 	}
-	r.database.noteSuccess(recordingLoop)
+	r.databaseHealth.noteSuccess(recordingLoop)
 	e.verdict = verdictPutAside
 	r.suspects.remove([]*entry{e})
-	r.metrics.refused.Inc()
+	r.metrics.refusedMessages.Inc()
 	r.log.WithError(why).WithField("stream_sequence",
 		e.meta.Sequence.Stream).Error("the database refuses a message; it is put aside as a dead " +
 		"letter")
@@ -170,7 +171,7 @@ func newStoreBatch(entries []*entry) store.Batch {
 	b := store.Batch{
 		New:      slices.Grow([]store.Record(nil), count[kindStart]+count[kindRejection]),
 		Progress: slices.Grow([]execution.Progress(nil), count[kindProgress]),
-		Handled:  rangesOf(entries),
+		Handled:  handledRangesOf(entries),
 	}
 	for _, e := range entries {
 		switch e.kind {

@@ -41,13 +41,14 @@ type databaseHealth struct {
 	failures prometheus.Counter // counts failed attempts
 	log      logrus.FieldLogger
 
-	mu       sync.Mutex
-	failing  map[databaseLoop]bool // the loops whose last attempt failed
-	slow     bool                  // whether a transaction of recordingLoop takes long
-	since    time.Time             // when the first attempt failed; zero if the database works
-	attempts int                   // number of failed attempts since then
-	said     time.Time             // when a failure was last logged
-	told     bool                  // whether the current failure was logged
+	mu      sync.Mutex
+	failing map[databaseLoop]bool // the loops whose last attempt failed
+	slow    bool                  // whether a transaction of recordingLoop takes long
+	// when the first attempt failed; zero if the database works
+	failingSince   time.Time
+	failedAttempts int       // number of failed attempts since then
+	lastLogged     time.Time // when a failure was last logged
+	failureLogged  bool      // whether the current failure was logged
 }
 
 // noteSuccess records that the database responded to a loop, even if it refused the data.
@@ -62,14 +63,14 @@ func (d *databaseHealth) noteSuccess(loop databaseLoop) {
 		return
 	}
 	d.ready.MarkReady("database")
-	if d.told {
+	if d.failureLogged {
 		d.log.WithFields(logrus.Fields{
-			"attempts": d.attempts,
-			"seconds":  int(time.Since(d.since).Seconds()),
+			"attempts": d.failedAttempts,
+			"seconds":  int(time.Since(d.failingSince).Seconds()),
 		}).
 			Info("the database works again; what waited is recorded now")
 	}
-	d.since, d.attempts, d.told = time.Time{}, 0, false
+	d.failingSince, d.failedAttempts, d.failureLogged = time.Time{}, 0, false
 }
 
 // noteFailure records that a loop's attempt failed for a reason other than the data. It marks the
@@ -89,15 +90,15 @@ func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 	}
 	d.ready.MarkNotReady("database",
 		why+"; the recorder retries, and the stream keeps what is not recorded")
-	if d.since.IsZero() {
-		d.since = now
+	if d.failingSince.IsZero() {
+		d.failingSince = now
 	}
-	d.attempts++
-	if now.Sub(d.said) < logInterval {
+	d.failedAttempts++
+	if now.Sub(d.lastLogged) < logInterval {
 		return
 	}
-	d.said, d.told = now, true
-	d.log.WithError(err).WithField("attempts", d.attempts).
+	d.lastLogged, d.failureLogged = now, true
+	d.log.WithError(err).WithField("attempts", d.failedAttempts).
 		Warn("the database does not record; retrying until it does; the stream keeps what is " +
 			"not recorded")
 }

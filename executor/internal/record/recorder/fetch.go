@@ -17,13 +17,13 @@ import (
 
 // source is a stream from which the recorder fetches messages.
 type source struct {
-	stream   string
-	consumer jetstream.ConsumerConfig
-	created  string // the stream's identity; set when fetching begins
+	streamName    string
+	consumer      jetstream.ConsumerConfig
+	streamCreated string // the stream's identity; set when fetching begins
 }
 
 // isStartStream reports whether the source is a stream of start messages.
-func (s source) isStartStream() bool { return s.stream == pairOfStream(s.stream).starts }
+func (s source) isStartStream() bool { return s.streamName == pairOfStream(s.streamName).starts }
 
 // maxStartBacklog is the number of waiting start messages above which the recorder delays fetching
 // reports.
@@ -35,7 +35,7 @@ const maxStartBacklog = 2_000
 // that a steady flow of start messages cannot block reports forever. waited reports whether there
 // was a delay.
 func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) {
-	if p := pairOfStream(from.stream); from.stream != p.reports ||
+	if p := pairOfStream(from.streamName); from.streamName != p.reports ||
 		r.startBacklog.Load(p.starts) <= maxStartBacklog {
 		return false
 	}
@@ -71,17 +71,17 @@ const (
 	// minPauseAfterBurst. It is longer by extraPausePerThousand for every thousand messages per
 	// second beyond that, because at a high rate saving CPU time is more important than a short
 	// delay.
-	longerPausesFrom = 5_000
-	pausePerThousand = 35 * time.Millisecond
-	minBurstMessages = int(burstRate * minPauseAfterBurst / time.Second / 4)
-	maxSmallBursts   = 4
+	longerPauseMinRate    = 5_000
+	extraPausePerThousand = 35 * time.Millisecond
+	minBurstMessages      = int(burstRate * minPauseAfterBurst / time.Second / 4)
+	maxSmallBursts        = 4
 )
 
 // pauseAfterBurst returns the pause after a burst of the given number of messages. since is the
 // time from the beginning of the previous burst to the beginning of this one.
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 	rate := int64(messages) * int64(time.Second) / int64(max(since, minPauseAfterBurst))
-	longer := time.Duration(max(rate-longerPausesFrom, 0) * int64(pausePerThousand) / 1000)
+	longer := time.Duration(max(rate-longerPauseMinRate, 0) * int64(extraPausePerThousand) / 1000)
 	return min(minPauseAfterBurst+longer, maxPauseAfterBurst)
 }
 
@@ -99,10 +99,10 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 		}
 		following, stop := context.WithCancel(ctx)
 		running[name] = stop
-		r.streams.Add(1)
+		r.streamCount.Add(1)
 		fetching.Go(func() {
-			defer r.streams.Add(-1)
-			from := r.source(name)
+			defer r.streamCount.Add(-1)
+			from := r.newSource(name)
 			r.consumeWithRetry(following, "the recorder", func(ctx context.Context) error {
 				return r.fetch(ctx, from, arrived)
 			})
@@ -116,13 +116,13 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 			stop()
 		}
 	}()
-	for _, name := range sharedStartReportPair.names() {
+	for _, name := range sharedStartReportPair.streamNames() {
 		follow(name)
 	}
 	for ctx.Err() == nil {
 		// If the streams cannot be listed, continue with the known ones.
 		if names, err := r.existingStreams(ctx); err == nil {
-			names = append(names, sharedStartReportPair.names()...)
+			names = append(names, sharedStartReportPair.streamNames()...)
 			for _, name := range names {
 				follow(name)
 			}
@@ -133,17 +133,17 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 				}
 			}
 		}
-		retry.Sleep(ctx, r.timing.consumerPoll)
+		retry.Sleep(ctx, r.timing.consumerPollInterval)
 	}
 }
 
-// source returns the named stream together with the configuration of the recorder's consumer.
-func (r *Recorder) source(name string) source {
-	return source{stream: name, consumer: jetstream.ConsumerConfig{
+// newSource returns the named stream together with the configuration of the recorder's consumer.
+func (r *Recorder) newSource(name string) source {
+	return source{streamName: name, consumer: jetstream.ConsumerConfig{
 		Durable:       stream.RecorderConsumer,
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       r.timing.deliverAgain,
+		AckWait:       r.timing.consumerAckWait,
 		MaxAckPending: 10 * maxBatchMessages,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}}
@@ -177,27 +177,27 @@ func (r *Recorder) consumeWithRetry(
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffer) error {
 	connection := r.connectionNumber()
 	config := from.consumer
-	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil &&
+	if existing, err := r.js.Consumer(ctx, from.streamName, config.Durable); err == nil &&
 		existing.CachedInfo().Paused {
 		// The consumer may be paused because a backup is being restored. Without this, the update
 		// would end the pause.
 		config.PauseUntil = existing.CachedInfo().Config.PauseUntil
 	}
-	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, config)
+	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.streamName, config)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
 	// Even a new consumer must be compared. If the server cannot read the settings of a consumer,
 	// it forgets the consumer but keeps its state on disk, and a new consumer with the same name
 	// starts with that old state.
-	if _, err := r.rewindToUnrecorded(ctx, pairOfStream(from.stream)); err != nil {
+	if _, err := r.rewindToUnrecorded(ctx, pairOfStream(from.streamName)); err != nil {
 		return err
 	}
-	s, err := r.js.Stream(ctx, from.stream)
+	s, err := r.js.Stream(ctx, from.streamName)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", from.stream, err)
+		return fmt.Errorf("stream %s: %w", from.streamName, err)
 	}
-	from.created = identityOf(s.CachedInfo())
+	from.streamCreated = streamIdentityOf(s.CachedInfo())
 	watching, stopWatching := context.WithCancelCause(ctx)
 	defer stopWatching(nil)
 	go r.watchConsumer(watching, from, consumer, stopWatching, connection)
@@ -246,9 +246,10 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 // fetchUpTo waits for messages and adds each one to arrived as soon as it arrives. It returns when
 // the given number has arrived or the request has expired, with the number of messages.
 func (r *Recorder) fetchUpTo(
-	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivalBuffer,
+	ctx context.Context, from source, consumer jetstream.Consumer, maxMessages int,
+	arrived *arrivalBuffer,
 ) (n int, err error) {
-	batch, err := consumer.Fetch(most, jetstream.FetchContext(ctx))
+	batch, err := consumer.Fetch(maxMessages, jetstream.FetchContext(ctx))
 	if err != nil {
 		return 0, err
 	}
@@ -291,10 +292,10 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 		return
 	}
 	if from.isStartStream() {
-		r.startBacklog.Store(from.stream, numPendingAfter(messages[len(messages)-1]))
+		r.startBacklog.Store(from.streamName, numPendingAfter(messages[len(messages)-1]))
 	}
 	for i, msg := range messages {
-		messages[i] = fetchedMsg{msg, from.created}
+		messages[i] = fetchedMsg{msg, from.streamCreated}
 	}
 	arrived.add(messages...)
 }
@@ -303,10 +304,10 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(stream.Unacknowledged(info))
 	if from.isStartStream() {
-		r.startBacklog.Store(from.stream, info.NumPending)
-		r.metrics.lag.WithLabelValues(from.stream).Set(waiting)
+		r.startBacklog.Store(from.streamName, info.NumPending)
+		r.metrics.startLag.WithLabelValues(from.streamName).Set(waiting)
 	} else {
-		r.metrics.progressLag.WithLabelValues(from.stream).Set(waiting)
+		r.metrics.progressLag.WithLabelValues(from.streamName).Set(waiting)
 	}
 }
 
@@ -331,15 +332,15 @@ func (r *Recorder) watchConsumer(
 			restart(err)
 		case err == nil:
 			r.setLag(from, info)
-			r.updateAckFloor(from.stream, from.created, info.AckFloor.Stream)
+			r.updateAckFloor(from.streamName, from.streamCreated, info.AckFloor.Stream)
 		}
 		if from.isStartStream() {
-			if s, err := r.js.Stream(asking, from.stream); err == nil {
+			if s, err := r.js.Stream(asking, from.streamName); err == nil {
 				r.metrics.observeStream(s.CachedInfo())
 			}
 		}
 		cancel()
-		timer := time.NewTimer(r.timing.consumerPoll)
+		timer := time.NewTimer(r.timing.consumerPollInterval)
 		select {
 		case <-ctx.Done():
 		case <-connected:

@@ -43,8 +43,8 @@ func lostSearchInterval(maxAge time.Duration) time.Duration {
 
 // endReason is a reason for which the recorder ends an execution that no runner will end.
 type endReason struct {
-	label  string // the value of the metric's label
-	reason string // the error that is stored in the record
+	metricLabel string // the value of the metric's label
+	errorText   string // the error that is stored in the record
 }
 
 var (
@@ -102,7 +102,7 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-connected:
-		case <-r.search:
+		case <-r.searchNow:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -121,16 +121,16 @@ func (r *Recorder) endLostOnce(
 	if err != nil {
 		return 0, err
 	}
-	if pass.until.IsZero() {
+	if pass.startAt.IsZero() {
 		if r.config.SkippedConsumers != nil {
-			if pass.skipped, err = r.config.SkippedConsumers(); err != nil {
+			if pass.skippedConsumers, err = r.config.SkippedConsumers(); err != nil {
 				return 0, err
 			}
 		}
-		pass.until, pass.next = until, until
+		pass.startAt, pass.readDownTo = until, until
 	}
 	for {
-		filter := store.RecordFilter{Since: pass.since, Until: pass.next}
+		filter := store.RecordFilter{Since: pass.stopAt, Until: pass.readDownTo}
 		newest, err := r.store.List(ctx, filter, store.RecordPosition{}, 1)
 		if err != nil {
 			return 0, err
@@ -138,21 +138,21 @@ func (r *Recorder) endLostOnce(
 		if len(newest) == 0 {
 			break
 		}
-		window := pass.windowOf(newest[0].AcceptedAt)
-		found, slowest, err := r.findUnended(ctx, streams, pass, window)
+		window := pass.nextWindow(newest[0].AcceptedAt)
+		found, slowest, err := r.findLostCandidates(ctx, streams, pass, window)
 		pass.noteQuery(slowest, err)
 		if err == nil && len(found) > 0 {
-			streams, err = r.endFound(ctx, pass, found)
+			streams, err = r.endCandidates(ctx, pass, found)
 		}
 		if err != nil {
 			return 0, err
 		}
-		pass.next = window.Since
+		pass.readDownTo = window.Since
 		retry.Sleep(ctx, slowest) // leave the database to others for half of the time
 	}
-	for ; len(pass.skipped) > 0; pass.skipped = pass.skipped[1:] {
-		if consumer := pass.skipped[0]; !pass.unread[consumer.Stream] {
-			if err := r.config.Redelivered(consumer); err != nil {
+	for ; len(pass.skippedConsumers) > 0; pass.skippedConsumers = pass.skippedConsumers[1:] {
+		if consumer := pass.skippedConsumers[0]; !pass.unreadStreams[consumer.Stream] {
+			if err := r.config.OnRedelivered(consumer); err != nil {
 				return 0, err
 			}
 		}
@@ -161,10 +161,10 @@ func (r *Recorder) endLostOnce(
 	return streams.maxAge(), nil
 }
 
-// endFound ends the executions that a search has found. It first waits for lostRecheckDelay and
-// looks up their start messages again, and leaves out those that a runner may still end. It returns
-// the streams that it has read again, with their groups of runners.
-func (r *Recorder) endFound(
+// endCandidates ends the executions that a search has found. It first waits for lostRecheckDelay
+// and looks up their start messages again, and leaves out those that a runner may still end. It
+// returns the streams that it has read again, with their groups of runners.
+func (r *Recorder) endCandidates(
 	ctx context.Context, pass *lostPass, found []lostCandidate,
 ) (startStreams, error) {
 	retry.Sleep(ctx, r.timing.lostRecheckDelay)
@@ -178,7 +178,7 @@ func (r *Recorder) endFound(
 	if err != nil {
 		return nil, err
 	}
-	byReason[endReasonUnreported], err = r.republishSkipped(ctx, streams, pass.skipped,
+	byReason[endReasonUnreported], err = r.republishSkipped(ctx, streams, pass.skippedConsumers,
 		byReason[endReasonUnreported])
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (r *Recorder) readStartStreams(ctx context.Context, pass *lostPass) (startS
 	}
 	for name, at := range streams {
 		if at.err != nil {
-			pass.unread[name] = true
+			pass.unreadStreams[name] = true
 		}
 	}
 	return streams, nil
@@ -243,16 +243,16 @@ func (r *Recorder) readRunnerGroupsOf(
 // checkAllRecorded returns an error unless everything that a pair of streams holds is recorded in
 // the database.
 func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) error {
-	for _, name := range at.names() {
+	for _, name := range at.streamNames() {
 		if err := r.awaitCaughtUp(ctx, name); err != nil {
 			return err
 		}
 	}
 	// Check for goals before the comparison as well as after it. If a goal is reached during the
 	// comparison, the comparison may have missed the last messages up to the goal.
-	mayLack := r.recovery.mayLack(at)
+	mayLack := r.recovery.mayLackMessages(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
-	if err == nil && (mayLack || behind || r.recovery.mayLack(at)) {
+	if err == nil && (mayLack || behind || r.recovery.mayLackMessages(at)) {
 		err = errNotCaughtUp
 	}
 	return err
@@ -278,28 +278,28 @@ func (r *Recorder) endAsFailed(
 		for _, c := range candidates[:min(page, len(candidates))] {
 			now = append(now, c.LostExecution)
 		}
-		ended, err := r.store.EndLostExecutions(ctx, now, time.Now(), why.reason)
+		ended, err := r.store.EndLostExecutions(ctx, now, time.Now(), why.errorText)
 		if err != nil {
 			// If only the database's response was lost, these executions have been marked as
 			// failed, and no later search would find and announce them.
-			r.announce(idsOf(now))
+			r.announceChanges(lostIDs(now))
 			return err
 		}
 		candidates = candidates[len(now):]
 		if len(ended) == 0 {
 			continue
 		}
-		r.metrics.ended.WithLabelValues(why.label).Add(float64(len(ended)))
+		r.metrics.endedExecutions.WithLabelValues(why.metricLabel).Add(float64(len(ended)))
 		r.log.WithFields(logrus.Fields{
 			"executions": len(ended),
 			"first":      ended[0],
-		}).Error("executions were ended as failed: " + why.reason)
-		r.announce(ended)
+		}).Error("executions were ended as failed: " + why.errorText)
+		r.announceChanges(ended)
 	}
 	return nil
 }
 
-func idsOf(executions []store.LostExecution) []string {
+func lostIDs(executions []store.LostExecution) []string {
 	ids := make([]string, len(executions))
 	for i, e := range executions {
 		ids[i] = e.ID
@@ -337,13 +337,13 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return errNotCaughtUp
 		}
-		retry.Sleep(ctx, r.timing.catchUpPoll)
+		retry.Sleep(ctx, r.timing.catchUpPollInterval)
 	}
 }
 
-// findUnended returns the executions in a window of acceptance times that have not ended and that
-// no runner will end. It also returns the duration of the slowest query.
-func (r *Recorder) findUnended(
+// findLostCandidates returns the executions in a window of acceptance times that have not ended and
+// that no runner will end. It also returns the duration of the slowest query.
+func (r *Recorder) findLostCandidates(
 	ctx context.Context, streams startStreams, pass *lostPass, window store.RecordFilter,
 ) (found []lostCandidate, slowest time.Duration, err error) {
 	const page = 500
@@ -359,7 +359,7 @@ func (r *Recorder) findUnended(
 			candidates := make([]lostCandidate, 0, len(records))
 			for _, record := range records {
 				after = store.RecordPosition{AcceptedAt: record.AcceptedAt, ID: record.ID}
-				pass.noteUnended(record.AcceptedAt)
+				pass.noteUnfinished(record.AcceptedAt)
 				candidates = append(candidates, newLostCandidate(record))
 			}
 			byReason, err := r.findEndReasons(ctx, streams, candidates)
@@ -412,7 +412,7 @@ func endReasonFor(
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(c.acceptedAt)
 	switch {
-	case c.subject != "":
+	case c.startSubject != "":
 		return endReasonUnreported, haveHandled(groups, c)
 	case age < maxAge-margin:
 		return endReasonLost, true
@@ -484,10 +484,10 @@ func (s startStreams) maxAge() time.Duration {
 func (s startStreams) maxAgeAndGroups(
 	c lostCandidate,
 ) (maxAge time.Duration, groups []runnerGroup, ok bool) {
-	if c.unknown {
+	if c.streamUnreadable {
 		return 0, nil, false
 	}
-	at := s[c.stream]
+	at := s[c.startStreamName]
 	if at == nil { // no stream has the start message
 		at = s[sharedStartReportPair.starts]
 		for _, other := range s.forQueue(c.queue) {
@@ -507,10 +507,10 @@ type lostCandidate struct {
 	acceptedAt time.Time
 	startedAt  time.Time
 
-	stream  string    // the stream that holds the start message; "" if none does
-	subject string    // the subject of the start message; "" if no stream has it
-	stored  time.Time // when the stream stored the start message
-	unknown bool      // whether a stream that may hold it could not be read
+	startStreamName  string    // the stream that holds the start message; "" if none does
+	startSubject     string    // the subject of the start message; "" if no stream has it
+	startStoredAt    time.Time // when the stream stored the start message
+	streamUnreadable bool      // whether a stream that may hold it could not be read
 }
 
 func newLostCandidate(record store.Record) lostCandidate {
@@ -540,7 +540,7 @@ func (r *Recorder) locateStartMessages(
 				failed := r.locateStartMessage(ctx, streams, one)
 				mu.Lock()
 				err = errors.Join(err, failed)
-				if failed == nil && one.subject == "" && !one.unknown {
+				if failed == nil && one.startSubject == "" && !one.streamUnreadable {
 					lost = append(lost, *one)
 				}
 				mu.Unlock()
@@ -560,10 +560,11 @@ func (r *Recorder) locateStartMessages(
 func (r *Recorder) locateStartMessage(ctx context.Context, streams startStreams,
 	c *lostCandidate,
 ) error {
-	c.stream, c.subject, c.stored, c.unknown = "", "", time.Time{}, false
+	c.startStreamName, c.startSubject, c.startStoredAt, c.streamUnreadable = "", "", time.Time{},
+		false
 	for _, at := range streams.forQueue(c.queue) {
 		if at.err != nil {
-			c.unknown = true
+			c.streamUnreadable = true
 			continue
 		}
 		if c.StreamSequence < at.stream.CachedInfo().State.FirstSeq {
@@ -577,9 +578,9 @@ func (r *Recorder) locateStartMessage(ctx context.Context, streams startStreams,
 			return err
 		}
 		if msg != nil {
-			c.stream = at.stream.CachedInfo().Config.Name
-			c.subject, c.stored = msg.Subject, msg.Time
-			c.unknown = false
+			c.startStreamName = at.stream.CachedInfo().Config.Name
+			c.startSubject, c.startStoredAt = msg.Subject, msg.Time
+			c.streamUnreadable = false
 			return nil
 		}
 	}

@@ -14,10 +14,10 @@ const (
 	// firstLostWindow. If a query takes longer than slowLostQueryDuration, the next window is
 	// shorter; if it takes less than a tenth of that, the next window is longer. All are between
 	// minLostWindow and maxLostWindow.
-	maxLostWindow   = 24 * time.Hour
-	minLostWindow   = time.Second
-	firstLostWindow = 10 * time.Minute
-	slowLostWindow  = time.Second
+	maxLostWindow         = 24 * time.Hour
+	minLostWindow         = time.Second
+	firstLostWindow       = 10 * time.Minute
+	slowLostQueryDuration = time.Second
 	// lostSearchOverlap is how far a search goes back, in acceptance times, into the period that
 	// the previous search has read. An execution can be recorded later than one that was accepted
 	// after it, and the clocks of the ingresses differ.
@@ -32,64 +32,65 @@ const (
 // because all older ones have ended. Every fullSearchInterval, and after the recorder's consumers
 // have been rewound, a search reads all executions.
 type lostPass struct {
-	since   time.Time // acceptance time at which the search stops; zero: it reads all
-	until   time.Time // acceptance time at which the search starts; zero: it has not begun
-	next    time.Time // acceptance time down to which the search has read
-	unended time.Time // acceptance time of the oldest unfinished execution; zero: none found
-	full    time.Time // when the last search of all executions began
-	window  time.Duration
-	// unread holds the names of the streams that could not be read at some point of the search.
-	// Executions whose start messages may be in these streams were ignored.
-	unread  map[string]bool
-	skipped []SkippedConsumer // result of Config.SkippedConsumers when the search began
+	stopAt     time.Time // acceptance time at which the search stops; zero: it reads all
+	startAt    time.Time // acceptance time at which the search starts; zero: it has not begun
+	readDownTo time.Time // acceptance time down to which the search has read
+	// acceptance time of the oldest unfinished execution; zero: none found
+	oldestUnfinished time.Time
+	lastFullSearch   time.Time // when the last search of all executions began
+	window           time.Duration
+	// unreadStreams holds the names of the streams that could not be read at some point of the
+	// search. Executions whose start messages may be in these streams were ignored.
+	unreadStreams    map[string]bool
+	skippedConsumers []SkippedConsumer // result of Config.SkippedConsumers when the search began
 }
 
 // begin begins the next search. late is the acceptance time of the oldest execution that was
 // recorded after the previous search had passed that time, or zero if there is none. The new search
 // goes back at least to that time.
 func (p *lostPass) begin(now, late time.Time) {
-	p.until, p.next, p.unended = time.Time{}, time.Time{}, time.Time{}
-	p.unread = map[string]bool{}
-	if !late.IsZero() && late.Before(p.since) {
-		p.since = late
+	p.startAt, p.readDownTo, p.oldestUnfinished = time.Time{}, time.Time{}, time.Time{}
+	p.unreadStreams = map[string]bool{}
+	if !late.IsZero() && late.Before(p.stopAt) {
+		p.stopAt = late
 	}
-	if now.Sub(p.full) >= fullSearchInterval {
-		p.since, p.full = time.Time{}, now
+	if now.Sub(p.lastFullSearch) >= fullSearchInterval {
+		p.stopAt, p.lastFullSearch = time.Time{}, now
 	}
 }
 
 // beginFull begins a search that reads all executions.
 func (p *lostPass) beginFull(now time.Time) {
-	p.full = time.Time{}
+	p.lastFullSearch = time.Time{}
 	p.begin(now, time.Time{})
 }
 
-// windowOf returns the next window to read. It ends just after newest, the acceptance time of the
+// nextWindow returns the next window to read. It ends just after newest, the acceptance time of the
 // newest execution that the search has not read yet, and thereby skips times without executions.
-func (p *lostPass) windowOf(newest time.Time) store.RecordFilter {
+func (p *lostPass) nextWindow(newest time.Time) store.RecordFilter {
 	window := store.RecordFilter{Since: newest.Add(-p.window), Until: newest.Add(time.Millisecond)}
-	if window.Since.Before(p.since) {
-		window.Since = p.since
+	if window.Since.Before(p.stopAt) {
+		window.Since = p.stopAt
 	}
-	if window.Until.After(p.next) {
-		window.Until = p.next
+	if window.Until.After(p.readDownTo) {
+		window.Until = p.readDownTo
 	}
 	return window
 }
 
-// noteUnended notes the acceptance time of an execution that has not ended.
-func (p *lostPass) noteUnended(accepted time.Time) {
-	if p.unended.IsZero() || accepted.Before(p.unended) {
-		p.unended = accepted
+// noteUnfinished notes the acceptance time of an execution that has not ended.
+func (p *lostPass) noteUnfinished(accepted time.Time) {
+	if p.oldestUnfinished.IsZero() || accepted.Before(p.oldestUnfinished) {
+		p.oldestUnfinished = accepted
 	}
 }
 
 // noteQuery makes the next window shorter if a query was slow or failed, and longer if it was fast.
 func (p *lostPass) noteQuery(took time.Duration, err error) {
 	switch {
-	case err != nil || took > slowLostWindow:
+	case err != nil || took > slowLostQueryDuration:
 		p.window = max(p.window/2, minLostWindow)
-	case took < slowLostWindow/10:
+	case took < slowLostQueryDuration/10:
 		p.window = min(p.window*2, maxLostWindow)
 	}
 }
@@ -97,12 +98,12 @@ func (p *lostPass) noteQuery(took time.Duration, err error) {
 // end ends a search and sets the acceptance time at which the next one stops. If a stream could not
 // be read, the next search goes back as far as this one.
 func (p *lostPass) end() {
-	if len(p.unread) > 0 {
+	if len(p.unreadStreams) > 0 {
 		return
 	}
-	p.since = p.until.Add(-lostSearchOverlap)
-	if !p.unended.IsZero() && p.unended.Before(p.since) {
-		p.since = p.unended
+	p.stopAt = p.startAt.Add(-lostSearchOverlap)
+	if !p.oldestUnfinished.IsZero() && p.oldestUnfinished.Before(p.stopAt) {
+		p.stopAt = p.oldestUnfinished
 	}
 }
 

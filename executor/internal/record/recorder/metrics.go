@@ -20,64 +20,67 @@ const (
 )
 
 type metrics struct {
-	records                    *prometheus.CounterVec
-	start, rejection, progress prometheus.Counter // number of records, by kind
-	unreadable                 prometheus.Counter
-	refused                    prometheus.Counter
-	foreign                    prometheus.Counter
-	pending, dropped           prometheus.Counter
-	failures                   prometheus.Counter
-	batch                      prometheus.Histogram
-	duration                   prometheus.Histogram
-	delay                      prometheus.Histogram
-	lag, progressLag           *prometheus.GaugeVec
+	recordsByKind *prometheus.CounterVec
+	// number of records, by kind
+	recordedStarts, recordedRejections, recordedProgress prometheus.Counter
+	unreadableMessages                                   prometheus.Counter
+	refusedMessages                                      prometheus.Counter
+	foreignProgress                                      prometheus.Counter
+	pendingProgress, droppedProgress                     prometheus.Counter
+	failedTransactions                                   prometheus.Counter
+	batchMessages                                        prometheus.Histogram
+	batchDuration                                        prometheus.Histogram
+	recordDelay                                          prometheus.Histogram
+	startLag, progressLag                                *prometheus.GaugeVec
 
-	rewinds *prometheus.CounterVec
-	ended   *prometheus.CounterVec
+	rewinds         *prometheus.CounterVec
+	endedExecutions *prometheus.CounterVec
 
-	streamBytes, streamMaxBytes, replicas *prometheus.GaugeVec
+	streamBytes, streamMaxBytes, streamReplicas *prometheus.GaugeVec
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
 	m := &metrics{
-		records: prometheus.NewCounterVec(prometheus.CounterOpts{
+		recordsByKind: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hookstart_executor_messages_total",
 			Help: "Messages that were recorded, by kind.",
 		}, []string{"kind"}),
-		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
+		unreadableMessages: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_unreadable_total",
 			Help: "Messages that could not be decoded and were put aside.",
 		}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
+		refusedMessages: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_refused_total",
 			Help: "Messages that the database refused for what they hold, and that were put aside.",
 		}),
-		foreign: prometheus.NewCounter(prometheus.CounterOpts{
+		foreignProgress: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_foreign_progress_total",
 			Help: "Executions of which progress was reported on another queue or workflow than " +
 				"theirs: a runner that is wrong, or forges.",
 		}),
-		pending: prometheus.NewCounter(prometheus.CounterOpts{
+		pendingProgress: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_early_progress_total",
 			Help: "Executions of which progress came before their start was recorded, and was " +
 				"kept for it.",
 		}),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		droppedProgress: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_early_progress_dropped_total",
 			Help: "Reports about executions that are not recorded that were dropped, because too " +
 				"many are kept.",
 		}),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{
+		failedTransactions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_transaction_failures_total",
 			Help: "Transactions that failed and were tried again.",
 		}),
-		batch: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_messages",
+		batchMessages: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_messages",
 			"Messages of one transaction.",
 			prometheus.ExponentialBuckets(1, 2, 10))),
-		duration: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_duration_seconds",
+		batchDuration: prometheus.NewHistogram(ops.Histogram(
+			"hookstart_executor_batch_duration_seconds",
 			"From taking a batch of messages to the last acknowledgement, retries included.",
 			ops.SecondsBuckets)),
-		delay: prometheus.NewHistogram(ops.Histogram("hookstart_executor_record_delay_seconds",
+		recordDelay: prometheus.NewHistogram(ops.Histogram(
+			"hookstart_executor_record_delay_seconds",
 			"From the stream's storing of a batch's first message to the batch's last "+
 				"acknowledgement.",
 			prometheus.ExponentialBuckets(0.001, 4, 10))),
@@ -90,30 +93,32 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	for _, cause := range []string{rewindCauseDatabase, rewindCauseStream, rewindCauseRunners} {
 		m.rewinds.WithLabelValues(cause)
 	}
-	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
+	m.endedExecutions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_executor_ended_total",
 		Help: "Executions that were ended as failed because no runner will end them, by reason: " +
 			"their start was lost, no runner took it in time, or a runner acknowledged it " +
 			"without a report that can be read.",
 	}, []string{"reason"})
 	for _, end := range endReasons {
-		m.ended.WithLabelValues(end.label)
+		m.endedExecutions.WithLabelValues(end.metricLabel)
 	}
-	registry.MustRegister(m.rewinds, m.ended)
+	registry.MustRegister(m.rewinds, m.endedExecutions)
 	m.makeStreamGauges()
-	registry.MustRegister(m.replicas)
-	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"),
-		m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
-	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
-	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.pending, m.dropped,
-		m.failures, m.batch, m.duration, m.lag, m.progressLag)
+	registry.MustRegister(m.streamReplicas)
+	m.recordedStarts, m.recordedRejections,
+		m.recordedProgress = m.recordsByKind.WithLabelValues("start"),
+		m.recordsByKind.WithLabelValues("rejection"), m.recordsByKind.WithLabelValues("progress")
+	registry.MustRegister(m.recordDelay, m.streamBytes, m.streamMaxBytes)
+	registry.MustRegister(m.recordsByKind, m.unreadableMessages, m.refusedMessages,
+		m.foreignProgress, m.pendingProgress, m.droppedProgress,
+		m.failedTransactions, m.batchMessages, m.batchDuration, m.startLag, m.progressLag)
 	return m
 }
 
 // makeStreamGauges creates the gauges with a label for the stream. The streams that every
 // installation has get an initial value.
 func (m *metrics) makeStreamGauges() {
-	m.lag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	m.startLag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hookstart_executor_lag_messages",
 		Help: "Messages of a stream that are not recorded yet, by all executors.",
 	}, []string{"stream"})
@@ -128,12 +133,12 @@ func (m *metrics) makeStreamGauges() {
 		Name: "hookstart_executor_stream_max_bytes",
 		Help: "Size past which a stream takes no more; 0: no bound of its own.",
 	}, []string{"stream"})
-	m.replicas = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	m.streamReplicas = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hookstart_executor_stream_replicas",
 		Help: "Replicas of a stream, by whether their server is there and has everything.",
 	}, []string{"stream", "state"})
 	m.observeReplicas(stream.ExecutionsName, nil)
-	m.lag.WithLabelValues(stream.ExecutionsName)
+	m.startLag.WithLabelValues(stream.ExecutionsName)
 	m.progressLag.WithLabelValues(stream.ProgressName)
 	m.streamBytes.WithLabelValues(stream.ExecutionsName)
 	m.streamMaxBytes.WithLabelValues(stream.ExecutionsName)
@@ -146,20 +151,20 @@ func (m *metrics) observe(entries []*entry, applied store.ApplyResult, took time
 		switch {
 		case e.verdict != verdictRecorded && e.kind != kindUnreadable:
 		case e.kind == kindStart:
-			m.start.Inc()
+			m.recordedStarts.Inc()
 		case e.kind == kindRejection:
-			m.rejection.Inc()
+			m.recordedRejections.Inc()
 		case e.kind == kindProgress:
-			m.progress.Inc()
+			m.recordedProgress.Inc()
 		case e.verdict == verdictPutAside:
-			m.unreadable.Inc()
+			m.unreadableMessages.Inc()
 		}
 	}
-	m.foreign.Add(float64(len(applied.Foreign)))
-	m.pending.Add(float64(len(applied.Unknown)))
-	m.dropped.Add(float64(applied.Dropped))
-	m.batch.Observe(float64(len(entries)))
-	m.duration.Observe(took.Seconds())
+	m.foreignProgress.Add(float64(len(applied.ForeignIDs)))
+	m.pendingProgress.Add(float64(len(applied.UnrecordedIDs)))
+	m.droppedProgress.Add(float64(applied.DroppedSteps))
+	m.batchMessages.Observe(float64(len(entries)))
+	m.batchDuration.Observe(took.Seconds())
 }
 
 // observeStream sets the gauges for the size and the replicas of a stream.
@@ -174,7 +179,7 @@ func (m *metrics) observeStream(info *jetstream.StreamInfo) {
 func (m *metrics) forgetStream(name string) {
 	labels := prometheus.Labels{"stream": name}
 	for _, gauge := range []*prometheus.GaugeVec{
-		m.lag, m.progressLag, m.streamBytes, m.streamMaxBytes, m.replicas,
+		m.startLag, m.progressLag, m.streamBytes, m.streamMaxBytes, m.streamReplicas,
 	} {
 		gauge.DeletePartialMatch(labels)
 	}
@@ -197,6 +202,6 @@ func (m *metrics) observeReplicas(name string, cluster *jetstream.ClusterInfo) {
 		}
 	}
 	for state, n := range map[string]int{"current": current, "behind": behind, "offline": offline} {
-		m.replicas.WithLabelValues(name, state).Set(float64(n))
+		m.streamReplicas.WithLabelValues(name, state).Set(float64(n))
 	}
 }

@@ -282,7 +282,7 @@ func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	}
 	r.takenOf("QUEUE_q", recordersConsumer, 3)
 	runners := r.takenOf("QUEUE_q",
-		stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigAt(own, 15*time.Second), 3)
+		stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigForLayout(own, 15*time.Second), 3)
 	r.stop = r.again()
 	for _, id := range since {
 		r.await("what was accepted since is recorded", func() bool {
@@ -326,7 +326,7 @@ func TestLostStartsOfBothPlaces(t *testing.T) {
 			r.has(gone, execution.Queued)
 	})
 	r.takenOf("QUEUE_q",
-		stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigAt(own, 15*time.Second), 1)
+		stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigForLayout(own, 15*time.Second), 1)
 	s, err := r.js.Stream(t.Context(), "QUEUE_q")
 	if err == nil {
 		err = s.DeleteMsg(t.Context(), 3)

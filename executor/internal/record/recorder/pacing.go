@@ -33,7 +33,7 @@ const (
 // requests.
 type burstGate struct {
 	publishing *atomic.Int64 // requests whose messages are being stored; nil without an ingress
-	calmAt     time.Time     // quietPeriod after the last time that there were many requests
+	quietFrom  time.Time     // quietPeriod after the last time that there were many requests
 }
 
 // awaitQuiet waits until a burst of requests is over, the batch's first message is maxRecordDelay
@@ -51,9 +51,9 @@ func (s *burstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 	}
 	for ; now.Before(end) && ctx.Err() == nil; now = time.Now() {
 		if s.publishing.Load() >= int64(busyRequestsPerCPU*runtime.GOMAXPROCS(0)) {
-			s.calmAt = now.Add(quietPeriod)
+			s.quietFrom = now.Add(quietPeriod)
 		}
-		if !now.Before(s.calmAt) {
+		if !now.Before(s.quietFrom) {
 			return
 		}
 		retry.Sleep(ctx, quietPollInterval)
@@ -65,8 +65,8 @@ const (
 	// duration, while no messages are waiting. With a ratio of 3, recording uses a quarter of one
 	// core.
 	batchPauseRatio = 3
-	// maxPauseAfterBatch limits the pause. It is well below ackWait, so that messages are not
-	// redelivered during the pause.
+	// maxPauseAfterBatch limits the pause. It is well below slowTransactionThreshold, so that
+	// messages are not redelivered during the pause.
 	maxPauseAfterBatch = 100 * time.Millisecond
 	// noPauseBacklog is the number of waiting messages from which on the recorder does not pause.
 	// The pause gets shorter as the number approaches it, so that the recorder keeps up with a load

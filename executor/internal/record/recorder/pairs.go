@@ -37,8 +37,8 @@ func pairOfStream(name string) startReportPair {
 	return sharedStartReportPair
 }
 
-// names returns the names of both streams.
-func (p startReportPair) names() []string { return []string{p.starts, p.reports} }
+// streamNames returns the names of both streams.
+func (p startReportPair) streamNames() []string { return []string{p.starts, p.reports} }
 
 // existingStreams returns the names of the existing streams of start messages and of reports.
 func (r *Recorder) existingStreams(ctx context.Context) (names []string, err error) {
@@ -70,8 +70,8 @@ func (r *Recorder) existingPairs(ctx context.Context) ([]startReportPair, error)
 // forgetStream removes everything that the recorder remembers about a deleted stream.
 func (r *Recorder) forgetStream(name string) {
 	r.metrics.forgetStream(name)
-	r.marks.forget(name)
-	r.recovery.forget(name)
+	r.ackMarks.forgetStream(name)
+	r.recovery.forgetStream(name)
 	r.startBacklog.Delete(pairOfStream(name).starts)
 }
 
@@ -80,7 +80,7 @@ func (r *Recorder) forgetStream(name string) {
 // messages yields about one batch (maxBatchMessages or maxBatchBytes), and so does a round of
 // fetching from all streams of reports.
 func (r *Recorder) maxFetchPerStream() (messages, bytes int) {
-	pairs := max(1, int(r.streams.Load())/2)
+	pairs := max(1, int(r.streamCount.Load())/2)
 	return max(fetchSize, maxBatchMessages/pairs), max(1<<20, maxBatchBytes/pairs)
 }
 

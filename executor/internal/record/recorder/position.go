@@ -59,34 +59,34 @@ const (
 // fetchedMsg is a fetched message, together with the identity of its stream.
 type fetchedMsg struct {
 	jetstream.Msg
-	created string // the identity of the stream: see streamIdentityOf
+	streamCreated string // the identity of the stream: see streamIdentityOf
 }
 
-// identityOf returns the identity of a stream: its creation time.
-func identityOf(info *jetstream.StreamInfo) string {
+// streamIdentityOf returns the identity of a stream: its creation time.
+func streamIdentityOf(info *jetstream.StreamInfo) string {
 	return info.Created.UTC().Format(time.RFC3339Nano)
 }
 
-// rangesOf returns the ranges of stream sequences that the entries' messages occupy, for
+// handledRangesOf returns the ranges of stream sequences that the entries' messages occupy, for
 // store.Batch.Handled.
-func rangesOf(entries []*entry) (ranges []store.HandledRange) {
+func handledRangesOf(entries []*entry) (ranges []store.HandledRange) {
 	type source struct {
 		stream, created string
 		sequences       []uint64
 	}
 	var sources []source
 	for _, e := range entries {
-		if e.created == "" {
+		if e.streamCreated == "" {
 			continue
 		}
 		i := 0
 		for i < len(sources) &&
-			(sources[i].stream != e.meta.Stream || sources[i].created != e.created) {
+			(sources[i].stream != e.meta.Stream || sources[i].created != e.streamCreated) {
 			i++
 		}
 		if i == len(sources) {
 			sources = append(sources, source{
-				e.meta.Stream, e.created, make([]uint64, 0, len(entries)),
+				e.meta.Stream, e.streamCreated, make([]uint64, 0, len(entries)),
 			})
 		}
 		sources[i].sequences = append(sources[i].sequences, e.meta.Sequence.Stream)
@@ -103,23 +103,23 @@ type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
 	mu sync.Mutex
-	// goals maps each stream to the sequence up to which every message must be acknowledged before
-	// the database is compared again.
-	goals  map[string]uint64
-	floors map[string]ackFloor // the most recent ack floor, by stream
-	// delivered maps each stream to the sequence up to which messages had been delivered at the
+	// ackGoals maps each stream to the sequence up to which every message must be acknowledged
+	// before the database is compared again.
+	ackGoals  map[string]uint64
+	ackFloors map[string]ackFloor // the most recent ack floor, by stream
+	// lastDelivered maps each stream to the sequence up to which messages had been delivered at the
 	// last comparison. A stream is missing if all of them had been acknowledged.
-	delivered map[string]uint64
-	behind    bool // the database lacks messages that were acknowledged
-	// uncertainSince is when a new database was found that may lack messages which the comparison
-	// has not covered. It is zero again once all goals have been reached.
-	uncertainSince time.Time
+	lastDelivered map[string]uint64
+	behind        bool // the database lacks messages that were acknowledged
+	// maybeMissingSince is when a new database was found that may lack messages which the
+	// comparison has not covered. It is zero again once all goals have been reached.
+	maybeMissingSince time.Time
 }
 
 // ackFloor is the position up to which all messages of a stream are acknowledged.
 type ackFloor struct {
-	created  string // the stream's identity
-	sequence uint64
+	streamCreated string // the stream's identity
+	sequence      uint64
 }
 
 // recoveryReadinessComponent is the component that /readyz reports as not ready while the database
@@ -127,7 +127,7 @@ type ackFloor struct {
 const recoveryReadinessComponent = "database position"
 
 func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
-	r.addGoal(stream, goal)
+	r.addAckGoal(stream, goal)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.behind = true
@@ -136,15 +136,15 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 			"it, as after a failover to a standby that lagged")
 }
 
-// addGoal makes the recorder compare the database again when the stream is acknowledged up to the
-// sequence goal.
-func (r *recovery) addGoal(stream string, goal uint64) {
+// addAckGoal makes the recorder compare the database again when the stream is acknowledged up to
+// the sequence goal.
+func (r *recovery) addAckGoal(stream string, goal uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.goals == nil {
-		r.goals = map[string]uint64{}
+	if r.ackGoals == nil {
+		r.ackGoals = map[string]uint64{}
 	}
-	r.goals[stream] = max(r.goals[stream], goal)
+	r.ackGoals[stream] = max(r.ackGoals[stream], goal)
 }
 
 // setDelivered notes the sequence up to which a stream's messages had been delivered at a
@@ -152,29 +152,29 @@ func (r *recovery) addGoal(stream string, goal uint64) {
 func (r *recovery) setDelivered(stream string, delivered uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.delivered == nil {
-		r.delivered = map[string]uint64{}
+	if r.lastDelivered == nil {
+		r.lastDelivered = map[string]uint64{}
 	}
-	delete(r.delivered, stream)
+	delete(r.lastDelivered, stream)
 	if delivered > 0 {
-		r.delivered[stream] = delivered
+		r.lastDelivered[stream] = delivered
 	}
 }
 
-// addDelivered makes the recorder compare the database again once everything that had been
+// addGoalsForDelivered makes the recorder compare the database again once everything that had been
 // delivered at the last comparison is acknowledged. That comparison did not cover messages that
 // were acknowledged above the ack floor, or whose acknowledgements were still on their way. The
 // previous database may have recorded them, and the new one may lack them. If uncertain is true,
 // the executor is not ready in the meantime.
-func (r *recovery) addDelivered(uncertain bool) {
+func (r *recovery) addGoalsForDelivered(uncertain bool) {
 	r.mu.Lock()
-	delivered := maps.Clone(r.delivered)
-	if uncertain && len(delivered) > 0 && r.uncertainSince.IsZero() {
-		r.uncertainSince = time.Now()
+	delivered := maps.Clone(r.lastDelivered)
+	if uncertain && len(delivered) > 0 && r.maybeMissingSince.IsZero() {
+		r.maybeMissingSince = time.Now()
 	}
 	r.mu.Unlock()
 	for name, sequence := range delivered {
-		r.addGoal(name, sequence)
+		r.addAckGoal(name, sequence)
 	}
 }
 
@@ -185,12 +185,12 @@ func (r *recovery) addDelivered(uncertain bool) {
 func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.behind || r.uncertainSince.IsZero() {
+	if r.behind || r.maybeMissingSince.IsZero() {
 		return
 	}
-	switch waited := time.Since(r.uncertainSince); {
-	case len(r.goals) == 0:
-		r.uncertainSince = time.Time{}
+	switch waited := time.Since(r.maybeMissingSince); {
+	case len(r.ackGoals) == 0:
+		r.maybeMissingSince = time.Time{}
 		ready.MarkReady(recoveryReadinessComponent)
 	case waited >= maxUncertainty:
 		ready.MarkReady(recoveryReadinessComponent)
@@ -214,71 +214,73 @@ func (r *recovery) isBehind() bool {
 func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.behind || len(r.goals) > 0 {
+	if !r.behind || len(r.ackGoals) > 0 {
 		return false
 	}
-	r.behind, r.uncertainSince = false, time.Time{}
+	r.behind, r.maybeMissingSince = false, time.Time{}
 	ready.MarkReady(recoveryReadinessComponent)
 	return true
 }
 
-// updateFloor notes the position up to which a stream is acknowledged. If the position has gone
+// updateAckFloor notes the position up to which a stream is acknowledged. If the position has gone
 // back, which means that another executor has rewound the consumer, it returns the sequence of the
 // previous position. Otherwise, it returns 0.
-func (r *recovery) updateFloor(stream string, now ackFloor) (before uint64) {
+func (r *recovery) updateAckFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.floors == nil {
-		r.floors = map[string]ackFloor{}
+	if r.ackFloors == nil {
+		r.ackFloors = map[string]ackFloor{}
 	}
-	last := r.floors[stream]
-	r.floors[stream] = now
-	if last.created == now.created && last.sequence > now.sequence {
+	last := r.ackFloors[stream]
+	r.ackFloors[stream] = now
+	if last.streamCreated == now.streamCreated && last.sequence > now.sequence {
 		return last.sequence
 	}
 	return 0
 }
 
-func (r *recovery) goal(stream string) uint64 {
+func (r *recovery) ackGoal(stream string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.goals[stream]
+	return r.ackGoals[stream]
 }
 
-// forget removes everything that the recovery remembers about a deleted stream.
-func (r *recovery) forget(stream string) {
+// forgetStream removes everything that the recovery remembers about a deleted stream.
+func (r *recovery) forgetStream(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.goals, stream)
-	delete(r.floors, stream)
-	delete(r.delivered, stream)
+	delete(r.ackGoals, stream)
+	delete(r.ackFloors, stream)
+	delete(r.lastDelivered, stream)
 }
 
-// unreached returns the names of the streams that are not yet acknowledged up to their goals.
-func (r *recovery) unreached() []string {
+// streamsBelowGoal returns the names of the streams that are not yet acknowledged up to their
+// goals.
+func (r *recovery) streamsBelowGoal() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.goals))
+	return slices.Collect(maps.Keys(r.ackGoals))
 }
 
 func (r *recovery) markGoalReached(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.goals, stream)
+	delete(r.ackGoals, stream)
 }
 
-// mayLack reports whether the database may lack acknowledged messages of either stream of a pair.
-func (r *recovery) mayLack(at startReportPair) bool {
+// mayLackMessages reports whether the database may lack acknowledged messages of either stream of a
+// pair.
+func (r *recovery) mayLackMessages(at startReportPair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.behind || r.goals[at.starts] > 0 || r.goals[at.reports] > 0
+	return r.behind || r.ackGoals[at.starts] > 0 || r.ackGoals[at.reports] > 0
 }
 
 // isRunning reports whether the database must be compared again before the recovery can end.
 func (r *recovery) isRunning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.behind || len(r.goals) > 0
+	return r.behind || len(r.ackGoals) > 0
 }
 
 // trySend sends to c, which must have a buffer for one value, unless the buffer is full. It never
@@ -293,7 +295,7 @@ func trySend(c chan<- struct{}) {
 // watchForDataLoss compares the database with the streams at the times listed at the top of this
 // file, until the context is done.
 func (r *Recorder) watchForDataLoss(ctx context.Context) {
-	tick := time.NewTicker(r.timing.databaseCompare)
+	tick := time.NewTicker(r.timing.databaseCompareInterval)
 	defer tick.Stop()
 	poll := time.NewTicker(recoveryPollInterval)
 	defer poll.Stop()
@@ -305,7 +307,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, err := r.rewindAllToUnrecorded(ctx)
 		if err == nil && (mayBeReplaced || r.recovery.isBehind()) {
-			r.recovery.addDelivered(uncertain)
+			r.recovery.addGoalsForDelivered(uncertain)
 			mayBeReplaced = false
 		}
 		r.recovery.updateReadiness(r.ready, r.timing.uncertaintyGrace)
@@ -322,7 +324,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 			case <-tick.C:
 			case <-r.store.Reconnected():
 				mayBeReplaced = true
-			case <-r.behind:
+			case <-r.recoveryStarted:
 			}
 			break
 		}
@@ -337,9 +339,9 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 // updateAckFloor notes the position up to which a stream is acknowledged. If another executor has
 // rewound the consumer, it makes this executor join the recovery.
 func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
-	if before := r.recovery.updateFloor(name, ackFloor{created, sequence}); before > 0 {
+	if before := r.recovery.updateAckFloor(name, ackFloor{created, sequence}); before > 0 {
 		r.recovery.start(name, before, r.ready)
-		trySend(r.behind)
+		trySend(r.recoveryStarted)
 	}
 }
 
@@ -348,8 +350,8 @@ func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
 func (r *Recorder) finishRecovery(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseCompareTimeout)
 	defer cancel()
-	for _, name := range r.recovery.unreached() {
-		goal := r.recovery.goal(name)
+	for _, name := range r.recovery.streamsBelowGoal() {
+		goal := r.recovery.ackGoal(name)
 		consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
 		if errors.Is(err, jetstream.ErrStreamNotFound) &&
 			pairOfStream(name) != sharedStartReportPair {
@@ -363,23 +365,23 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 			r.recovery.markGoalReached(name)
 		}
 	}
-	if len(r.recovery.unreached()) > 0 {
+	if len(r.recovery.streamsBelowGoal()) > 0 {
 		return nil
 	}
 	// Compare again: messages that were acknowledged late, after the previous database had recorded
 	// them, may still be missing.
 	if behind, err := r.rewindAllToUnrecorded(ctx); err != nil || behind {
 		if err != nil {
-			r.recovery.addGoal(sharedStartReportPair.starts, 1) // to compare again
+			r.recovery.addAckGoal(sharedStartReportPair.starts, 1) // to compare again
 		} else {
-			r.recovery.addDelivered(false) // it is behind, so it is not ready anyway
+			r.recovery.addGoalsForDelivered(false) // it is behind, so it is not ready anyway
 		}
 		return err
 	}
 	if r.recovery.end(r.ready) {
 		r.log.Info("the database has again what was acknowledged")
 		r.searchAll.Store(true)
-		trySend(r.search)
+		trySend(r.searchNow)
 	}
 	return nil
 }
@@ -425,7 +427,7 @@ func (r *Recorder) rewindToUnrecorded(
 	if err := r.setFirstMissing(ctx, starts, reports); err != nil {
 		return false, err
 	}
-	if starts.missing == 0 && reports.missing == 0 && !r.recovery.isBehind() {
+	if starts.firstMissing == 0 && reports.firstMissing == 0 && !r.recovery.isBehind() {
 		err = r.setFirstReplaced(ctx, reports)
 	}
 	for _, p := range []*consumerPosition{starts, reports} {
@@ -436,9 +438,9 @@ func (r *Recorder) rewindToUnrecorded(
 	if err != nil {
 		return false, err
 	}
-	behind = starts.missing > 0 || reports.missing > 0
+	behind = starts.firstMissing > 0 || reports.firstMissing > 0
 	if behind {
-		trySend(r.behind)
+		trySend(r.recoveryStarted)
 		r.reapplyReportsAndAudit(ctx)
 	}
 	return behind, nil
@@ -447,15 +449,15 @@ func (r *Recorder) rewindToUnrecorded(
 // consumerPosition is the position of the recorder's consumer in a stream.
 type consumerPosition struct {
 	// stream is nil if the stream or the consumer does not exist. Nothing is acknowledged then.
-	stream jetstream.Stream
-	name   string
-	floor  uint64 // the sequence up to which every message is acknowledged
-	// replaced is the sequence of the first new message that has taken the place of an acknowledged
-	// one, because the stream was rolled back. It is 0 if there is none.
-	replaced uint64
-	// missing is the sequence of the first acknowledged message that is missing from the database.
-	// It is 0 if there is none.
-	missing uint64
+	stream   jetstream.Stream
+	name     string
+	ackFloor uint64 // the sequence up to which every message is acknowledged
+	// firstReplaced is the sequence of the first new message that has taken the place of an
+	// acknowledged one, because the stream was rolled back. It is 0 if there is none.
+	firstReplaced uint64
+	// firstMissing is the sequence of the first acknowledged message that is missing from the
+	// database. It is 0 if there is none.
+	firstMissing uint64
 }
 
 // positionOf returns the position of the recorder's consumer in a stream. Call it before reading
@@ -475,7 +477,7 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPositi
 		return nil, fmt.Errorf("consumer %s of %s: %w", stream.RecorderConsumer, name, err)
 	}
 	info := consumer.CachedInfo()
-	p.floor = info.AckFloor.Stream
+	p.ackFloor = info.AckFloor.Stream
 	delivered := info.Delivered.Stream
 	if info.NumAckPending == 0 {
 		delivered = 0
@@ -496,14 +498,14 @@ func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPo
 		if p.stream == nil {
 			continue
 		}
-		ranges, err := r.store.HandledRanges(ctx, p.name, identityOf(p.stream.CachedInfo()))
+		ranges, err := r.store.HandledRanges(ctx, p.name, streamIdentityOf(p.stream.CachedInfo()))
 		if err != nil {
 			return err
 		}
-		if p.replaced > 0 {
-			ranges = store.RangesBefore(ranges, p.replaced)
+		if p.firstReplaced > 0 {
+			ranges = store.RangesBefore(ranges, p.firstReplaced)
 		}
-		if p.missing, err = firstMissing(ctx, p, ranges); err != nil {
+		if p.firstMissing, err = firstMissing(ctx, p, ranges); err != nil {
 			return err
 		}
 	}
@@ -514,9 +516,9 @@ func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPo
 // those that were replaced when the stream was rolled back.
 func (p *consumerPosition) acknowledgedRange() (first, last uint64) {
 	state := p.stream.CachedInfo().State
-	last = min(p.floor, state.LastSeq)
-	if p.replaced > 0 {
-		last = min(last, p.replaced-1)
+	last = min(p.ackFloor, state.LastSeq)
+	if p.firstReplaced > 0 {
+		last = min(last, p.firstReplaced-1)
 	}
 	return max(state.FirstSeq, 1), last
 }
@@ -567,37 +569,37 @@ func firstSequenceFrom(ctx context.Context, s jetstream.Stream, sequence uint64)
 // rewind makes the recorder's consumer of a stream deliver messages again, beginning with the first
 // one that it would otherwise skip.
 func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
-	first, cause := p.missing, rewindCauseDatabase
-	if p.replaced > 0 {
+	first, cause := p.firstMissing, rewindCauseDatabase
+	if p.firstReplaced > 0 {
 		if p.name == pairOfStream(p.name).starts {
 			if err := r.redeliverSkipped(ctx, p); err != nil {
 				return err
 			}
 		}
-		if err := r.store.ForgetHandled(ctx, p.name, identityOf(p.stream.CachedInfo()),
-			p.replaced); err != nil {
+		if err := r.store.ForgetHandled(ctx, p.name, streamIdentityOf(p.stream.CachedInfo()),
+			p.firstReplaced); err != nil {
 			return err
 		}
 		if first == 0 {
-			first, cause = p.replaced, rewindCauseStream
+			first, cause = p.firstReplaced, rewindCauseStream
 		}
 	}
 	if first == 0 {
 		if p.stream != nil {
-			r.marks.keepNewest(p.name)
+			r.ackMarks.keepNewest(p.name)
 		}
 		return nil
 	}
-	if p.missing > 0 {
-		r.recovery.start(p.name, p.floor, r.ready)
+	if p.firstMissing > 0 {
+		r.recovery.start(p.name, p.ackFloor, r.ready)
 	}
 	consumer := stream.RecorderConsumer
 	if _, err := r.js.ResetConsumerToSequence(ctx, p.name, consumer, first); err != nil {
 		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", consumer, p.name, first, err)
 	}
 	r.searchAll.Store(true) // executions that had ended, or were pruned, may come back
-	r.marks.keepNewest(p.name)
-	r.recovery.updateFloor(p.name, ackFloor{identityOf(p.stream.CachedInfo()), first - 1})
+	r.ackMarks.keepNewest(p.name)
+	r.recovery.updateAckFloor(p.name, ackFloor{streamIdentityOf(p.stream.CachedInfo()), first - 1})
 	r.metrics.rewinds.WithLabelValues(cause).Inc()
 	why := "the database is behind what was acknowledged, after a failover to a standby that " +
 		"lagged, or because an older copy was put back, or because an executor of an earlier " +
@@ -607,7 +609,7 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 			"restored copy; it is recorded from there"
 	}
 	r.log.WithFields(logrus.Fields{
-		"stream": p.name, "acknowledged": p.floor,
+		"stream": p.name, "acknowledged": p.ackFloor,
 		"first": first,
 	}).Error(why)
 	return nil
@@ -622,7 +624,7 @@ func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
 		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of " +
 			"before the database's loss stay too low")
 	}
-	if r.config.Behind != nil {
-		r.config.Behind(ctx)
+	if r.config.OnDatabaseBehind != nil {
+		r.config.OnDatabaseBehind(ctx)
 	}
 }

@@ -25,7 +25,7 @@ func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 		}
 		const unknown, behind = "it is not known", "is recorded again"
 		r.setDelivered("a", 7)
-		r.addDelivered(true)
+		r.addGoalsForDelivered(true)
 		want("")
 		<-time.After(uncertaintyGrace)
 		want(unknown)
@@ -41,18 +41,18 @@ func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 		}
 		want("")
 
-		r.addDelivered(true)
+		r.addGoalsForDelivered(true)
 		want("")
 		<-time.After(uncertaintyGrace)
 		want(unknown)
-		r.forget("a") // the stream was deleted
+		r.forgetStream("a") // the stream was deleted
 		want("")
 
 		r.setDelivered("a", 9)
-		r.addDelivered(false)
+		r.addGoalsForDelivered(false)
 		<-time.After(uncertaintyGrace)
 		want("")
-		if !r.mayLack(startReportPair{starts: "a"}) {
+		if !r.mayLackMessages(startReportPair{starts: "a"}) {
 			t.Error("the database is not compared again")
 		}
 	})

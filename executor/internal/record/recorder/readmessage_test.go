@@ -31,7 +31,7 @@ func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+	if err := stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
 	}
 	want := nats.Header{stream.HeaderExecutionID: {"e1"}}

@@ -33,9 +33,9 @@ const (
 	// of the ID index. With 1,000 messages per transaction, one message takes 31 µs of CPU time;
 	// with 4,000 messages and correspondingly longer pauses, it takes 26 µs.
 	maxBatchMessages = 4_000
-	// ackWait is how long a message may stay unacknowledged before it is delivered to another
-	// executor. When an executor is killed, the messages that it was handling are recorded only
-	// after this delay.
+	// slowTransactionThreshold is how long a message may stay unacknowledged before it is delivered
+	// to another executor. When an executor is killed, the messages that it was handling are
+	// recorded only after this delay.
 	ackWait = 5 * time.Second
 	// drainTimeout is how long Run may continue after its context is done, to record messages that
 	// have already arrived.
@@ -57,10 +57,10 @@ type Config struct {
 	// Retention is how long execution records are kept. The recorder does not search for older
 	// records, and does not record older messages. 0 means that records are kept forever.
 	Retention time.Duration
-	// Captured stores a sealed secret that a node's provider has sent. The recorder may call it
-	// repeatedly with the same secret, and retries until it succeeds. nil means that such secrets
-	// are ignored.
-	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
+	// SaveCapturedSecret stores a sealed secret that a node's provider has sent. The recorder may
+	// call it repeatedly with the same secret, and retries until it succeeds. nil means that such
+	// secrets are ignored.
+	SaveCapturedSecret func(ctx context.Context, workflowID, nodeID string, box []byte) error
 	// SenderPreset returns the current preset of a node's sender, or "" if the node has none.
 	// Observations about a sender with another preset are ignored. After an error, the recorder
 	// retries until it succeeds. nil means that no observation is ignored for this reason.
@@ -71,15 +71,16 @@ type Config struct {
 	// the recorder retries until it succeeds. nil means that no observation is ignored for this
 	// reason.
 	WorkflowInAccountSince func(ctx context.Context, id string) (at time.Time, ok bool, err error)
-	// Behind is called when the database is found to lack acknowledged messages. The database may
-	// then also lack data that does not come from the recorder's streams, such as audit entries,
-	// and the function should copy this data again. nil means that there is no such data.
-	Behind func(ctx context.Context)
+	// OnDatabaseBehind is called when the database is found to lack acknowledged messages. The
+	// database may then also lack data that does not come from the recorder's streams, such as
+	// audit entries, and the function should copy this data again. nil means that there is no such
+	// data.
+	OnDatabaseBehind func(ctx context.Context)
 	// SkippedConsumers returns the runners' consumers that have skipped start messages. nil means
 	// that there are none. When the start messages that a consumer skipped have been published
 	// again, OnRedelivered is called for this consumer. It must be set if SkippedConsumers is.
 	SkippedConsumers func() ([]SkippedConsumer, error)
-	Redelivered      func(SkippedConsumer) error
+	OnRedelivered    func(SkippedConsumer) error
 }
 
 // SkippedConsumer identifies a runner group's consumer that has skipped start messages.
@@ -112,36 +113,40 @@ type Recorder struct {
 	tracer  trace.Tracer // nil if tracing is off
 	log     logrus.FieldLogger
 
-	database *databaseHealth
-	suspects poisonSuspects
-	marks    ackMarks
-	recovery recovery
-	search   chan struct{} // a value makes EndLostExecutions search now; has room for one
+	databaseHealth *databaseHealth
+	suspects       poisonSuspects
+	ackMarks       ackMarks
+	recovery       recovery
+	searchNow      chan struct{} // a value makes EndLostExecutions search now; has room for one
 	// searchAll makes the next search of EndLostExecutions read all executions.
-	searchAll   atomic.Bool
-	lateRecords lateRecords
-	behind      chan struct{} // buffered for one value, which signals the start of a recovery
+	searchAll       atomic.Bool
+	lateRecords     lateRecords
+	recoveryStarted chan struct{} // buffered for one value, which signals the start of a recovery
 	// startBacklog holds the number of undelivered messages in each stream of start messages.
 	startBacklog startBacklog
-	streams      atomic.Int64 // number of streams being followed
+	streamCount  atomic.Int64 // number of streams being followed
 }
 
 // timing holds the durations that tests shorten. defaultTiming returns the ones for production.
 type timing struct {
-	deliverAgain     time.Duration // AckWait of the consumers
-	ackWait          time.Duration // duration of a transaction that makes the executor not ready
-	applyTimeout     time.Duration // maximum duration of a transaction
-	poisonRetryDelay time.Duration // delay before a suspected poison message is delivered again
-	consumerPoll     time.Duration // interval between two queries of a consumer
-	heartbeat        time.Duration // interval of heartbeats while RunReports waits for a report
-	databaseCompare  time.Duration // interval between comparisons of the database with the streams
+	consumerAckWait time.Duration // AckWait of the consumers
+	// duration of a transaction that makes the executor not ready
+	slowTransactionThreshold time.Duration
+	applyTimeout             time.Duration // maximum duration of a transaction
+	// delay before a suspected poison message is delivered again
+	poisonRetryDelay     time.Duration
+	consumerPollInterval time.Duration // interval between two queries of a consumer
+	// interval of heartbeats while RunReports waits for a report
+	heartbeatInterval time.Duration
+	// interval between comparisons of the database with the streams
+	databaseCompareInterval time.Duration
 	// time for which a new database may lack messages before the executor is not ready
 	uncertaintyGrace time.Duration
 	// time from the start, or a reconnect, to EndLostExecutions's search
 	lostSearchDelay  time.Duration
 	lostRecheckDelay time.Duration // delay before a missing start message is looked up again
 	// interval at which EndLostExecutions checks whether everything is recorded
-	catchUpPoll time.Duration
+	catchUpPollInterval time.Duration
 	// lostSearchInterval returns the interval between two searches. maxAge is the shortest maximum
 	// age of the streams of start messages.
 	lostSearchInterval func(maxAge time.Duration) time.Duration
@@ -149,18 +154,18 @@ type timing struct {
 
 func defaultTiming() timing {
 	return timing{
-		deliverAgain:       ackWait,
-		ackWait:            ackWait,
-		applyTimeout:       applyTimeout,
-		poisonRetryDelay:   poisonRetryDelay,
-		consumerPoll:       consumerPollInterval,
-		heartbeat:          heartbeatInterval,
-		databaseCompare:    databaseCompareInterval,
-		uncertaintyGrace:   uncertaintyGrace,
-		lostSearchDelay:    lostSearchDelay,
-		lostRecheckDelay:   lostRecheckDelay,
-		catchUpPoll:        catchUpPollInterval,
-		lostSearchInterval: lostSearchInterval,
+		consumerAckWait:          ackWait,
+		slowTransactionThreshold: ackWait,
+		applyTimeout:             applyTimeout,
+		poisonRetryDelay:         poisonRetryDelay,
+		consumerPollInterval:     consumerPollInterval,
+		heartbeatInterval:        heartbeatInterval,
+		databaseCompareInterval:  databaseCompareInterval,
+		uncertaintyGrace:         uncertaintyGrace,
+		lostSearchDelay:          lostSearchDelay,
+		lostRecheckDelay:         lostRecheckDelay,
+		catchUpPollInterval:      catchUpPollInterval,
+		lostSearchInterval:       lostSearchInterval,
 	}
 }
 
@@ -168,22 +173,25 @@ func defaultTiming() timing {
 func New(c Config) *Recorder {
 	m := newMetrics(c.Ops.Metrics)
 	return &Recorder{
-		config:   c,
-		timing:   defaultTiming(),
-		js:       c.JetStream,
-		store:    c.Store,
-		ready:    c.Ops.Ready,
-		changes:  c.Changes,
-		metrics:  m,
-		search:   make(chan struct{}, 1),
-		behind:   make(chan struct{}, 1),
-		tracer:   tracing.Tracer(c.Ops.Traces, "executor"),
-		log:      c.Log,
-		database: &databaseHealth{ready: c.Ops.Ready, failures: m.failures, log: c.Log},
+		config:          c,
+		timing:          defaultTiming(),
+		js:              c.JetStream,
+		store:           c.Store,
+		ready:           c.Ops.Ready,
+		changes:         c.Changes,
+		metrics:         m,
+		searchNow:       make(chan struct{}, 1),
+		recoveryStarted: make(chan struct{}, 1),
+		tracer:          tracing.Tracer(c.Ops.Traces, "executor"),
+		log:             c.Log,
+		databaseHealth: &databaseHealth{
+			ready: c.Ops.Ready, failures: m.failedTransactions,
+			log: c.Log,
+		},
 		suspects: poisonSuspects{
-			tries: minPoisonTries,
-			time:  minPoisonRetryTime,
-			seen:  map[messageID]*poisonSuspect{},
+			minTries:     minPoisonTries,
+			minRetryTime: minPoisonRetryTime,
+			byMessageID:  map[messageID]*poisonSuspect{},
 		},
 	}
 }
@@ -228,24 +236,24 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	applied := r.commit(ctx, entries)
 	// Announce the changes before acknowledging. If this executor is killed in between, the
 	// messages are redelivered, and the changes are announced then.
-	r.announce(append(applied.Changed, redeliveredIDs(entries)...))
+	r.announceChanges(append(applied.ChangedIDs, redeliveredIDs(entries)...))
 	connection := r.connectionNumber()
 	for i, e := range entries {
 		yieldToOthers(i)
 		if e.verdict == verdictRecorded {
-			r.marks.add(connection, e)
+			r.ackMarks.add(connection, e)
 		}
 		if err := r.acknowledge(e); err != nil {
 			r.log.WithError(err).Debug("an acknowledgement was not sent; the message comes again")
 		}
 	}
-	if len(applied.Foreign) > 0 {
-		r.log.WithField("executions", applied.Foreign[:min(len(applied.Foreign), 10)]).
+	if len(applied.ForeignIDs) > 0 {
+		r.log.WithField("executions", applied.ForeignIDs[:min(len(applied.ForeignIDs), 10)]).
 			Warn("progress was reported on another queue or workflow than the execution's; it " +
 				"changed nothing")
 	}
-	if applied.Dropped > 0 {
-		r.log.WithField("reports", applied.Dropped).
+	if applied.DroppedSteps > 0 {
+		r.log.WithField("reports", applied.DroppedSteps).
 			Warn("reports of executions that are not recorded were dropped: too many are kept " +
 				"already")
 	}
@@ -253,7 +261,7 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	r.metrics.observe(entries, applied, took)
 	if meta, err := messages[0].Metadata(); err == nil {
 		// The difference is negative if the server's clock is ahead.
-		r.metrics.delay.Observe(max(0, time.Since(meta.Timestamp)).Seconds())
+		r.metrics.recordDelay.Observe(max(0, time.Since(meta.Timestamp)).Seconds())
 	}
 	r.traceBatch(ctx, entries, began)
 	count := map[messageKind]int{}
@@ -270,14 +278,14 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 		"starts":      count[kindStart] + count[kindRejection],
 		"progress":    count[kindProgress],
 		"unreadable":  count[kindUnreadable],
-		"changed":     len(applied.Changed),
+		"changed":     len(applied.ChangedIDs),
 		"duration_ms": float64(took.Microseconds()) / 1000,
 	}).Info("recorded")
 }
 
-// announce notifies watchers, such as event streams of the operators' API, that executions have
-// changed.
-func (r *Recorder) announce(ids []string) {
+// announceChanges notifies watchers, such as event streams of the operators' API, that executions
+// have changed.
+func (r *Recorder) announceChanges(ids []string) {
 	if err := r.changes.Publish(ids); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}

@@ -181,7 +181,7 @@ func start(t *testing.T) *rig {
 	if r.js, err = jetstream.New(nc); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(stream.Ensure(t.Context(), r.js, stream.DefaultSettings),
+	if err := errors.Join(stream.EnsureSharedStreams(t.Context(), r.js, stream.DefaultSettings),
 		stream.EnsureReports(t.Context(), r.js, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func start(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	watching := changed.Watch(time.Time{})
-	r.told = watching.Changed
+	r.told = watching.Batches
 	log := logtest.Quiet()
 	log.SetOutput(r.logs)
 	r.again = func() (stop func()) {
@@ -885,7 +885,7 @@ func TestReportsAreAppliedAfterTheStorageWasLost(t *testing.T) {
 	}
 	r.nats.Restart()
 	r.await("the streams are there", func() bool {
-		return stream.Ensure(t.Context(), r.js, stream.DefaultSettings) == nil &&
+		return stream.EnsureSharedStreams(t.Context(), r.js, stream.DefaultSettings) == nil &&
 			stream.EnsureReports(t.Context(), r.js, 1) == nil
 	})
 	r.publish(report("after"))

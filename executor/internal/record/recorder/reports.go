@@ -36,14 +36,14 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(100),
-		jetstream.PullHeartbeat(r.timing.heartbeat))
+		jetstream.PullHeartbeat(r.timing.heartbeatInterval))
 	if err != nil {
 		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
 	}
 	defer context.AfterFunc(ctx, messages.Stop)()
 	defer messages.Stop()
 	for {
-		msg, err := stream.NextOrLost(ctx, consumer, messages)
+		msg, err := stream.NextWhileConsumerExists(ctx, consumer, messages)
 		if err != nil {
 			return err
 		}
@@ -51,9 +51,9 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	}
 }
 
-// errRegistry means that a report cannot be applied yet because the registry is unavailable, so the
-// database is not to blame.
-var errRegistry = errors.New("the registry could not be read or changed")
+// errRegistryUnavailable means that a report cannot be applied yet because the registry is
+// unavailable, so the database is not to blame.
+var errRegistryUnavailable = errors.New("the registry could not be read or changed")
 
 // applyReport applies a report and acknowledges it. It retries while the database or the registry
 // is unavailable, until the context is done. If the report cannot be decoded, or the database has
@@ -61,10 +61,10 @@ var errRegistry = errors.New("the registry could not be read or changed")
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 	var said time.Time
 	for failures := 0; ; failures++ {
-		err := r.tryReport(ctx, msg)
+		err := r.applyReportOnce(ctx, msg)
 		switch {
 		case err == nil:
-			r.database.noteSuccess(reportsLoop)
+			r.databaseHealth.noteSuccess(reportsLoop)
 			// If the acknowledgement is lost, the report is redelivered and changes nothing.
 			_ = msg.Ack()
 			return
@@ -74,7 +74,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			r.log.WithError(err).Error("a report cannot be read; it is left out")
 			_ = msg.TermWithReason(err.Error())
 			return
-		case errors.Is(err, errRegistry):
+		case errors.Is(err, errRegistryUnavailable):
 			if time.Since(said) >= logInterval {
 				said = time.Now()
 				r.log.WithError(err).Warn("could not apply a report; retrying")
@@ -82,22 +82,22 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			retry.Sleep(ctx, backoff(failures))
 			continue
 		case store.IsDataError(err) && numDeliveries(msg) < minPoisonTries:
-			r.database.noteSuccess(reportsLoop)
+			r.databaseHealth.noteSuccess(reportsLoop)
 			_ = msg.NakWithDelay(r.timing.poisonRetryDelay)
 			return
 		case store.IsDataError(err):
-			r.database.noteSuccess(reportsLoop)
-			r.metrics.refused.Inc()
+			r.databaseHealth.noteSuccess(reportsLoop)
+			r.metrics.refusedMessages.Inc()
 			r.log.WithError(err).Error("the database refuses a report; it is left out")
 			_ = msg.TermWithReason("refused by the database")
 			return
 		}
-		r.database.noteFailure(reportsLoop, err)
+		r.databaseHealth.noteFailure(reportsLoop, err)
 		retry.Sleep(ctx, backoff(failures))
 	}
 }
 
-func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
+func (r *Recorder) applyReportOnce(ctx context.Context, msg jetstream.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timing.applyTimeout)
 	defer cancel()
 	switch msg.Subject() {
@@ -158,13 +158,14 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 		// Store the secrets before the report. If the report then fails, it is redelivered, and
 		// storing the secrets again changes nothing. In the opposite order, a redelivered report
 		// would be skipped as already applied, and secrets that could not be stored would be lost.
-		if len(s.Captured) > 0 && r.config.Captured != nil {
-			if err := r.config.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
-				return fmt.Errorf("%w: %w", errRegistry, err)
+		if len(s.Captured) > 0 && r.config.SaveCapturedSecret != nil {
+			if err := r.config.SaveCapturedSecret(ctx, s.WorkflowID, s.NodeID,
+				s.Captured); err != nil {
+				return fmt.Errorf("%w: %w", errRegistryUnavailable, err)
 			}
 		}
 		if late, err := r.isFromReplacedSender(ctx, s); err != nil {
-			return fmt.Errorf("%w: %w", errRegistry, err)
+			return fmt.Errorf("%w: %w", errRegistryUnavailable, err)
 		} else if late {
 			continue
 		}
@@ -195,7 +196,7 @@ func (r *Recorder) workflowInAccountSince(
 		return at, true, nil
 	}
 	if at, ok, err = r.config.WorkflowInAccountSince(ctx, id); err != nil {
-		err = fmt.Errorf("%w: %w", errRegistry, err)
+		err = fmt.Errorf("%w: %w", errRegistryUnavailable, err)
 	}
 	return at, ok, err
 }

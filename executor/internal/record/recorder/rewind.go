@@ -35,27 +35,27 @@ import (
 // it. The connections are kept apart because a stream may have been rolled back and grown again
 // between two of them.
 type ackMarks struct {
-	mu   sync.Mutex
-	last map[string][]ackMark // by stream
+	mu            sync.Mutex
+	marksByStream map[string][]ackMark // by stream
 }
 
 // ackMark identifies the last message that was acknowledged on a connection.
 type ackMark struct {
-	connection uint64 // the number of reconnects at that time
-	sequence   uint64 // the message's sequence in its stream
-	id         string // the execution ID
+	connection  uint64 // the number of reconnects at that time
+	sequence    uint64 // the message's sequence in its stream
+	executionID string // the execution ID
 }
 
 func (m *ackMarks) add(connection uint64, e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.last == nil {
-		m.last = map[string][]ackMark{}
+	if m.marksByStream == nil {
+		m.marksByStream = map[string][]ackMark{}
 	}
 	stream, now := e.meta.Stream, ackMark{connection, e.meta.Sequence.Stream, e.executionID()}
-	switch all := m.last[stream]; {
+	switch all := m.marksByStream[stream]; {
 	case len(all) == 0 || all[len(all)-1].connection != connection:
-		m.last[stream] = append(all, now)
+		m.marksByStream[stream] = append(all, now)
 	case all[len(all)-1].sequence < now.sequence:
 		all[len(all)-1] = now
 	}
@@ -64,22 +64,22 @@ func (m *ackMarks) add(connection uint64, e *entry) {
 func (m *ackMarks) forStream(stream string) []ackMark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.last[stream])
+	return slices.Clone(m.marksByStream[stream])
 }
 
-// forget removes the marks in a deleted stream.
-func (m *ackMarks) forget(stream string) {
+// forgetStream removes the marks in a deleted stream.
+func (m *ackMarks) forgetStream(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.last, stream)
+	delete(m.marksByStream, stream)
 }
 
 // keepNewest removes all marks of a stream except the newest.
 func (m *ackMarks) keepNewest(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if all := m.last[stream]; len(all) > 1 {
-		m.last[stream] = all[len(all)-1:]
+	if all := m.marksByStream[stream]; len(all) > 1 {
+		m.marksByStream[stream] = all[len(all)-1:]
 	}
 }
 
@@ -88,13 +88,13 @@ func (r *Recorder) setFirstReplaced(ctx context.Context, p *consumerPosition) er
 	if p.stream == nil {
 		return nil
 	}
-	first, err := r.firstSkipped(ctx, p.stream, p.floor)
+	first, err := r.firstSkipped(ctx, p.stream, p.ackFloor)
 	if err != nil || first == 0 {
 		return err
 	}
-	replaced, err := r.wasRolledBack(ctx, p.stream, p.floor)
+	replaced, err := r.wasRolledBack(ctx, p.stream, p.ackFloor)
 	if err == nil && replaced {
-		p.replaced = first
+		p.firstReplaced = first
 	}
 	return err
 }
@@ -110,7 +110,7 @@ func (r *Recorder) firstSkipped(
 		first = state.LastSeq + 1
 	}
 	sequences := []uint64{floor}
-	for _, mark := range r.marks.forStream(s.CachedInfo().Config.Name) {
+	for _, mark := range r.ackMarks.forStream(s.CachedInfo().Config.Name) {
 		sequences = append(sequences, mark.sequence)
 	}
 	for _, sequence := range sequences {
@@ -184,9 +184,9 @@ func (r *Recorder) wasRolledBack(
 	if floor > info.State.LastSeq {
 		return true, nil
 	}
-	for _, mark := range r.marks.forStream(info.Config.Name) {
+	for _, mark := range r.ackMarks.forStream(info.Config.Name) {
 		other, err := r.isStartMissing(ctx, s,
-			store.LostExecution{ID: mark.id, StreamSequence: mark.sequence})
+			store.LostExecution{ID: mark.executionID, StreamSequence: mark.sequence})
 		if err != nil || other {
 			return other, err
 		}
@@ -288,7 +288,7 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 			return err == nil, err
 		}
 	}
-	_, err = r.store.GetAside(ctx, fromstream.KeyOf(msg.Sequence, msg.Subject))
+	_, err = r.store.GetAside(ctx, fromstream.MessageKeyOf(msg.Sequence, msg.Subject))
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

@@ -84,7 +84,7 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.stop()
 
 	if err := errors.Join(r.js.DeleteStream(t.Context(), stream.ExecutionsName),
-		stream.Ensure(t.Context(), r.js, stream.DefaultSettings)); err != nil {
+		stream.EnsureSharedStreams(t.Context(), r.js, stream.DefaultSettings)); err != nil {
 		t.Fatal(err)
 	}
 	var since []string
@@ -156,7 +156,7 @@ func TestAStreamThatWasTakenBackBehindAGroupsStart(t *testing.T) {
 	r.stop()
 
 	if err := errors.Join(r.js.DeleteStream(t.Context(), stream.ExecutionsName),
-		stream.Ensure(t.Context(), r.js, stream.DefaultSettings)); err != nil {
+		stream.EnsureSharedStreams(t.Context(), r.js, stream.DefaultSettings)); err != nil {
 		t.Fatal(err)
 	}
 	var since []string

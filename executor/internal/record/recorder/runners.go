@@ -19,11 +19,11 @@ import (
 
 // runnerGroup is a group of workflow runners, which share one consumer.
 type runnerGroup struct {
-	consumer string
-	subject  string // the filter subject of the group's consumer
-	floor    uint64 // the sequence up to which every message is acknowledged
-	present  bool   // whether a member is waiting for messages or handling some
-	info     *jetstream.ConsumerInfo
+	consumer      string
+	filterSubject string // the filter subject of the group's consumer
+	ackFloor      uint64 // the sequence up to which every message is acknowledged
+	active        bool   // whether a member is waiting for messages or handling some
+	consumerInfo  *jetstream.ConsumerInfo
 }
 
 // runnerGroupsOf returns the groups of runners that consume a stream.
@@ -48,11 +48,11 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 		}
 		info := consumer.CachedInfo()
 		groups = append(groups, runnerGroup{
-			consumer: name,
-			subject:  info.Config.FilterSubject,
-			floor:    info.AckFloor.Stream,
-			present:  info.NumWaiting+info.NumAckPending > 0,
-			info:     info,
+			consumer:      name,
+			filterSubject: info.Config.FilterSubject,
+			ackFloor:      info.AckFloor.Stream,
+			active:        info.NumWaiting+info.NumAckPending > 0,
+			consumerInfo:  info,
 		})
 	}
 	return groups, nil
@@ -64,14 +64,14 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 // If haveHandled returns true and the execution has not ended, no report will follow, because
 // runners report before they acknowledge.
 func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
-	filter := stream.RunnerFilterSubject(c.subject)
+	filter := stream.RunnerFilterSubject(c.startSubject)
 	for _, g := range groups {
 		switch {
-		case filter == "" || g.subject != filter:
-		case stream.BeganAfter(g.info, c.StreamSequence, c.stored):
-		case g.floor >= c.StreamSequence:
+		case filter == "" || g.filterSubject != filter:
+		case stream.ConsumerBeginsAfter(g.consumerInfo, c.StreamSequence, c.startStoredAt):
+		case g.ackFloor >= c.StreamSequence:
 			done = true
-		case g.present:
+		case g.active:
 			return false
 		}
 	}
@@ -110,26 +110,26 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 	for i := range groups {
 		g := &groups[i]
 		switch {
-		case g.floor < p.replaced:
-		case g.floor > info.State.LastSeq:
+		case g.ackFloor < p.firstReplaced:
+		case g.ackFloor > info.State.LastSeq:
 			rewound, err := r.rewindRunners(ctx, p, g)
 			if err != nil {
 				return err
 			}
 			switch {
 			case rewound:
-				g.floor = p.replaced - 1
-			case g.floor-info.State.LastSeq <= maxSkippedCopies:
-				last = max(last, g.floor)
+				g.ackFloor = p.firstReplaced - 1
+			case g.ackFloor-info.State.LastSeq <= maxSkippedCopies:
+				last = max(last, g.ackFloor)
 			}
 		default:
-			last = max(last, g.floor)
+			last = max(last, g.ackFloor)
 		}
 	}
 	// The group may also skip copies with sequences up to last, so the loop copies these again.
 	copied, end := 0, info.State.LastSeq
-	for sequence := p.replaced; sequence <= min(last, end); sequence++ {
-		copySequence, err := r.publishCopy(ctx, p.stream, groups, sequence)
+	for sequence := p.firstReplaced; sequence <= min(last, end); sequence++ {
+		copySequence, err := r.publishStartCopy(ctx, p.stream, groups, sequence)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,10 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 	}
 	if copied > 0 {
 		r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Add(float64(copied))
-		r.log.WithFields(logrus.Fields{"executions": copied, "first": p.replaced, "last": last}).
+		r.log.WithFields(logrus.Fields{
+			"executions": copied, "first": p.firstReplaced,
+			"last": last,
+		}).
 			Error("the stream lost messages, and runners skipped new starts; they are given " +
 				"copies of these")
 	}
@@ -154,9 +157,9 @@ func (r *Recorder) rewindRunners(
 	ctx context.Context, p *consumerPosition, g *runnerGroup,
 ) (rewound bool, err error) {
 	log := r.log.WithFields(logrus.Fields{
-		"consumer": g.consumer, "acknowledged": g.floor, "first": p.replaced,
+		"consumer": g.consumer, "acknowledged": g.ackFloor, "first": p.firstReplaced,
 	})
-	_, err = r.js.ResetConsumerToSequence(ctx, p.name, g.consumer, p.replaced)
+	_, err = r.js.ResetConsumerToSequence(ctx, p.name, g.consumer, p.firstReplaced)
 	if refused := new(jetstream.APIError); errors.As(err, &refused) &&
 		refused.ErrorCode == jetstream.JSErrCodeConsumerInvalidReset {
 		log.Error("the stream lost messages that runners had acknowledged; the server cannot " +
@@ -164,7 +167,8 @@ func (r *Recorder) rewindRunners(
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.replaced, err)
+		return false, fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.firstReplaced,
+			err)
 	}
 	r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Inc()
 	log.Error("the stream lost messages that runners had acknowledged; their consumer was " +
@@ -172,10 +176,10 @@ func (r *Recorder) rewindRunners(
 	return true, nil
 }
 
-// publishCopy adds a copy of the start message at a sequence to the end of the same stream, unless
-// a group of the message's queue will still receive the original, or its execution has ended. It
-// returns the sequence of the copy, or 0 if it has not published one.
-func (r *Recorder) publishCopy(
+// publishStartCopy adds a copy of the start message at a sequence to the end of the same stream,
+// unless a group of the message's queue will still receive the original, or its execution has
+// ended. It returns the sequence of the copy, or 0 if it has not published one.
+func (r *Recorder) publishStartCopy(
 	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
 ) (copySequence uint64, err error) {
 	getting, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -193,10 +197,10 @@ func (r *Recorder) publishCopy(
 	}
 	passed := false
 	for _, g := range groups {
-		if g.subject != stream.RunnerFilterSubject(raw.Subject) {
+		if g.filterSubject != stream.RunnerFilterSubject(raw.Subject) {
 			continue
 		}
-		if g.floor < sequence {
+		if g.ackFloor < sequence {
 			return 0, nil
 		}
 		passed = true
@@ -253,10 +257,10 @@ func (r *Recorder) republishSkipped(
 	}
 	copied := 0
 	for _, one := range unreported {
-		at := streams[one.stream]
+		at := streams[one.startStreamName]
 		var passing []runnerGroup // groups that have skipped messages
 		for _, g := range at.groups {
-			if slices.Contains(consumers, SkippedConsumer{one.stream, g.consumer}) {
+			if slices.Contains(consumers, SkippedConsumer{one.startStreamName, g.consumer}) {
 				passing = append(passing, g)
 			}
 		}
@@ -264,7 +268,7 @@ func (r *Recorder) republishSkipped(
 			acknowledged = append(acknowledged, one)
 			continue
 		}
-		copySequence, err := r.publishCopy(ctx, at.stream, at.groups, one.StreamSequence)
+		copySequence, err := r.publishStartCopy(ctx, at.stream, at.groups, one.StreamSequence)
 		if err != nil {
 			return nil, err
 		}

@@ -18,9 +18,9 @@ const (
 type poisonSuspects struct {
 	// A message is put aside after at least minTries refusals, and at least minRetryTime after the
 	// first one.
-	tries int
-	time  time.Duration
-	seen  map[messageID]*poisonSuspect
+	minTries     int
+	minRetryTime time.Duration
+	byMessageID  map[messageID]*poisonSuspect
 }
 
 // messageID identifies a message by its stream and its sequence.
@@ -31,8 +31,8 @@ type messageID struct {
 
 // poisonSuspect is the history of one message that was refused.
 type poisonSuspect struct {
-	since time.Time // when it was first refused
-	tries int       // number of refusals
+	firstRefused time.Time // when it was first refused
+	refusals     int       // number of refusals
 }
 
 func messageIDOf(e *entry) messageID { return messageID{e.meta.Stream, e.meta.Sequence.Stream} }
@@ -42,37 +42,37 @@ func messageIDOf(e *entry) messageID { return messageID{e.meta.Stream, e.meta.Se
 // cannot use up the consumer's limit of unacknowledged messages.
 func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	key := messageIDOf(e)
-	known := s.seen[key]
+	known := s.byMessageID[key]
 	if known == nil {
-		if len(s.seen) >= maxPoisonSuspects {
+		if len(s.byMessageID) >= maxPoisonSuspects {
 			s.removeStale(now)
 		}
-		if len(s.seen) >= maxPoisonSuspects {
+		if len(s.byMessageID) >= maxPoisonSuspects {
 			return true
 		}
-		known = &poisonSuspect{since: now}
-		s.seen[key] = known
+		known = &poisonSuspect{firstRefused: now}
+		s.byMessageID[key] = known
 	}
-	known.tries++
-	return known.tries >= s.tries && now.Sub(known.since) >= s.time
+	known.refusals++
+	return known.refusals >= s.minTries && now.Sub(known.firstRefused) >= s.minRetryTime
 }
 
 // remove removes the messages of entries that have been recorded or put aside.
 func (s *poisonSuspects) remove(entries []*entry) {
-	if len(s.seen) == 0 {
+	if len(s.byMessageID) == 0 {
 		return
 	}
 	for _, e := range entries {
-		delete(s.seen, messageIDOf(e))
+		delete(s.byMessageID, messageIDOf(e))
 	}
 }
 
 // removeStale removes messages that were first refused long ago, because another executor has
 // probably handled them since.
 func (s *poisonSuspects) removeStale(now time.Time) {
-	for key, known := range s.seen {
-		if now.Sub(known.since) > 10*minPoisonRetryTime {
-			delete(s.seen, key)
+	for key, known := range s.byMessageID {
+		if now.Sub(known.firstRefused) > 10*minPoisonRetryTime {
+			delete(s.byMessageID, key)
 		}
 	}
 }

@@ -48,6 +48,6 @@ func BenchmarkApply(b *testing.B) {
 				_, err = s.pool.Exec(ctx, `INSERT INTO bare `+selectShort, arrays...)
 				return err
 			}
-			return storetest.ApplyTarget{Store: s, Bare: bare, ServerCPU: server.CPU}
+			return storetest.ApplyTarget{Store: s, InsertBare: bare, ServerCPU: server.CPU}
 		})
 }

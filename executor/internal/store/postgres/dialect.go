@@ -13,22 +13,22 @@ var dialect = relational.Dialect{
 	Name:          `postgres`,
 	IsUnavailable: isUnavailable,
 	// 4 is failed: see relational.StatusCode.
-	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
-	Trouble:    `e.trouble = ?`,
+	DeadLetterCondition:       `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
+	FailedOrRejectedCondition: `e.trouble = ?`,
 	// The IDs are passed as an array and each one is looked up separately, because the planner then
 	// has to use the index of IDs.
-	OfDelivery: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
+	DeliveryCondition: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
 		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id
 		LIMIT 1) AS found WHERE found.delivery_id = ?
 		UNION ALL SELECT id FROM executions WHERE other_delivery = ?))`,
 	HasStatistics: true,
-	Step:          `date_bin(%[1]d * interval '1 microsecond', e.accepted_at, '1970-01-01T00:00:00Z')`,
-	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
+	TimeStepExpr:  `date_bin(%[1]d * interval '1 microsecond', e.accepted_at, '1970-01-01T00:00:00Z')`,
+	RefusalSumsQuery: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
 		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
 	// At most 100,000 records are counted, because counting takes long. If there are more, the
 	// planner's estimate is used.
-	Size: `SELECT pg_database_size(current_database()), 0::bigint,
+	SizeQuery: `SELECT pg_database_size(current_database()), 0::bigint,
 		CASE WHEN few.n < 100000 THEN few.n
 			ELSE greatest(few.n, (SELECT reltuples::bigint FROM pg_class
 				WHERE oid = 'executions'::regclass)) END,

@@ -55,8 +55,9 @@ func encodeErrorCause(err error) error {
 	return nil
 }
 
-// passingFaults lists prefixes of SQLSTATEs. An error with such an SQLSTATE may go away by itself.
-var passingFaults = []string{
+// transientSQLStates lists prefixes of SQLSTATEs. An error with such an SQLSTATE may go away by
+// itself.
+var transientSQLStates = []string{
 	"08",    // the connection
 	"25006", // a standby, or a primary that takes no writes for now
 	"25P03", // the transaction was idle for too long
@@ -71,7 +72,7 @@ var passingFaults = []string{
 // store.UnavailableError.
 func isUnavailable(err error) bool {
 	if failure, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return slices.ContainsFunc(passingFaults, func(prefix string) bool {
+		return slices.ContainsFunc(transientSQLStates, func(prefix string) bool {
 			return strings.HasPrefix(failure.Code, prefix)
 		})
 	}

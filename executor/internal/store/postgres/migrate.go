@@ -61,27 +61,27 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 		return nil, err
 	}
 	return goose.NewProvider(goose.DialectPostgres, db, nil, all,
-		goose.WithLogger(goose.NopLogger()), goose.WithSessionLocker(waitingLock{}))
+		goose.WithLogger(goose.NopLogger()), goose.WithSessionLocker(blockingSessionLock{}))
 }
 
-// waitingLock is a session lock that blocks until it is acquired. goose's own lock polls every few
-// seconds: if ten executors started together, the last one would be ready a minute later. goose
-// polls because waiting sessions would block migrations that run outside a transaction (CREATE
-// INDEX CONCURRENTLY), but all of this program's migrations run in transactions. While a session
-// holds the lock, writing transactions wait.
-type waitingLock struct{}
+// blockingSessionLock is a session lock that blocks until it is acquired. goose's own lock polls
+// every few seconds: if ten executors started together, the last one would be ready a minute later.
+// goose polls because waiting sessions would block migrations that run outside a transaction
+// (CREATE INDEX CONCURRENTLY), but all of this program's migrations run in transactions. While a
+// session holds the lock, writing transactions wait.
+type blockingSessionLock struct{}
 
-var _ lock.SessionLocker = waitingLock{}
+var _ lock.SessionLocker = blockingSessionLock{}
 
 // SessionLock implements lock.SessionLocker.
-func (waitingLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
+func (blockingSessionLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1), pg_advisory_lock($2)`,
 		lock.DefaultLockID, int64(relational.MigrationLock))
 	return err
 }
 
 // SessionUnlock implements lock.SessionLocker.
-func (waitingLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+func (blockingSessionLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock($2), pg_advisory_unlock($1)`,
 		lock.DefaultLockID, int64(relational.MigrationLock))
 	return err

@@ -29,14 +29,14 @@ type Store struct {
 	relational.Store
 
 	pool *pgxpool.Pool
-	// writer is a random number that distinguishes this store's rows of per-minute counts from the
-	// rows of other stores, so that the stores do not wait for each other. If two stores happen to
-	// have the same number, they sometimes do, but the sums are still correct.
-	writer int16
-	schema int64 // the schema version that this program uses
+	// writerID is a random number that distinguishes this store's rows of per-minute counts from
+	// the rows of other stores, so that the stores do not wait for each other. If two stores happen
+	// to have the same number, they sometimes do, but the sums are still correct.
+	writerID int16
+	schema   int64 // the schema version that this program uses
 	// reconnected is buffered for one value: see Reconnected.
-	reconnected chan struct{}
-	server      atomic.Value // the serverIdentity of the newest connection
+	reconnected  chan struct{}
+	newestServer atomic.Value // the serverIdentity of the newest connection
 }
 
 var _ store.Store = (*Store)(nil)
@@ -54,7 +54,7 @@ func open(ctx, starting context.Context, url string) (*Store, error) {
 		return nil, err
 	}
 	//nolint:gosec // no secret
-	s := &Store{writer: int16(rand.IntN(math.MaxInt16)), reconnected: make(chan struct{}, 1)}
+	s := &Store{writerID: int16(rand.IntN(math.MaxInt16)), reconnected: make(chan struct{}, 1)}
 	s.Store = relational.New(s, dialect)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		s.Origins.Clear() // the connection may lead to another server
@@ -62,7 +62,7 @@ func open(ctx, starting context.Context, url string) (*Store, error) {
 		if err != nil {
 			return err
 		}
-		if s.server.Swap(server) != any(server) {
+		if s.newestServer.Swap(server) != any(server) {
 			select {
 			case s.reconnected <- struct{}{}:
 			default:
@@ -72,11 +72,11 @@ func open(ctx, starting context.Context, url string) (*Store, error) {
 	}
 	configureDialer(config.ConnConfig)
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return nil, openError(config, err)
+		return nil, wrapOpenError(config, err)
 	}
 	if s.schema, err = migrate(ctx, starting, config.ConnConfig); err != nil {
 		s.pool.Close()
-		return nil, openError(config, err)
+		return nil, wrapOpenError(config, err)
 	}
 	return s, nil
 }

@@ -89,7 +89,9 @@ func (tx transaction) MarkRequeued(
 ) (marked []string, err error) {
 	ids, err := queryRows(ctx, tx, pgx.RowTo[[]byte], markRequeued,
 		mapSlice(requeued, func(r store.Requeue) []byte { return store.EncodeID(r.ID) }),
-		mapSlice(requeued, func(r store.Requeue) string { return store.SanitizeText(r.As) }))
+		mapSlice(requeued, func(r store.Requeue) string {
+			return store.SanitizeText(r.ReplacementID)
+		}))
 	return mapSlice(ids, store.DecodeID), err
 }
 

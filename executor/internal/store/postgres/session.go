@@ -63,8 +63,8 @@ func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 // promoted, and when the database is created again. It also changes when another copy of the data
 // replaces the data, because the server must be stopped for that.
 type serverIdentity struct {
-	started  int64  // when the server was started, in microseconds since 1970
-	database uint32 // the OID of the database
+	startedMicros int64  // when the server was started, in microseconds since 1970
+	databaseOID   uint32 // the OID of the database
 }
 
 // identifyServer returns the identity of the database that a connection belongs to.
@@ -72,7 +72,7 @@ func identifyServer(ctx context.Context, conn *pgx.Conn) (serverIdentity, error)
 	var started time.Time
 	var id serverIdentity
 	err := conn.QueryRow(ctx, `SELECT pg_postmaster_start_time(), oid FROM pg_database
-		WHERE datname = current_database()`).Scan(&started, &id.database)
-	id.started = started.UnixMicro()
+		WHERE datname = current_database()`).Scan(&started, &id.databaseOID)
+	id.startedMicros = started.UnixMicro()
 	return id, err
 }

@@ -79,9 +79,9 @@ func (tx transaction) CurrentStates(
 	if _, err := pgx.ForEachRow(rows, []any{&id, &status, &origin, &accepted, &attempt},
 		func() error {
 			all, statuses, numbers = append(all, store.DecodeID(id)),
-				append(statuses, relational.StatusOf(status)), append(numbers, origin)
+				append(statuses, relational.StatusFromCode(status)), append(numbers, origin)
 			attempts = append(attempts, attempt)
-			tx.accepted[all[len(all)-1]] = accepted
+			tx.acceptedAt[all[len(all)-1]] = accepted
 			return nil
 		}); err != nil {
 		return nil, err
@@ -106,6 +106,6 @@ func (tx transaction) CurrentStates(
 
 // UpdateStates implements relational.Tx.
 func (tx transaction) UpdateStates(ctx context.Context, updates []store.StateUpdate) error {
-	_, err := tx.Tx.Exec(ctx, updateRecords, stateUpdateArgs(updates, tx.accepted)...)
+	_, err := tx.Tx.Exec(ctx, updateRecords, stateUpdateArgs(updates, tx.acceptedAt)...)
 	return err
 }

@@ -53,7 +53,7 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 		if err := s.checkSchema(ctx, tx); err != nil {
 			return err
 		}
-		return do(transaction{tx, s.writer, s.Origins, make(map[string]time.Time)})
+		return do(transaction{tx, s.writerID, s.Origins, make(map[string]time.Time)})
 	})
 	return s.FinishOperation(ctx, what, began, asDataError(withCancellation(ctx, err)))
 }
@@ -78,9 +78,9 @@ func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 type transaction struct {
 	pgx.Tx
 
-	writer   int16
-	origins  *relational.OriginCache
-	accepted map[string]time.Time // when the records returned by CurrentStates were accepted
+	writerID   int16
+	origins    *relational.OriginCache
+	acceptedAt map[string]time.Time // when the records returned by CurrentStates were accepted
 }
 
 // Exec implements relational.Tx.
@@ -107,7 +107,7 @@ func (tx transaction) Insert(
 	arrays, parameters := make([]any, len(rows[0])), make([]string, len(rows[0]))
 	for i := range arrays {
 		var kind string
-		arrays[i], kind = arrayOf(rows, i)
+		arrays[i], kind = columnArray(rows, i)
 		parameters[i] = fmt.Sprintf("$%d::%s[]", i+1, kind)
 	}
 	_, err := tx.Tx.Exec(ctx,
@@ -116,9 +116,9 @@ func (tx transaction) Insert(
 	return err
 }
 
-// arrayOf returns column i of rows as an array, and the type of the array's elements in the
+// columnArray returns column i of rows as an array, and the type of the array's elements in the
 // database. There must be at least one row.
-func arrayOf(rows [][]any, i int) (array any, kind string) {
+func columnArray(rows [][]any, i int) (array any, kind string) {
 	switch rows[0][i].(type) {
 	case string:
 		return typedColumn[string](rows, i), "text"
@@ -163,7 +163,7 @@ func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount
 		ON CONFLICT (minute, kind, writer) DO UPDATE SET n = m.n + excluded.n`,
 		mapSlice(counts, func(c store.MinuteCount) time.Time { return c.Minute }),
 		mapSlice(counts, func(c store.MinuteCount) string { return c.Kind }),
-		mapSlice(counts, func(c store.MinuteCount) int64 { return c.Count }), tx.writer)
+		mapSlice(counts, func(c store.MinuteCount) int64 { return c.Count }), tx.writerID)
 	return err
 }
 

@@ -49,8 +49,8 @@ func parseURL(text string) (*pgxpool.Config, error) {
 	return nil, fmt.Errorf("%w: %s", errWrongURL, reason)
 }
 
-// openError adds the names of the database, server and user to err, but not the password.
-func openError(config *pgxpool.Config, err error) error {
+// wrapOpenError adds the names of the database, server and user to err, but not the password.
+func wrapOpenError(config *pgxpool.Config, err error) error {
 	c := config.ConnConfig
 	return &connectError{
 		text: fmt.Sprintf("cannot open the database %s on %s port %d as %s: %s", c.Database, c.Host,

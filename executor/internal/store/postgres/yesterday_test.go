@@ -25,7 +25,7 @@ func TestYesterdaysDatabase(t *testing.T) {
 	}
 	provider, err := newProvider(stdlib.OpenDBFromPool(pool))
 	if err == nil {
-		_, err = provider.UpTo(t.Context(), relational.Baseline)
+		_, err = provider.UpTo(t.Context(), relational.BaselineVersion)
 	}
 	if err == nil {
 		_, err = pool.Exec(t.Context(), yesterday)

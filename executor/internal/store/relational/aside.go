@@ -18,9 +18,9 @@ var asideMessageTable = table[store.AsideMessageRow]{
 			},
 		}
 	},
-	conflict: "ON CONFLICT DO NOTHING",
-	order:    "at, stream_sequence, subject",
-	part:     func(p *store.BackupPart) *[]store.AsideMessageRow { return &p.PutAside },
+	onConflict:  "ON CONFLICT DO NOTHING",
+	backupOrder: "at, stream_sequence, subject",
+	partRows:    func(p *store.BackupPart) *[]store.AsideMessageRow { return &p.PutAside },
 }
 
 // MessageKeyCondition is the SQL condition for the message with a given store.MessageKey.

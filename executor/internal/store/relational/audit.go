@@ -19,9 +19,9 @@ var auditTable = table[store.AuditEntry]{
 			&e.WorkflowID, &e.NodeID, &e.Changes,
 		}
 	},
-	conflict: "ON CONFLICT DO NOTHING",
-	order:    "at, id",
-	part:     func(p *store.BackupPart) *[]store.AuditEntry { return &p.Audit },
+	onConflict:  "ON CONFLICT DO NOTHING",
+	backupOrder: "at, id",
+	partRows:    func(p *store.BackupPart) *[]store.AuditEntry { return &p.Audit },
 }
 
 // AddAudit implements store.AuditLog.
@@ -51,7 +51,7 @@ func (s *Store) ListAudit(
 
 // PruneAudit implements store.Pruner.
 func (s *Store) PruneAudit(ctx context.Context, before time.Time, limit int) (int, error) {
-	return s.prune(ctx, "prune audit", PruningLock, func(tx Tx) (int64, error) {
+	return s.runPrune(ctx, "prune audit", PruningLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx,
 			`DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? ORDER BY at LIMIT ?)`,
 			store.CeilTime(before), max(limit, 0))

@@ -25,13 +25,13 @@ func (s *Store) backupTables() []backupTable {
 func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.BackupWriter) error {
 	return ForEachRowInPages(ctx, from, t.scan, func(item T) error {
 		return parts.Add(t.size(item), func(p *store.BackupPart) {
-			*t.part(p) = append(*t.part(p), item)
+			*t.partRows(p) = append(*t.partRows(p), item)
 		})
-	}, t.selectClause()+`ORDER BY `+t.order)
+	}, t.selectClause()+`ORDER BY `+t.backupOrder)
 }
 
 func (t table[T]) restore(ctx context.Context, tx Tx, part *store.BackupPart) error {
-	return t.insert(ctx, tx, *t.part(part))
+	return t.insert(ctx, tx, *t.partRows(part))
 }
 
 // size returns the approximate size of a row in a backup, in bytes.

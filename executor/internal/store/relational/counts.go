@@ -21,14 +21,14 @@ var refusalTable = table[store.RefusalCount]{
 			&r.Last.BodyBytes, &r.Last.UserAgent,
 		}
 	},
-	conflict: `ON CONFLICT (workflow_id, minute, code) DO UPDATE SET n = refusals.n + excluded.n,
+	onConflict: `ON CONFLICT (workflow_id, minute, code) DO UPDATE SET n = refusals.n + excluded.n,
 		last_at = greatest(refusals.last_at, excluded.last_at),
 		body_bytes = CASE WHEN excluded.last_at >= refusals.last_at THEN excluded.body_bytes
 		ELSE refusals.body_bytes END,
 		user_agent = CASE WHEN excluded.last_at >= refusals.last_at THEN excluded.user_agent
 		ELSE refusals.user_agent END`,
-	order: "minute",
-	part:  func(p *store.BackupPart) *[]store.RefusalCount { return &p.Refusals },
+	backupOrder: "minute",
+	partRows:    func(p *store.BackupPart) *[]store.RefusalCount { return &p.Refusals },
 }
 
 // AddRefusals implements store.Reports.
@@ -74,7 +74,7 @@ func (s *Store) AllRefusals(
 }
 
 func (s *Store) refusalSumQuery(condition string) string {
-	return `SELECT * FROM (` + fmt.Sprintf(s.dialect.RefusalSums, condition) + `) AS sums`
+	return `SELECT * FROM (` + fmt.Sprintf(s.dialect.RefusalSumsQuery, condition) + `) AS sums`
 }
 
 func scanRefusalSum(row Row) (sum store.WorkflowRefusalSum, err error) {
@@ -104,7 +104,7 @@ func (s *Store) MinuteCounts(ctx context.Context, since time.Time) ([]store.Minu
 // PruneCounts implements store.Pruner.
 func (s *Store) PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error) {
 	before = store.CeilTime(before)
-	return s.prune(ctx, "prune counts", PruningLock, func(tx Tx) (int64, error) {
+	return s.runPrune(ctx, "prune counts", PruningLock, func(tx Tx) (int64, error) {
 		for _, query := range []string{
 			`DELETE FROM minutes WHERE minute < ?`,
 			`DELETE FROM duplicate_reports WHERE reported_at < ?`,

@@ -15,7 +15,7 @@ const SelectSchemaVersion = `SELECT coalesce(max(version_id), 0) FROM goose_db_v
 // higher than supported, the one that this program uses.
 func CheckSchema(version, supported int64) error {
 	if version > supported {
-		return &store.NewerSchemaError{Has: version, Knows: supported}
+		return &store.NewerSchemaError{DatabaseVersion: version, SupportedVersion: supported}
 	}
 	return nil
 }
@@ -35,9 +35,10 @@ func (s *Store) DatabaseSchema(ctx context.Context) (int64, error) {
 // Size implements store.Database. It sets FreeBytes to -1; a driver that knows the free disk space
 // replaces that.
 func (s *Store) Size(ctx context.Context) (store.Size, error) {
-	size := store.Size{Driver: s.dialect.Name, Free: -1}
+	size := store.Size{Driver: s.dialect.Name, FreeBytes: -1}
 	err := s.db.Read(ctx, "size", func(row Row) error {
-		return row.Scan(&size.Bytes, &size.Reusable, &size.Records, timeField{&size.Oldest})
-	}, s.dialect.Size)
+		return row.Scan(&size.Bytes, &size.ReusableBytes, &size.Records,
+			timeField{&size.OldestAcceptedAt})
+	}, s.dialect.SizeQuery)
 	return size, err
 }

@@ -11,7 +11,7 @@ import (
 func (s *Store) CountDeadLetters(ctx context.Context, limit int) (n int, err error) {
 	err = s.db.Read(ctx, "count dead letters", func(row Row) error { return row.Scan(&n) },
 		`SELECT count(*) FROM (
-			SELECT 1 FROM executions WHERE `+s.dialect.DeadLetter+`
+			SELECT 1 FROM executions WHERE `+s.dialect.DeadLetterCondition+`
 			UNION ALL SELECT 1 FROM unreadable WHERE dismissed_at IS NULL
 			LIMIT ?) AS letters`, limit)
 	return n, err
@@ -43,7 +43,8 @@ func (s *Store) Dismiss(
 			store.StoredTime(at)); err != nil {
 			return err
 		}
-		return auditTable.insert(ctx, tx, store.DismissedEntries(dismissed, messageKeys, entry))
+		return auditTable.insert(ctx, tx, store.DismissalAuditEntries(dismissed, messageKeys,
+			entry))
 	})
 	if err != nil {
 		return nil, nil, err

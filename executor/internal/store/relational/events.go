@@ -17,7 +17,7 @@ var eventCauseTable = table[store.EventCause]{
 			&c.Text,
 		}
 	},
-	conflict: "ON CONFLICT DO NOTHING",
+	onConflict: "ON CONFLICT DO NOTHING",
 }
 
 var eventTable = table[store.Event]{
@@ -30,7 +30,7 @@ var eventTable = table[store.Event]{
 			nullableTimeField{timeField{&e.PublishedAt}},
 		}
 	},
-	conflict: "ON CONFLICT DO NOTHING",
+	onConflict: "ON CONFLICT DO NOTHING",
 }
 
 var ongoingConditionTable = table[store.OngoingCondition]{
@@ -39,17 +39,17 @@ var ongoingConditionTable = table[store.OngoingCondition]{
 	fields: func(c *store.OngoingCondition) []any {
 		return []any{&c.AccountID, &c.Kind, &c.Subject, timeField{&c.Since}}
 	},
-	conflict: "ON CONFLICT DO NOTHING",
+	onConflict: "ON CONFLICT DO NOTHING",
 }
 
 // storeCauses stores the event causes of failures.
 func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.ExecutionFailure) error {
-	if s.failure == nil {
+	if s.failureCause == nil {
 		return nil
 	}
 	var causes []store.EventCause
 	for _, f := range failures {
-		if cause := s.failure(f); cause != nil {
+		if cause := s.failureCause(f); cause != nil {
 			causes = append(causes, *cause)
 		}
 	}

@@ -9,24 +9,25 @@ import (
 
 // SortOrder is the sort order of a list of records.
 type SortOrder struct {
-	By     string // by time and ID; the database sorts rows with equal times
-	ByTime string // by time alone, which an index supports
-	after  string
-	ids    int // the order of records with equal times: 1 is lowest ID first, -1 is highest first
+	ByTimeAndID   string // by time and ID; the database sorts rows with equal times
+	ByTime        string // by time alone, which an index supports
+	afterPosition string
+	// the order of records with equal times: 1 is lowest ID first, -1 is highest first
+	idOrder int
 }
 
 // The two sort orders of lists. The first term of each position condition is redundant, but it lets
 // the database use an index.
 var (
 	NewestFirst = SortOrder{
-		after:  `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
-		By:     ` ORDER BY e.accepted_at DESC, e.id DESC`,
-		ByTime: ` ORDER BY e.accepted_at DESC`,
-		ids:    -1,
+		afterPosition: `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
+		ByTimeAndID:   ` ORDER BY e.accepted_at DESC, e.id DESC`,
+		ByTime:        ` ORDER BY e.accepted_at DESC`,
+		idOrder:       -1,
 	}
 	oldestFirst = SortOrder{
-		after: `e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`,
-		By:    ` ORDER BY e.accepted_at, e.id`, ByTime: ` ORDER BY e.accepted_at`, ids: 1,
+		afterPosition: `e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`,
+		ByTimeAndID:   ` ORDER BY e.accepted_at, e.id`, ByTime: ` ORDER BY e.accepted_at`, idOrder: 1,
 	}
 )
 
@@ -49,7 +50,7 @@ func (s *Store) Conditions(
 	case filter.Status == "":
 	case columnPrefix == "" && (filter.Status == execution.Failed ||
 		filter.Status == execution.Rejected):
-		where.Add(s.dialect.Trouble, code)
+		where.Add(s.dialect.FailedOrRejectedCondition, code)
 	case columnPrefix == "" && filter.Status == execution.Canceled:
 		where.Add(`e.cancel_requested_at IS NOT NULL AND e.status = ?`, code)
 	default:
@@ -59,14 +60,14 @@ func (s *Store) Conditions(
 		where.Add(`e.cancel_requested_at IS NOT NULL AND e.status IN (1, 2)`) // queued, running
 	}
 	if filter.DeadLetter {
-		where.Add(s.dialect.DeadLetter) // the condition of the index
+		where.Add(s.dialect.DeadLetterCondition) // the condition of the index
 	}
 	if filter.Reason != "" {
 		where.Add(`strpos(e.error, ?) > 0`, store.SanitizeText(filter.Reason))
 	}
 	if after != (store.RecordPosition{}) {
 		at := store.StoredTime(after.AcceptedAt)
-		where.Add(columnPrefix+in.after, at, at, ExecutionID(after.ID))
+		where.Add(columnPrefix+in.afterPosition, at, at, ExecutionID(after.ID))
 	}
 	return where, nil
 }
@@ -79,8 +80,8 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, co
 			store.SanitizeText(filter.WorkflowID),
 		)
 	}
-	if filter.Since.IsZero() && s.dialect.FirstTime != nil {
-		where.Add(columnPrefix+`e.accepted_at >= ?`, s.dialect.FirstTime)
+	if filter.Since.IsZero() && s.dialect.MinTime != nil {
+		where.Add(columnPrefix+`e.accepted_at >= ?`, s.dialect.MinTime)
 	}
 	where.AddTimeRange(columnPrefix+`e.accepted_at`, filter.Since, filter.Until)
 }
@@ -109,17 +110,17 @@ func (s *Store) whereDelivery(
 		}
 		delivery := store.SanitizeText(filter.DeliveryID)
 		if few {
-			where.Add(s.dialect.OfDelivery,
+			where.Add(s.dialect.DeliveryCondition,
 				ExecutionIDs(store.PossibleExecutionIDs(nodes, delivery)),
 				delivery, delivery)
-			return s.dialect.Unindexed, nil
+			return s.dialect.UnindexedPrefix, nil
 		}
 		where.Add(deliveryIDExpr+` = ?`, delivery)
 	}
 	if filter.DeliveryID == "" && filter.DeliveryPrefix == "" {
 		return "", nil
 	}
-	return "", s.checkBreadth(ctx, what, filter)
+	return "", s.checkNotTooBroad(ctx, what, filter)
 }
 
 // nodesToSearch returns the trigger nodes of a workflow, or of all workflows if workflowID is "".
@@ -138,9 +139,11 @@ func (s *Store) nodesToSearch(
 	return nodes, len(nodes) <= store.MaxDeliverySearchNodes, err
 }
 
-// checkBreadth returns ErrTooBroad if too many records match a filter's workflow and time. It
+// checkNotTooBroad returns ErrTooBroad if too many records match a filter's workflow and time. It
 // counts them by reading only an index.
-func (s *Store) checkBreadth(ctx context.Context, what string, filter store.RecordFilter) error {
+func (s *Store) checkNotTooBroad(ctx context.Context, what string,
+	filter store.RecordFilter,
+) error {
 	var where Where
 	s.whereWorkflowAndTime(&where, filter, "")
 	n, err := s.countUpTo(ctx, what, where, store.MaxDeliverySearchRecords)

@@ -16,10 +16,10 @@ var filteredRequestsTable = table[store.FilteredRequests]{
 		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequestsField{&f.Last}}
 	},
 	// The update also locks the row: see AddFilteredRequests.
-	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
+	onConflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
 		SET filtered = filtered.filtered + excluded.filtered`,
-	order: "workflow_id, node_id",
-	part:  func(p *store.BackupPart) *[]store.FilteredRequests { return &p.Filtered },
+	backupOrder: "workflow_id, node_id",
+	partRows:    func(p *store.BackupPart) *[]store.FilteredRequests { return &p.Filtered },
 }
 
 // filteredRequestsField stores a list of requests as JSON.

@@ -14,7 +14,7 @@ var handledRangeTable = table[store.HandledRange]{
 	columns: "stream, created, first_sequence, last_sequence",
 	fields: func(r *store.HandledRange) []any {
 		return []any{
-			&r.Stream, &r.Created, &r.First,
+			&r.Stream, &r.StreamCreated, &r.First,
 			&r.Last,
 		}
 	},
@@ -87,7 +87,7 @@ func rangesOfStream(
 	created string,
 ) (ranges []store.HandledRange, foreign bool) {
 	for _, r := range rows {
-		if r.Created == created {
+		if r.StreamCreated == created {
 			ranges = append(ranges, r)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// Baseline is the schema version of the first release, which each driver's first migration creates.
-// Unreleased earlier programs used lower versions. They reject a database of this program because
-// it is newer, and this program rejects their databases: see CheckBaseline.
-const Baseline = 100
+// BaselineVersion is the schema version of the first release, which each driver's first migration
+// creates. Unreleased earlier programs used lower versions. They reject a database of this program
+// because it is newer, and this program rejects their databases: see CheckBaseline.
+const BaselineVersion = 100
 
 // Migrations reads a driver's migrations from the files NUMBER_NAME.sql, each of which has the
 // statements of one migration and no rollback. It passes the whole text to the database, because
@@ -63,7 +63,7 @@ func CheckBaseline(ctx context.Context, db *sql.DB) error {
 		AND version_id > 0`).Scan(&first, &last); err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
-	if first != 0 && first != Baseline {
+	if first != 0 && first != BaselineVersion {
 		return fmt.Errorf("%w (its schema has version %d)", ErrBeforeBaseline, last)
 	}
 	return nil

@@ -28,7 +28,7 @@ func (s *Store) whereOrigin(
 	if len(conditions.Args) == 0 {
 		return nil
 	}
-	origins, workflows, err := s.origins(ctx, what, conditions, filter.WorkflowID)
+	origins, workflows, err := s.findOrigins(ctx, what, conditions, filter.WorkflowID)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Store) whereOrigin(
 	default:
 		choose := s.dialect.HasStatistics
 		if !choose {
-			if choose, err = s.haveFewRecords(ctx, what, filter, workflows); err != nil {
+			if choose, err = s.haveFewEnoughToSort(ctx, what, filter, workflows); err != nil {
 				return err
 			}
 		}
@@ -66,10 +66,10 @@ func (s *Store) whereOrigin(
 	return nil
 }
 
-// origins returns the numbers of the origins that meet the conditions, and the numbers of their
+// findOrigins returns the numbers of the origins that meet the conditions, and the numbers of their
 // workflows, each once. If workflowID is not "", it considers only that workflow's origins. It
 // returns at most maxOrigins+1 origins, which shows the caller that there are too many.
-func (s *Store) origins(
+func (s *Store) findOrigins(
 	ctx context.Context, what string, where Where, workflowID string,
 ) (origins, workflows []int64, err error) {
 	from := Where{terms: where.terms, Args: where.Args}
@@ -94,9 +94,9 @@ func (s *Store) origins(
 	return origins, workflows, err
 }
 
-// haveFewRecords reports whether the workflows have at most maxSortedRecords records in the
+// haveFewEnoughToSort reports whether the workflows have at most maxSortedRecords records in the
 // filter's time range, which a query can read and sort. It reads only an index.
-func (s *Store) haveFewRecords(
+func (s *Store) haveFewEnoughToSort(
 	ctx context.Context, what string, filter store.RecordFilter, workflows []int64,
 ) (bool, error) {
 	var where Where

@@ -19,16 +19,16 @@ const maxCachedOrigins = 100_000
 // OriginCache caches origins with their row numbers. Entries never become outdated, because rows of
 // the dimension tables are never changed or deleted. It is safe for concurrent use.
 type OriginCache struct {
-	mu       sync.RWMutex
-	numbers  map[store.Origin]OriginRowIDs
-	byNumber map[int64]store.Origin
+	mu             sync.RWMutex
+	rowIDsByOrigin map[store.Origin]OriginRowIDs
+	originsByRowID map[int64]store.Origin
 }
 
 // Find returns the row numbers of an origin. known is false if the origin is not cached.
 func (o *OriginCache) Find(origin store.Origin) (n OriginRowIDs, known bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	n, known = o.numbers[origin]
+	n, known = o.rowIDsByOrigin[origin]
 	return n, known
 }
 
@@ -39,10 +39,10 @@ func (o *OriginCache) Add(committed map[store.Origin]OriginRowIDs) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.numbers == nil || len(o.numbers)+len(committed) > maxCachedOrigins {
-		o.numbers = make(map[store.Origin]OriginRowIDs)
+	if o.rowIDsByOrigin == nil || len(o.rowIDsByOrigin)+len(committed) > maxCachedOrigins {
+		o.rowIDsByOrigin = make(map[store.Origin]OriginRowIDs)
 	}
-	maps.Copy(o.numbers, committed)
+	maps.Copy(o.rowIDsByOrigin, committed)
 }
 
 // Clear empties the cache. Call it when the store may be connected to another server: a server that
@@ -51,7 +51,7 @@ func (o *OriginCache) Add(committed map[store.Origin]OriginRowIDs) {
 func (o *OriginCache) Clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.numbers, o.byNumber = nil, nil
+	o.rowIDsByOrigin, o.originsByRowID = nil, nil
 }
 
 // queryFunc runs a query on a database or in a transaction.
@@ -83,10 +83,10 @@ func (o *OriginCache) ByRowID(
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.byNumber == nil || len(o.byNumber)+len(found) > maxCachedOrigins {
-		o.byNumber = make(map[int64]store.Origin)
+	if o.originsByRowID == nil || len(o.originsByRowID)+len(found) > maxCachedOrigins {
+		o.originsByRowID = make(map[int64]store.Origin)
 	}
-	maps.Copy(o.byNumber, found)
+	maps.Copy(o.originsByRowID, found)
 	return found, nil
 }
 
@@ -103,7 +103,7 @@ func (o *OriginCache) findByRowIDs(numbers []int64) (found map[int64]store.Origi
 		if _, have := found[number]; have || unknown[number] {
 			continue
 		}
-		if origin, ok := o.byNumber[number]; ok {
+		if origin, ok := o.originsByRowID[number]; ok {
 			found[number] = origin
 		} else {
 			unknown[number] = true

@@ -23,9 +23,9 @@ var pendingProgressTable = table[store.PendingProgress]{
 			timeField{&keptAt},
 		}
 	},
-	conflict: "ON CONFLICT DO NOTHING",
-	order:    "position",
-	part:     func(p *store.BackupPart) *[]store.PendingProgress { return &p.Pending },
+	onConflict:  "ON CONFLICT DO NOTHING",
+	backupOrder: "position",
+	partRows:    func(p *store.BackupPart) *[]store.PendingProgress { return &p.Pending },
 }
 
 // takePending returns the progress steps that were kept for executions that are now recorded, and
@@ -86,7 +86,7 @@ func keepPending(
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
 	// keepPending holds this lock exclusively, too: two transactions that delete rows in different
 	// orders could otherwise deadlock.
-	return s.prune(ctx, "prune early", PendingProgressLock, func(tx Tx) (int64, error) {
+	return s.runPrune(ctx, "prune early", PendingProgressLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})
 }

@@ -10,7 +10,7 @@ import (
 // Prune implements store.Pruner.
 func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
 	before = store.CeilTime(before)
-	return s.prune(ctx, "prune", PruningLock, func(tx Tx) (pruned int64, err error) {
+	return s.runPrune(ctx, "prune", PruningLock, func(tx Tx) (pruned int64, err error) {
 		if limit > 0 {
 			if pruned, err = tx.PruneRecords(ctx, before, limit); err != nil {
 				return 0, err

@@ -48,7 +48,7 @@ func (s *Store) apply(
 		if err != nil {
 			return applied, err
 		}
-		moves, applied.Unknown, applied.Foreign = store.ApplyProgress(standing, steps)
+		moves, applied.UnrecordedIDs, applied.ForeignIDs = store.ApplyProgress(standing, steps)
 		if err := s.storeCauses(ctx, tx, store.FailuresFromUpdates(standing, moves)); err != nil {
 			return applied, err
 		}
@@ -58,10 +58,10 @@ func (s *Store) apply(
 			return applied, err
 		}
 	}
-	applied.Changed = store.ChangedIDs(inserted, moves)
-	if mayKeepPending && len(applied.Unknown) > 0 {
-		if applied.Dropped, err = keepPending(ctx, tx, batch.Progress,
-			applied.Unknown); err != nil {
+	applied.ChangedIDs = store.ChangedIDs(inserted, moves)
+	if mayKeepPending && len(applied.UnrecordedIDs) > 0 {
+		if applied.DroppedSteps, err = keepPending(ctx, tx, batch.Progress,
+			applied.UnrecordedIDs); err != nil {
 			return applied, err
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Store) EndLostExecutions(
 	at, reason = store.StoredTime(at), store.SanitizeText(reason)
 	return write(ctx, s, "end lost", func(tx Tx) (ended []string, err error) {
 		if ended, err = tx.EndLostExecutions(ctx, lost, at, reason); err != nil ||
-			s.failure == nil ||
+			s.failureCause == nil ||
 			len(ended) == 0 {
 			return ended, err
 		}

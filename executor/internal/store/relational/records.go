@@ -12,7 +12,7 @@ import (
 
 // Get implements store.Records.
 func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
-	records, err := s.records(ctx, "get", `WHERE e.id = ?`, ExecutionID(id))
+	records, err := s.queryRecords(ctx, "get", `WHERE e.id = ?`, ExecutionID(id))
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return s.records(ctx, "get many", `WHERE e.id = ANY (?::bytea[])`, ExecutionIDs(ids))
+	return s.queryRecords(ctx, "get many", `WHERE e.id = ANY (?::bytea[])`, ExecutionIDs(ids))
 }
 
 // List implements store.Records.
@@ -64,14 +64,14 @@ func (s *Store) list(
 	// The query reads an index in time order. It reads one more record than requested, which shows
 	// whether the page would end within a group of records with equal times. The records of such a
 	// group must be sorted by ID as well.
-	records, err := s.records(ctx, what, where.String()+in.ByTime+` LIMIT ?`,
+	records, err := s.queryRecords(ctx, what, where.String()+in.ByTime+` LIMIT ?`,
 		append(slices.Clip(where.Args), int64(limit)+1)...)
 	if err != nil {
 		return nil, err
 	}
 	if len(records) > limit {
 		if records[limit].AcceptedAt.Equal(records[limit-1].AcceptedAt) {
-			return s.records(ctx, what, where.String()+in.By+` LIMIT ?`,
+			return s.queryRecords(ctx, what, where.String()+in.ByTimeAndID+` LIMIT ?`,
 				append(where.Args, limit)...)
 		}
 		records = records[:limit]
@@ -80,7 +80,7 @@ func (s *Store) list(
 		if !a.AcceptedAt.Equal(b.AcceptedAt) {
 			return 0 // already in order
 		}
-		return in.ids * bytes.Compare(store.EncodeID(a.ID), store.EncodeID(b.ID))
+		return in.idOrder * bytes.Compare(store.EncodeID(a.ID), store.EncodeID(b.ID))
 	})
 	return records, nil
 }
@@ -98,13 +98,13 @@ func (s *Store) CountByTime(
 		err = row.Scan(timeField{&c.At}, &c.Records)
 		return c, err
 	},
-		`SELECT `+fmt.Sprintf(s.dialect.Step, step.Microseconds())+
+		`SELECT `+fmt.Sprintf(s.dialect.TimeStepExpr, step.Microseconds())+
 			` AS step, count(*) FROM executions e `+where.String()+` GROUP BY step ORDER BY step`,
 		where.Args...)
 }
 
-// records returns the records that meet a condition.
-func (s *Store) records(
+// queryRecords returns the records that meet a condition.
+func (s *Store) queryRecords(
 	ctx context.Context, what, condition string, args ...any,
 ) ([]store.Record, error) {
 	var found []store.Record

@@ -14,7 +14,7 @@ var registryCopyTable = table[store.RegistryRecord]{
 	fields: func(r *store.RegistryRecord) []any {
 		return []any{&r.Bucket, &r.Key, &r.Revision, &r.Deleted, &r.Data}
 	},
-	conflict: `ON CONFLICT (bucket, key) DO UPDATE SET revision = excluded.revision,
+	onConflict: `ON CONFLICT (bucket, key) DO UPDATE SET revision = excluded.revision,
 		deleted = excluded.deleted, data = excluded.data
 		WHERE excluded.revision > registry_copy.revision`,
 }

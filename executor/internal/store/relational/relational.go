@@ -104,36 +104,38 @@ type Dialect struct {
 	// IsUnavailable reports whether a driver's error may go away by itself: see
 	// store.UnavailableError.
 	IsUnavailable func(err error) bool
-	// DeadLetter is a condition that selects the executions that are dead letters.
-	DeadLetter string
-	// Trouble is a condition that selects the executions that failed or were rejected. Its ? stands
-	// for the code of one of these two statuses. It must match the condition of a partial index.
-	Trouble string
-	// OfDelivery is a condition that selects the executions with a given delivery ID, using only
-	// indexes. Its first argument is the list of execution IDs that may have been computed from the
-	// delivery ID. The second and third argument are the delivery ID itself: the second verifies
-	// the executions with these IDs, and the third finds the executions whose ID was not computed
-	// from it.
-	OfDelivery string
-	// Unindexed is a prefix for the columns in further conditions, which keeps the planner from
-	// using an index on them. "" means that the planner needs no hint.
-	Unindexed string
+	// DeadLetterCondition is a condition that selects the executions that are dead letters.
+	DeadLetterCondition string
+	// FailedOrRejectedCondition is a condition that selects the executions that failed or were
+	// rejected. Its ? stands for the code of one of these two statuses. It must match the condition
+	// of a partial index.
+	FailedOrRejectedCondition string
+	// DeliveryCondition is a condition that selects the executions with a given delivery ID, using
+	// only indexes. Its first argument is the list of execution IDs that may have been computed
+	// from the delivery ID. The second and third argument are the delivery ID itself: the second
+	// verifies the executions with these IDs, and the third finds the executions whose ID was not
+	// computed from it.
+	DeliveryCondition string
+	// UnindexedPrefix is a prefix for the columns in further conditions, which keeps the planner
+	// from using an index on them. "" means that the planner needs no hint.
+	UnindexedPrefix string
 	// HasStatistics is true if the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// FirstTime is a time before every stored time. It is the lower bound of queries that have no
+	// MinTime is a time before every stored time. It is the lower bound of queries that have no
 	// other, because some databases read an index in order only if there is a bound. nil means that
 	// the database does not need one.
-	FirstTime any
-	// Step is an expression that rounds accepted_at down to a multiple of %[1]d microseconds.
-	Step string
-	// RefusalSums is a query for the refusals that meet a condition (%s), grouped by workflow and
-	// code. Its columns are the workflow, the code, the sum of n, and last_at, body_bytes and
+	MinTime any
+	// TimeStepExpr is an expression that rounds accepted_at down to a multiple of %[1]d
+	// microseconds.
+	TimeStepExpr string
+	// RefusalSumsQuery is a query for the refusals that meet a condition (%s), grouped by workflow
+	// and code. Its columns are the workflow, the code, the sum of n, and last_at, body_bytes and
 	// user_agent of the last refusal.
-	RefusalSums string
-	// Size is a query for one row with the size of the database in bytes, how many of these bytes
-	// are free for new rows, the approximate number of records, and the accepted_at of the oldest
-	// record.
-	Size string
+	RefusalSumsQuery string
+	// SizeQuery is a query for one row with the size of the database in bytes, how many of these
+	// bytes are free for new rows, the approximate number of records, and the accepted_at of the
+	// oldest record.
+	SizeQuery string
 }
 
 // Lock is the key of an advisory lock. A transaction acquires it before it locks any row.
@@ -168,10 +170,10 @@ const (
 type Store struct {
 	Origins *OriginCache
 
-	db       Database
-	dialect  Dialect
-	observer store.Observer
-	failure  func(store.ExecutionFailure) *store.EventCause
+	db           Database
+	dialect      Dialect
+	observer     store.Observer
+	failureCause func(store.ExecutionFailure) *store.EventCause
 }
 
 // New returns the Store that a driver embeds.
@@ -184,7 +186,7 @@ func (s *Store) Observe(observer store.Observer) { s.observer = observer }
 
 // SetFailureCause implements store.Events.
 func (s *Store) SetFailureCause(cause func(store.ExecutionFailure) *store.EventCause) {
-	s.failure = cause
+	s.failureCause = cause
 }
 
 // FinishOperation calls the observer for an operation that began at the given time, and returns its
@@ -240,8 +242,8 @@ func write[T any](
 	return result, nil
 }
 
-// prune runs one transaction that deletes rows, and returns how many it deleted.
-func (s *Store) prune(
+// runPrune runs one transaction that deletes rows, and returns how many it deleted.
+func (s *Store) runPrune(
 	ctx context.Context, operation string, lock Lock, do func(Tx) (int64, error),
 ) (int, error) {
 	pruned, err := write(ctx, s, operation, func(tx Tx) (int64, error) {

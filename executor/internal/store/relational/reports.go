@@ -15,20 +15,20 @@ var duplicateCountTable = table[store.DuplicateCount]{
 	fields: func(d *store.DuplicateCount) []any {
 		return []any{executionIDField{&d.ExecutionID}, &d.Count, timeField{&d.CountedAt}}
 	},
-	conflict: `ON CONFLICT (id) DO UPDATE
+	onConflict: `ON CONFLICT (id) DO UPDATE
 		SET duplicates = duplicate_counts.duplicates + excluded.duplicates,
 		counted_at = greatest(duplicate_counts.counted_at, excluded.counted_at)`,
-	order: "counted_at, id",
-	part:  func(p *store.BackupPart) *[]store.DuplicateCount { return &p.Duplicates },
+	backupOrder: "counted_at, id",
+	partRows:    func(p *store.BackupPart) *[]store.DuplicateCount { return &p.Duplicates },
 }
 
 var appliedReportTable = table[store.AppliedReport]{
-	name:     "duplicate_reports",
-	columns:  "report_id, reported_at",
-	fields:   func(r *store.AppliedReport) []any { return []any{&r.ID, timeField{&r.At}} },
-	conflict: "ON CONFLICT DO NOTHING",
-	order:    "reported_at",
-	part:     func(p *store.BackupPart) *[]store.AppliedReport { return &p.Reports },
+	name:        "duplicate_reports",
+	columns:     "report_id, reported_at",
+	fields:      func(r *store.AppliedReport) []any { return []any{&r.ID, timeField{&r.At}} },
+	onConflict:  "ON CONFLICT DO NOTHING",
+	backupOrder: "reported_at",
+	partRows:    func(p *store.BackupPart) *[]store.AppliedReport { return &p.Reports },
 }
 
 // applyOnce runs one transaction that applies a report, unless the report has already been applied.

@@ -27,8 +27,8 @@ const UsualContentType = "application/json"
 // 1, or 0 for an unknown status.
 func StatusCode(s execution.Status) int64 { return int64(slices.Index(execution.Statuses, s) + 1) }
 
-// StatusOf returns the status for a stored code, or "" if there is none.
-func StatusOf(code int64) execution.Status {
+// StatusFromCode returns the status for a stored code, or "" if there is none.
+func StatusFromCode(code int64) execution.Status {
 	if code < 1 || code > int64(len(execution.Statuses)) {
 		return ""
 	}
@@ -63,7 +63,7 @@ func scan(row Row) (r store.Record, origin int64, err error) {
 	if err != nil {
 		return r, 0, err
 	}
-	r.ID, r.Status, r.Attempts = store.DecodeID(id), StatusOf(status), int(attempts.Int64)
+	r.ID, r.Status, r.Attempts = store.DecodeID(id), StatusFromCode(status), int(attempts.Int64)
 	after := func(micros int64) time.Time {
 		return time.UnixMicro(r.AcceptedAt.UnixMicro() + micros).UTC()
 	}

@@ -21,7 +21,7 @@ var senderTable = table[store.SenderActivity]{
 			&s.RefusedReason, &s.Deliveries, &s.WithoutID, &s.Refused,
 		}
 	},
-	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE SET
+	onConflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE SET
 		verified_at = greatest(senders_seen.verified_at, excluded.verified_at),
 		handshake_at = greatest(senders_seen.handshake_at, excluded.handshake_at),
 		refused_code = CASE WHEN excluded.refused_at >= coalesce(senders_seen.refused_at,
@@ -32,8 +32,8 @@ var senderTable = table[store.SenderActivity]{
 		deliveries = senders_seen.deliveries + excluded.deliveries,
 		without_id = senders_seen.without_id + excluded.without_id,
 		refused = senders_seen.refused + excluded.refused`,
-	order: "workflow_id, node_id",
-	part:  func(p *store.BackupPart) *[]store.SenderActivity { return &p.Senders },
+	backupOrder: "workflow_id, node_id",
+	partRows:    func(p *store.BackupPart) *[]store.SenderActivity { return &p.Senders },
 }
 
 // AddSenders implements store.Reports.

@@ -11,12 +11,12 @@ import (
 
 // table describes a database table. T is the type of its rows.
 type table[T any] struct {
-	name     string
-	columns  string
-	fields   func(*T) []any // pointers to the fields for columns, used for reading and writing
-	conflict string         // the ON CONFLICT clause for a row whose key already exists
-	order    string         // the sort order of rows in a backup
-	part     func(*store.BackupPart) *[]T
+	name        string
+	columns     string
+	fields      func(*T) []any // pointers to the fields for columns, used for reading and writing
+	onConflict  string         // the ON CONFLICT clause for a row whose key already exists
+	backupOrder string         // the sort order of rows in a backup
+	partRows    func(*store.BackupPart) *[]T
 }
 
 func (t table[T]) selectClause() string { return `SELECT ` + t.columns + ` FROM ` + t.name + ` ` }
@@ -39,7 +39,7 @@ func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 			values[i][n] = storedValue(field)
 		}
 	}
-	return tx.Insert(ctx, t.name+` (`+t.columns+`)`, values, t.conflict)
+	return tx.Insert(ctx, t.name+` (`+t.columns+`)`, values, t.onConflict)
 }
 
 // storedField is a field whose stored form differs from its Go value.

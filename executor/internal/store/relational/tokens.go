@@ -11,10 +11,10 @@ var tokenUseTable = table[store.TokenUse]{
 	name:    "token_uses",
 	columns: "token_id, last_used_at",
 	fields:  func(u *store.TokenUse) []any { return []any{&u.TokenID, timeField{&u.At}} },
-	conflict: `ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
+	onConflict: `ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
 		WHERE excluded.last_used_at > token_uses.last_used_at`,
-	order: "token_id",
-	part:  func(p *store.BackupPart) *[]store.TokenUse { return &p.TokenUses },
+	backupOrder: "token_id",
+	partRows:    func(p *store.BackupPart) *[]store.TokenUse { return &p.TokenUses },
 }
 
 // AddTokenUses implements store.TokenUseStore.

@@ -41,7 +41,7 @@ func BenchmarkApply(b *testing.B) {
 				`CREATE TABLE bare (`+fullFormColumns+`)`); err != nil {
 				b.Fatal(err)
 			}
-			return storetest.ApplyTarget{Store: s, Bare: func(
+			return storetest.ApplyTarget{Store: s, InsertBare: func(
 				ctx context.Context, records []store.Record,
 			) error {
 				return transact(ctx, bare, func(tx *sql.Tx) error {

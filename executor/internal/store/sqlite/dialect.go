@@ -15,23 +15,23 @@ var dialect = relational.Dialect{
 	Name:          `sqlite`,
 	IsUnavailable: isUnavailable,
 	// 4 is failed, 5 rejected: see relational.StatusCode.
-	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
-	Trouble:    `e.status IN (4, 5) AND e.status = ?`,
-	OfDelivery: `e.seq IN (SELECT seq FROM executions WHERE id = ANY (?::bytea[])
+	DeadLetterCondition:       `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
+	FailedOrRejectedCondition: `e.status IN (4, 5) AND e.status = ?`,
+	DeliveryCondition: `e.seq IN (SELECT seq FROM executions WHERE id = ANY (?::bytea[])
 		AND delivery_id = ?
 		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
-	Unindexed: `+`, // SQLite has no statistics
+	UnindexedPrefix: `+`, // SQLite has no statistics
 	// Without this bound, SQLite sorts all rows with a frequent status instead of reading them in
 	// index order.
-	FirstTime: int64(math.MinInt64),
-	Step:      `e.accepted_at / %[1]d * %[1]d`,
+	MinTime:      int64(math.MinInt64),
+	TimeStepExpr: `e.accepted_at / %[1]d * %[1]d`,
 	// In a query that selects max(), SQLite takes the other columns from the row with the maximum.
-	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
+	RefusalSumsQuery: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
 		FROM refusals WHERE %s GROUP BY workflow_id, code`,
 	// The number of records is estimated from the first and the last seq. Because records are
 	// deleted oldest first, there are few gaps between them. Each subquery reads only one end of an
 	// index.
-	Size: `SELECT page_count * page_size, freelist_count * page_size,
+	SizeQuery: `SELECT page_count * page_size, freelist_count * page_size,
 		coalesce((SELECT max(seq) FROM executions) - (SELECT min(seq) FROM executions) + 1, 0),
 		(SELECT min(accepted_at) FROM executions)
 		FROM pragma_page_count, pragma_page_size, pragma_freelist_count`,

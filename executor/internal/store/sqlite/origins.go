@@ -12,18 +12,18 @@ import (
 // Other transactions must not see an added origin in the cache before the transaction is committed,
 // so originLookup holds the added origins until then.
 type originLookup struct {
-	known *relational.OriginCache
+	cache *relational.OriginCache
 	added map[store.Origin]relational.OriginRowIDs
 }
 
 // cacheAdded adds the new origins to the cache. Call it after the transaction has been committed.
-func (l *originLookup) cacheAdded() { l.known.Add(l.added) }
+func (l *originLookup) cacheAdded() { l.cache.Add(l.added) }
 
 // findOrAdd returns the row numbers of an origin, and adds the origin if it is new.
 func (l *originLookup) findOrAdd(
 	ctx context.Context, tx *sql.Tx, origin store.Origin,
 ) (relational.OriginRowIDs, error) {
-	if n, ok := l.known.Find(origin); ok {
+	if n, ok := l.cache.Find(origin); ok {
 		return n, nil
 	}
 	if n, ok := l.added[origin]; ok {

@@ -66,13 +66,16 @@ func TestListUsesItsIndex(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, by := range []string{relational.NewestFirst.ByTime, relational.NewestFirst.By} {
+			for _, by := range []string{
+				relational.NewestFirst.ByTime,
+				relational.NewestFirst.ByTimeAndID,
+			} {
 				text, err := s.plan(t.Context(),
 					relational.SelectRecords+where.String()+by+` LIMIT 50`, where.Args)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if by == relational.NewestFirst.By {
+				if by == relational.NewestFirst.ByTimeAndID {
 					text = strings.ReplaceAll(text, "TEMP B-TREE FOR LAST TERM", "")
 				}
 				if !strings.Contains(text, "USING INDEX "+c.index+" ") &&
@@ -104,7 +107,7 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := s.plan(t.Context(),
-		relational.SelectRecords+where.String()+relational.NewestFirst.By+` LIMIT 50`, where.Args)
+		relational.SelectRecords+where.String()+relational.NewestFirst.ByTimeAndID+` LIMIT 50`, where.Args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +138,7 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := s.plan(t.Context(),
-			relational.SelectRecords+where.String()+relational.NewestFirst.By+` LIMIT 50`,
+			relational.SelectRecords+where.String()+relational.NewestFirst.ByTimeAndID+` LIMIT 50`,
 			where.Args)
 		if err != nil {
 			t.Fatal(err)

@@ -19,8 +19,8 @@ func (s *Store) read(
 
 // withReadConns runs do, which must only read, and must use the read pool. Close waits for it.
 func (s *Store) withReadConns(ctx context.Context, what string, do func() error) error {
-	s.underway.RLock()
-	defer s.underway.RUnlock()
+	s.inFlight.RLock()
+	defer s.inFlight.RUnlock()
 	began := time.Now()
 	return s.FinishOperation(ctx, what, began, do())
 }

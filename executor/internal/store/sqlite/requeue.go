@@ -51,7 +51,7 @@ func (tx *transaction) MarkRequeued(
 	ctx context.Context, requeued []store.Requeue,
 ) (marked []string, err error) {
 	done, err := execReturning(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any {
-		return []any{store.SanitizeText(r.As), store.EncodeID(r.ID)}
+		return []any{store.SanitizeText(r.ReplacementID), store.EncodeID(r.ID)}
 	})
 	for _, r := range done {
 		marked = append(marked, r.ID)

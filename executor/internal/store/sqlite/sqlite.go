@@ -37,9 +37,9 @@ type Store struct {
 	schema int64   // the schema version that this program uses
 	folder string  // the folder that contains the file
 
-	// underway is read-locked by every operation in progress. Close write-locks it to wait for
+	// inFlight is read-locked by every operation in progress. Close write-locks it to wait for
 	// these operations.
-	underway sync.RWMutex
+	inFlight sync.RWMutex
 }
 
 var _ store.Store = (*Store)(nil)
@@ -87,8 +87,8 @@ func open(ctx context.Context, path string) (*Store, error) {
 
 // Ping implements store.Database.
 func (s *Store) Ping(ctx context.Context) error {
-	s.underway.RLock()
-	defer s.underway.RUnlock()
+	s.inFlight.RLock()
+	defer s.inFlight.RUnlock()
 	// PingContext would show only that a connection is in the pool, so run a query.
 	var result int
 	err := checkSchema(ctx, s.reader, s.schema)
@@ -109,7 +109,7 @@ func (s *Store) Schema() int64 { return s.schema }
 func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	size, err := s.Store.Size(ctx)
 	if err == nil {
-		size.Free = freeBytes(s.folder)
+		size.FreeBytes = freeBytes(s.folder)
 	}
 	return size, err
 }
@@ -120,8 +120,8 @@ func (s *Store) Reconnected() <-chan struct{} { return nil }
 
 // Close implements store.Store.
 func (s *Store) Close() error {
-	s.underway.Lock()
-	defer s.underway.Unlock()
+	s.inFlight.Lock()
+	defer s.inFlight.Unlock()
 	// Close the writer last: it merges the WAL into the file if no other process has the file open.
 	readerErr := s.reader.Close()
 	if err := s.writer.Close(); err != nil {

@@ -50,7 +50,7 @@ func (tx *transaction) CurrentStates(
 	ctx context.Context, ids []string,
 ) (map[string]store.CurrentState, error) {
 	standing := make(map[string]store.CurrentState, len(ids))
-	tx.seqs = make(map[string]int64, len(ids))
+	tx.rowIDs = make(map[string]int64, len(ids))
 	var (
 		seq, status int64
 		key         []byte
@@ -62,8 +62,8 @@ func (tx *transaction) CurrentStates(
 			return err
 		}
 		id := store.DecodeID(key)
-		at.Status = relational.StatusOf(status)
-		standing[id], tx.seqs[id] = at, seq
+		at.Status = relational.StatusFromCode(status)
+		standing[id], tx.rowIDs[id] = at, seq
 		return nil
 	}, `SELECT e.seq, e.id, e.status, o.account_id, o.queue, w.workflow_id, coalesce(e.attempts, 0)
 		FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w
@@ -100,7 +100,7 @@ func (tx *transaction) UpdateStates(ctx context.Context, updates []store.StateUp
 	for _, m := range updates {
 		rows = append(
 			rows,
-			tx.seqs[m.ID],
+			tx.rowIDs[m.ID],
 			relational.StatusCode(m.Status),
 			nullableMicros(m.StartedAt),
 			nullableMicros(m.FinishedAt),

@@ -25,9 +25,9 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 // write runs one transaction that writes. It also caches the origins that the transaction has
 // added.
 func (s *Store) write(ctx context.Context, what string, do func(tx *transaction) error) error {
-	s.underway.RLock()
-	defer s.underway.RUnlock()
-	began, known := time.Now(), &originLookup{known: s.Origins}
+	s.inFlight.RLock()
+	defer s.inFlight.RUnlock()
+	began, known := time.Now(), &originLookup{cache: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
 		if err := checkSchema(ctx, tx, s.schema); err != nil {
 			// Nothing can change the schema version after this check, because no other process can
@@ -58,8 +58,8 @@ func transact(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error 
 type transaction struct {
 	*sql.Tx
 
-	known *originLookup
-	seqs  map[string]int64 // the row numbers of the records returned by CurrentStates
+	known  *originLookup
+	rowIDs map[string]int64 // the row numbers of the records returned by CurrentStates
 }
 
 // Exec implements relational.Tx.
@@ -112,8 +112,8 @@ func (tx *transaction) Lock(context.Context, relational.Lock, bool) error { retu
 func (s *Store) Snapshot(
 	ctx context.Context, operation string, do func(relational.Snapshot) error,
 ) error {
-	s.underway.RLock()
-	defer s.underway.RUnlock()
+	s.inFlight.RLock()
+	defer s.inFlight.RUnlock()
 	began := time.Now()
 	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err == nil {

@@ -23,7 +23,7 @@ func TestYesterdaysDatabase(t *testing.T) {
 	}
 	provider, err := newProvider(db)
 	if err == nil {
-		_, err = provider.UpTo(t.Context(), relational.Baseline)
+		_, err = provider.UpTo(t.Context(), relational.BaselineVersion)
 	}
 	if err == nil {
 		_, err = db.ExecContext(t.Context(), yesterday)

@@ -22,10 +22,13 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 				StreamSequence: n, Subject: "subject", Reason: "reason", At: at,
 			}
 		}
-		apply(t, s, store.Batch{PutAside: []store.AsideMessage{message(3), message(1), message(7)}})
+		applyBatch(t, s, store.Batch{PutAside: []store.AsideMessage{
+			message(3), message(1),
+			message(7),
+		}})
 		again := message(3)
 		again.Reason = "another"
-		apply(t, s, store.Batch{PutAside: []store.AsideMessage{again, message(4), again}})
+		applyBatch(t, s, store.Batch{PutAside: []store.AsideMessage{again, message(4), again}})
 		at := func(n uint64) store.AsidePosition {
 			return store.AsidePosition{At: message(n).At, StreamSequence: n}
 		}
@@ -45,7 +48,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			},
 			{store.AsidePosition{}, 0, nil},
 		} {
-			found := asideMessages(t, s, "", c.after, c.limit)
+			found := listAside(t, s, "", c.after, c.limit)
 			var got []uint64
 			for _, u := range found {
 				got = append(got, u.StreamSequence)
@@ -57,8 +60,8 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("after %+v, at most %d: %d, want %d", c.after, c.limit, got, c.want)
 			}
 		}
-		prune(t, s, epoch.Add(time.Hour), 1)
-		if left := asideMessages(t, s, "", store.AsidePosition{}, 10); len(left) != 0 {
+		pruneRecords(t, s, epoch.Add(time.Hour), 1)
+		if left := listAside(t, s, "", store.AsidePosition{}, 10); len(left) != 0 {
 			t.Errorf("after pruning: %v", left)
 		}
 	},
@@ -69,7 +72,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			Reason:         store.RefusedReasonPrefix + "why",
 			At:             epoch,
 		}
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			PutAside: []store.AsideMessage{want, {StreamSequence: 3, At: epoch}},
 		})
 		if got, err := s.GetAside(t.Context(),
@@ -78,11 +81,11 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%+v, %v", got, err)
 		}
 		for range 2 { // the second time, nothing changes
-			apply(t, s, store.Batch{
+			applyBatch(t, s, store.Batch{
 				New:       []store.Record{nthRecord(1)},
 				Recovered: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}},
 			})
-			wantRecord(t, get(t, s, id(1)), nthRecord(1))
+			wantRecord(t, getRecord(t, s, nthID(1)), nthRecord(1))
 			if _, err := s.GetAside(t.Context(),
 				store.MessageKey{StreamSequence: 2}); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%v", err)
@@ -92,8 +95,8 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("%+v, %v", got, err)
 			}
 		}
-		apply(t, s, store.Batch{Recovered: []store.MessageKey{{StreamSequence: 3}}})
-		if left := asideMessages(t, s, "", store.AsidePosition{}, 10); len(left) != 0 {
+		applyBatch(t, s, store.Batch{Recovered: []store.MessageKey{{StreamSequence: 3}}})
+		if left := listAside(t, s, "", store.AsidePosition{}, 10); len(left) != 0 {
 			t.Errorf("left: %+v", left)
 		}
 	},
@@ -104,15 +107,15 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 		_, _ = rand.Read(random)
 		subject := "executions.progress.q.wf." + hex.EncodeToString(random)
 		message := store.AsideMessage{StreamSequence: 7, Subject: subject, At: epoch}
-		apply(t, s, store.Batch{PutAside: []store.AsideMessage{message}})
-		apply(t, s, store.Batch{PutAside: []store.AsideMessage{message}})
+		applyBatch(t, s, store.Batch{PutAside: []store.AsideMessage{message}})
+		applyBatch(t, s, store.Batch{PutAside: []store.AsideMessage{message}})
 		key := store.MessageKey{StreamSequence: 7, Progress: true}
 		if got, err := s.GetAside(t.Context(), key); err != nil ||
 			got.Subject != store.StoredSubject(subject) ||
 			!strings.HasPrefix(subject, got.Subject) {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if found := asideMessages(t, s, "wf", store.AsidePosition{}, 10); len(found) != 1 {
+		if found := listAside(t, s, "wf", store.AsidePosition{}, 10); len(found) != 1 {
 			t.Errorf("%+v", found)
 		}
 	},
@@ -126,9 +129,9 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 				StreamSequence: uint64(len(all) + 1), Subject: subject, At: epoch,
 			})
 		}
-		apply(t, s, store.Batch{PutAside: all})
+		applyBatch(t, s, store.Batch{PutAside: all})
 		for workflowID, want := range map[string]int{"orders": 3, "Orders": 1, "ORDERS": 0} {
-			if got := asideMessages(t, s, workflowID, store.AsidePosition{},
+			if got := listAside(t, s, workflowID, store.AsidePosition{},
 				10); len(got) != want {
 				t.Errorf("of workflow %s: %+v", workflowID, got)
 			}
@@ -153,7 +156,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 		for subject := range subjects {
 			all = append(all, store.AsideMessage{StreamSequence: 7, Subject: subject, At: epoch})
 		}
-		apply(t, s, store.Batch{PutAside: all})
+		applyBatch(t, s, store.Batch{PutAside: all})
 		for subject, key := range subjects {
 			if got, err := s.GetAside(t.Context(), key); err != nil || got.Subject != subject {
 				t.Errorf("%+v: %+v, %v", key, got, err)
@@ -166,7 +169,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			"3":     0,
 			"1":     0,
 		} {
-			if got := asideMessages(t, s, workflowID, store.AsidePosition{},
+			if got := listAside(t, s, workflowID, store.AsidePosition{},
 				10); len(got) != want {
 				t.Errorf("of workflow %s: %+v", workflowID, got)
 			}
@@ -174,27 +177,27 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 		one := subjects["executions.queue.q_1.start.wf.node"]
 		_, of, err := s.Dismiss(t.Context(), nil, []store.MessageKey{
 			one, subjects["executions.reports.q_1.wf.id"],
-		}, epoch, dismissal)
+		}, epoch, dismissalEntry)
 		if err != nil || len(of) != 2 || !slices.Contains(of, one) {
 			t.Errorf("dismissed %+v, %v", of, err)
 		}
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			Recovered: []store.MessageKey{subjects["executions.queue.qx1.ordered.3.wf.node"]},
 		})
-		if left := asideMessages(t, s, "", store.AsidePosition{}, 10); len(left) != len(subjects)-
+		if left := listAside(t, s, "", store.AsidePosition{}, 10); len(left) != len(subjects)-
 			3 {
 			t.Errorf("left: %+v", left)
 		}
 	},
 	"one of each stream may have one sequence": func(t *testing.T, s store.Store) {
-		apply(t, s, store.Batch{PutAside: []store.AsideMessage{
+		applyBatch(t, s, store.Batch{PutAside: []store.AsideMessage{
 			{StreamSequence: 1, Subject: "executions.start.q.wf.node", At: epoch}, {
 				StreamSequence: 1,
 				Subject:        "executions.progress.q.wf.id",
 				At:             epoch,
 			},
 		}})
-		if found := asideMessages(t, s, "", store.AsidePosition{}, 10); len(found) != 2 {
+		if found := listAside(t, s, "", store.AsidePosition{}, 10); len(found) != 2 {
 			t.Errorf("%+v", found)
 		}
 		report := store.MessageKey{StreamSequence: 1, Progress: true}
@@ -202,8 +205,8 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			got.Subject != "executions.progress.q.wf.id" {
 			t.Errorf("%+v, %v", got, err)
 		}
-		apply(t, s, store.Batch{Recovered: []store.MessageKey{report}})
-		if left := asideMessages(t, s, "", store.AsidePosition{}, 10); len(left) != 1 ||
+		applyBatch(t, s, store.Batch{Recovered: []store.MessageKey{report}})
+		if left := listAside(t, s, "", store.AsidePosition{}, 10); len(left) != 1 ||
 			left[0].Subject != "executions.start.q.wf.node" {
 			t.Errorf("left: %+v", left)
 		}
@@ -215,7 +218,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			"executions.start.default.%.node", "nonsense",
 			"executions.ordered.default.3.ordered.node", "executions.ordered.default.7.3.node",
 		} {
-			apply(t, s, store.Batch{
+			applyBatch(t, s, store.Batch{
 				PutAside: []store.AsideMessage{
 					{StreamSequence: uint64(n) + 1, Subject: subject, At: epoch},
 				},
@@ -233,7 +236,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			"3":       1, // not the message in lane 3, because a lane is not a workflow
 			"7":       0,
 		} {
-			if found := asideMessages(t, s, workflow, store.AsidePosition{},
+			if found := listAside(t, s, workflow, store.AsidePosition{},
 				10); len(found) != want {
 				t.Errorf("%s: %+v, want %d", workflow, found, want)
 			}
@@ -241,7 +244,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-func asideMessages(
+func listAside(
 	t *testing.T, s store.Store, workflowID string, after store.AsidePosition, limit int,
 ) []store.AsideMessage {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 // nthAuditEntry returns the n-th audit entry. Its time is n seconds after the epoch.
 func nthAuditEntry(n int, account, workflow string) store.AuditEntry {
 	return store.AuditEntry{
-		ID:         id(n),
+		ID:         nthID(n),
 		At:         epoch.Add(time.Duration(n) * time.Second),
 		ActorKind:  "key",
 		ActorID:    fmt.Sprint("key_", n%2),
@@ -26,8 +26,8 @@ func nthAuditEntry(n int, account, workflow string) store.AuditEntry {
 	}
 }
 
-// dismissal returns the audit entry for a dismissed dead letter.
-func dismissal(id string, message store.MessageKey) store.AuditEntry {
+// dismissalEntry returns the audit entry for a dismissed dead letter.
+func dismissalEntry(id string, message store.MessageKey) store.AuditEntry {
 	e := store.AuditEntry{
 		ID:        fmt.Sprint("of ", id),
 		At:        epoch.Add(time.Hour),
@@ -83,9 +83,9 @@ var auditTests = map[string]func(*testing.T, store.Store){
 			New:   []store.Record{nthRecord(1)},
 			Audit: []store.AuditEntry{nthAuditEntry(2, "a", "w"), nthAuditEntry(1, "a", "w")},
 		}
-		apply(t, s, batch)
+		applyBatch(t, s, batch)
 		other := nthAuditEntry(2, "b", "other")
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			New:   batch.New,
 			Audit: []store.AuditEntry{other, nthAuditEntry(1, "a", "w")},
 		})
@@ -103,8 +103,8 @@ var auditTests = map[string]func(*testing.T, store.Store){
 			t.Error("a batch whose time is up was recorded")
 		}
 		if got := listAuditIDs(t, s, store.AuditFilter{}); !slices.Equal(got, []string{
-			id(2),
-			id(1),
+			nthID(2),
+			nthID(1),
 		}) {
 			t.Errorf("%q", got)
 		}
@@ -134,7 +134,7 @@ var auditTests = map[string]func(*testing.T, store.Store){
 		} {
 			var want []string
 			for _, n := range c.want {
-				want = append(want, id(n))
+				want = append(want, nthID(n))
 			}
 			if got := listAuditIDs(t, s, c.filter); !slices.Equal(got, want) {
 				t.Errorf("%+v: %q, want %q", c.filter, got, want)
@@ -152,8 +152,8 @@ var auditTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 		if got := listAuditIDs(t, s, store.AuditFilter{}); !slices.Equal(got, []string{
-			id(4),
-			id(3),
+			nthID(4),
+			nthID(3),
 		}) {
 			t.Errorf("%q", got)
 		}

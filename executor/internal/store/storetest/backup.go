@@ -21,27 +21,28 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Run("all that is kept is there again", func(t *testing.T) {
 		from, to := closeAtEnd(t, open(t)), closeAtEnd(t, open(t))
 		wantEmpty(t, from, true)
-		addEveryKind(t, from)
+		addRowsOfEveryKind(t, from)
 		wantEmpty(t, from, false)
 		parts := backUp(t, from)
 		restore(t, to, parts)
 		wantEmpty(t, to, false)
 		wantParts(t, backUp(t, to), parts)
 		for _, n := range []int{1, 2, 1200} {
-			wantRecord(t, get(t, to, id(n)), get(t, from, id(n)))
+			wantRecord(t, getRecord(t, to, nthID(n)), getRecord(t, from, nthID(n)))
 		}
-		if got := get(t, to, id(2)); got.Status != execution.Succeeded || got.Duplicates != 3 {
+		if got := getRecord(t, to, nthID(2)); got.Status != execution.Succeeded ||
+			got.Duplicates != 3 {
 			t.Errorf("%+v", got)
 		}
 		// The restored store still knows which reports were applied, and keeps pending steps until
 		// their records arrive.
-		addDuplicates(t, to, "report", epoch, map[string]int64{id(2): 3})
-		apply(t, to, store.Batch{New: []store.Record{nthRecord(7000)}})
-		if got := get(t, to, id(7000)); got.Status != execution.Running {
+		addDuplicates(t, to, "report", epoch, map[string]int64{nthID(2): 3})
+		applyBatch(t, to, store.Batch{New: []store.Record{nthRecord(7000)}})
+		if got := getRecord(t, to, nthID(7000)); got.Status != execution.Running {
 			t.Errorf("the pending step is not applied: %+v", got)
 		}
-		wantSender(t, to, fullObservation())
-		if got := get(t, to, id(2)); got.Duplicates != 3 {
+		wantSender(t, to, fullSenderActivity())
+		if got := getRecord(t, to, nthID(2)); got.Duplicates != 3 {
 			t.Errorf("%d duplicates", got.Duplicates)
 		}
 	})
@@ -50,7 +51,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		full := fullRecord(t)
 		applyNewRecords(t, from, full)
 		restore(t, to, backUp(t, from))
-		wantRecord(t, get(t, to, full.ID), full)
+		wantRecord(t, getRecord(t, to, full.ID), full)
 	})
 	t.Run("it is as it was at one moment, whoever writes meanwhile", func(t *testing.T) {
 		s := closeAtEnd(t, open(t))
@@ -69,7 +70,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		if records != 1_200 {
 			t.Errorf("%d records", records)
 		}
-		get(t, s, id(5_000))
+		getRecord(t, s, nthID(5_000))
 	})
 	t.Run("an error of who writes ends it", func(t *testing.T) {
 		s := closeAtEnd(t, open(t))
@@ -91,7 +92,7 @@ func RunBackupOfEveryTable(
 	t *testing.T, from, to store.Store, rows func(t *testing.T) (from, to map[string]int),
 ) {
 	t.Helper()
-	addEveryKind(t, from)
+	addRowsOfEveryKind(t, from)
 	restore(t, to, backUp(t, from))
 	of, restored := rows(t)
 	for table, n := range of {
@@ -121,11 +122,11 @@ var notInBackups = []string{
 	"goose_db_version", "harmless", "installation",
 }
 
-// addEveryKind adds rows of every kind of content to a database.
-func addEveryKind(t *testing.T, s store.Store) {
+// addRowsOfEveryKind adds rows of every kind of content to a database.
+func addRowsOfEveryKind(t *testing.T, s store.Store) {
 	t.Helper()
 	applyNewRecords(t, s, nRecords(1_201)...)
-	apply(t, s, store.Batch{
+	applyBatch(t, s, store.Batch{
 		Progress: []execution.Progress{
 			runningProgress(1, epoch), succeededProgress(2, epoch, `{"a":"b"}`), failedProgress(3, epoch, "why"),
 			runningProgress(7000, epoch),
@@ -139,14 +140,14 @@ func addEveryKind(t *testing.T, s store.Store) {
 			},
 		},
 	})
-	if _, _, err := s.Dismiss(t.Context(), []string{id(3)}, []store.MessageKey{
+	if _, _, err := s.Dismiss(t.Context(), []string{nthID(3)}, []store.MessageKey{
 		{StreamSequence: 8, Progress: true},
-	}, epoch.Add(time.Hour), dismissal); err != nil {
+	}, epoch.Add(time.Hour), dismissalEntry); err != nil {
 		t.Fatal(err)
 	}
 	addAudit(t, s, nthAuditEntry(1, "a", "w"), nthAuditEntry(2, "b", "v"))
 	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderActivity{
-		fullObservation(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch},
+		fullSenderActivity(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -160,13 +161,13 @@ func addEveryKind(t *testing.T, s store.Store) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	addDuplicates(t, s, "report", epoch, map[string]int64{id(2): 3, id(9000): 1})
-	addRefusals(t, s, "refusals", refusal("a", "token_invalid", 0, 30, 3),
-		refusal("", "not_found", 1, 1, 9))
+	addDuplicates(t, s, "report", epoch, map[string]int64{nthID(2): 3, nthID(9000): 1})
+	addRefusals(t, s, "refusals", nthMinuteRefusals("a", "token_invalid", 0, 30, 3),
+		nthMinuteRefusals("", "not_found", 1, 1, 9))
 }
 
-// fullObservation returns what requests have shown about a sender, with no field zero.
-func fullObservation() store.SenderActivity {
+// fullSenderActivity returns what requests have shown about a sender, with no field zero.
+func fullSenderActivity() store.SenderActivity {
 	return store.SenderActivity{
 		WorkflowID:    "wf",
 		NodeID:        "node",
@@ -208,7 +209,7 @@ func fillFields(t *testing.T, fields reflect.Value) {
 		case string:
 			field.SetString("the " + strings.ToLower(name))
 			if name == "ID" || strings.HasSuffix(name, "Of") || name == "RequeuedAs" {
-				field.SetString(id(100 + i))
+				field.SetString(nthID(100 + i))
 			}
 		case execution.Source:
 			field.Set(reflect.ValueOf(execution.SourceRerun))

@@ -153,8 +153,8 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 // ApplyTarget is the store that BenchmarkApply measures.
 type ApplyTarget struct {
 	Store store.Store
-	// Bare inserts records into a table without keys and indexes, for comparison.
-	Bare func(ctx context.Context, records []store.Record) error
+	// InsertBare inserts records into a table without keys and indexes, for comparison.
+	InsertBare func(ctx context.Context, records []store.Record) error
 	// ServerCPU returns the CPU time that the database server has used so far. nil means that the
 	// database is part of this process.
 	ServerCPU func() time.Duration
@@ -220,7 +220,7 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 			b.StopTimer()
 			used.stop(target)
 			start = time.Now()
-			if err := target.Bare(b.Context(), records); err != nil {
+			if err := target.InsertBare(b.Context(), records); err != nil {
 				b.Fatal(err)
 			}
 			inserting += time.Since(start)

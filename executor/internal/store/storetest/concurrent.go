@@ -32,7 +32,7 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 					return err
 				}
 				mu.Lock()
-				changed = append(changed, applied.Changed...)
+				changed = append(changed, applied.ChangedIDs...)
 				mu.Unlock()
 			}
 			return nil
@@ -52,7 +52,7 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 				once := handledRange(stream, 2*n+1, 2*n+1)
 				// Each range is added twice, so that merging saves rows and HandledRanges merges
 				// them.
-				apply(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
+				applyBatch(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
 			}
 			inParallel(t, 4, func(worker int) error {
 				if worker == 0 {
@@ -130,7 +130,7 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 				if err != nil {
 					return err
 				}
-				count("new", applied.Changed)
+				count("new", applied.ChangedIDs)
 				// This batch contains records, messages and steps. Some of the steps belong to
 				// records that other workers are inserting.
 				steps.New, steps.PutAside = fresh.New, fresh.PutAside
@@ -142,19 +142,19 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 				if err != nil {
 					return err
 				}
-				if len(applied.Changed) > 95 {
-					return fmt.Errorf("changed %d", len(applied.Changed))
+				if len(applied.ChangedIDs) > 95 {
+					return fmt.Errorf("changed %d", len(applied.ChangedIDs))
 				}
 			}
 		}
 		return nil
 	})
 	for i := range n {
-		if c := changes["new"+id(i)]; c != 1 {
+		if c := changes["new"+nthID(i)]; c != 1 {
 			t.Errorf("record %d was new %d times", i, c)
 		}
 	}
-	done := list(t, stores[0], store.RecordFilter{Status: execution.Succeeded},
+	done := listRecords(t, stores[0], store.RecordFilter{Status: execution.Succeeded},
 		store.RecordPosition{}, 2*n)
 	if len(done) != n {
 		t.Errorf("%d of %d succeeded", len(done), n)

@@ -24,11 +24,11 @@ var contextTests = map[string]func(*testing.T, store.Store){
 				return err
 			},
 			"AddDuplicates": func() error {
-				return s.AddDuplicates(ctx, "r", epoch, map[string]int64{id(1): 1})
+				return s.AddDuplicates(ctx, "r", epoch, map[string]int64{nthID(1): 1})
 			},
-			"Get": func() error { _, err := s.Get(ctx, id(1)); return err },
+			"Get": func() error { _, err := s.Get(ctx, nthID(1)); return err },
 			"GetMany": func() error {
-				_, err := s.GetMany(ctx, []string{id(1)})
+				_, err := s.GetMany(ctx, []string{nthID(1)})
 				return err
 			},
 			"List": func() error {
@@ -49,13 +49,16 @@ var contextTests = map[string]func(*testing.T, store.Store){
 				return err
 			},
 			"MarkRequeued": func() error {
-				_, err := s.MarkRequeued(ctx, []store.Requeue{{ID: id(1), As: "again"}})
+				_, err := s.MarkRequeued(ctx, []store.Requeue{{
+					ID:            nthID(1),
+					ReplacementID: "again",
+				}})
 				return err
 			},
 			"Dismiss": func() error {
-				_, _, err := s.Dismiss(ctx, []string{id(1)}, []store.MessageKey{
+				_, _, err := s.Dismiss(ctx, []string{nthID(1)}, []store.MessageKey{
 					{StreamSequence: 1},
-				}, epoch, dismissal)
+				}, epoch, dismissalEntry)
 				return err
 			},
 			"ListOldest": func() error {
@@ -74,10 +77,11 @@ var contextTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if left := list(t, s, store.RecordFilter{}, store.RecordPosition{}, 5); len(left) != 1 {
-			t.Errorf("records: %q", ids(left))
+		if left := listRecords(t, s, store.RecordFilter{}, store.RecordPosition{},
+			5); len(left) != 1 {
+			t.Errorf("records: %q", recordIDs(left))
 		}
-		wantRecord(t, get(t, s, id(1)), nthRecord(1))
+		wantRecord(t, getRecord(t, s, nthID(1)), nthRecord(1))
 	},
 	"a batch that is cancelled on the way is recorded whole or not at all": func(
 		t *testing.T, s store.Store,
@@ -88,7 +92,7 @@ var contextTests = map[string]func(*testing.T, store.Store){
 			done := make(chan error, 1)
 			go func() {
 				records := nRecords(n, func(i int, r *store.Record) {
-					r.ID, r.WorkflowID = id(round*n+i), id(round)
+					r.ID, r.WorkflowID = nthID(round*n+i), nthID(round)
 				})
 				_, err := s.Apply(ctx, store.Batch{New: records})
 				done <- err
@@ -99,7 +103,8 @@ var contextTests = map[string]func(*testing.T, store.Store){
 			_ = s.Ping(t.Context())
 			cancel()
 			err := <-done
-			found := list(t, s, store.RecordFilter{WorkflowID: id(round)}, store.RecordPosition{},
+			found := listRecords(t, s, store.RecordFilter{WorkflowID: nthID(round)},
+				store.RecordPosition{},
 				2*n)
 			if len(found) != 0 && len(found) != n {
 				t.Errorf("%d of %d records", len(found), n)

@@ -13,9 +13,9 @@ import (
 // noon is the start of the minute that contains the epoch.
 var noon = epoch.Truncate(time.Minute)
 
-// refusal returns a count of n refusals in minute m after noon. The last of them came s seconds
-// after the start of that minute.
-func refusal(workflow, code string, m, s int, n int64) store.RefusalCount {
+// nthMinuteRefusals returns a count of n refusals in minute m after noon. The last of them came s
+// seconds after the start of that minute.
+func nthMinuteRefusals(workflow, code string, m, s int, n int64) store.RefusalCount {
 	minute := noon.Add(time.Duration(m) * time.Minute)
 	return store.RefusalCount{
 		WorkflowID: workflow, Code: code, Minute: minute, Count: n,
@@ -29,15 +29,16 @@ func refusal(workflow, code string, m, s int, n int64) store.RefusalCount {
 
 var refusalCountTests = map[string]func(*testing.T, store.Store){
 	"refusals by workflow and code, with the last request": func(t *testing.T, s store.Store) {
-		addRefusals(t, s, "r1", refusal("a", "token_invalid", 0, 30, 3),
-			refusal("b", "token_invalid", 0, 40, 1), refusal("", "workflow_not_found", 0, 1, 9))
-		addRefusals(t, s, "r2", refusal("a", "json_invalid", 1, 10, 2),
-			refusal("a", "token_invalid", 2, 5, 4))
-		addRefusals(t, s, "late", refusal("a", "token_invalid", 0, 20, 10),
-			refusal("a", "json_invalid", 1, 50, 1))
+		addRefusals(t, s, "r1", nthMinuteRefusals("a", "token_invalid", 0, 30, 3),
+			nthMinuteRefusals("b", "token_invalid", 0, 40, 1),
+			nthMinuteRefusals("", "workflow_not_found", 0, 1, 9))
+		addRefusals(t, s, "r2", nthMinuteRefusals("a", "json_invalid", 1, 10, 2),
+			nthMinuteRefusals("a", "token_invalid", 2, 5, 4))
+		addRefusals(t, s, "late", nthMinuteRefusals("a", "token_invalid", 0, 20, 10),
+			nthMinuteRefusals("a", "json_invalid", 1, 50, 1))
 		want := []store.RefusalSum{
-			{Code: "token_invalid", Count: 17, Last: refusal("a", "", 2, 5, 0).Last},
-			{Code: "json_invalid", Count: 3, Last: refusal("a", "", 1, 50, 0).Last},
+			{Code: "token_invalid", Count: 17, Last: nthMinuteRefusals("a", "", 2, 5, 0).Last},
+			{Code: "json_invalid", Count: 3, Last: nthMinuteRefusals("a", "", 1, 50, 0).Last},
 		}
 		wantRefusals(t, s, "a", noon, want...)
 		wantRefusals(t, s, "a", noon.Add(time.Minute+time.Second), store.RefusalSum{
@@ -48,23 +49,25 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		wantRefusals(t, s, "", noon, store.RefusalSum{
 			Code:  "workflow_not_found",
 			Count: 9,
-			Last:  refusal("", "", 0, 1, 0).Last,
+			Last:  nthMinuteRefusals("", "", 0, 1, 0).Last,
 		})
 		wantRefusals(t, s, "none", noon)
 		wantRefusals(t, s, "a", noon.Add(time.Hour))
 	},
 	"refusals of all workflows, the last first, by pages": func(t *testing.T, s store.Store) {
-		addRefusals(t, s, "r1", refusal("a", "token_invalid", 0, 30, 3),
-			refusal("b", "token_invalid", 2, 40, 1), refusal("", "workflow_not_found", 1, 1, 9))
-		addRefusals(t, s, "r2", refusal("b", "json_invalid", 2, 40, 2),
-			refusal("a", "token_invalid", 1, 1, 4), refusal("B", "json_invalid", 2, 40, 6))
+		addRefusals(t, s, "r1", nthMinuteRefusals("a", "token_invalid", 0, 30, 3),
+			nthMinuteRefusals("b", "token_invalid", 2, 40, 1),
+			nthMinuteRefusals("", "workflow_not_found", 1, 1, 9))
+		addRefusals(t, s, "r2", nthMinuteRefusals("b", "json_invalid", 2, 40, 2),
+			nthMinuteRefusals("a", "token_invalid", 1, 1, 4),
+			nthMinuteRefusals("B", "json_invalid", 2, 40, 6))
 		sum := func(workflow, code string, m, s int, n int64) store.WorkflowRefusalSum {
 			return store.WorkflowRefusalSum{
 				WorkflowID: workflow,
 				RefusalSum: store.RefusalSum{
 					Code:  code,
 					Count: n,
-					Last:  refusal(workflow, code, m, s, n).Last,
+					Last:  nthMinuteRefusals(workflow, code, m, s, n).Last,
 				},
 			}
 		}
@@ -99,27 +102,27 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 	},
 	"a report of refusals is applied once": func(t *testing.T, s store.Store) {
 		for range 3 {
-			addRefusals(t, s, "report", refusal("a", "token_invalid", 0, 30, 3))
+			addRefusals(t, s, "report", nthMinuteRefusals("a", "token_invalid", 0, 30, 3))
 		}
 		wantRefusals(t, s, "a", noon, store.RefusalSum{
 			Code:  "token_invalid",
 			Count: 3,
-			Last:  refusal("a", "", 0, 30, 0).Last,
+			Last:  nthMinuteRefusals("a", "", 0, 30, 0).Last,
 		})
-		wantMinutes(t, s, noon, minute(0, "refused:token_invalid", 3))
+		wantMinutes(t, s, noon, nthMinuteCount(0, "refused:token_invalid", 3))
 	},
 	"one key twice in a report": func(t *testing.T, s store.Store) {
-		addRefusals(t, s, "report", refusal("a", "rate_limited", 0, 40, 1),
-			refusal("a", "rate_limited", 0, 30, 2))
+		addRefusals(t, s, "report", nthMinuteRefusals("a", "rate_limited", 0, 40, 1),
+			nthMinuteRefusals("a", "rate_limited", 0, 30, 2))
 		wantRefusals(t, s, "a", noon, store.RefusalSum{
 			Code:  "rate_limited",
 			Count: 3,
-			Last:  refusal("a", "", 0, 40, 0).Last,
+			Last:  nthMinuteRefusals("a", "", 0, 40, 0).Last,
 		})
-		wantMinutes(t, s, noon, minute(0, "refused:rate_limited", 3))
+		wantMinutes(t, s, noon, nthMinuteCount(0, "refused:rate_limited", 3))
 	},
 	"hostile texts": func(t *testing.T, s store.Store) {
-		r := refusal("a", "token_invalid", 0, 1, 1)
+		r := nthMinuteRefusals("a", "token_invalid", 0, 1, 1)
 		r.Last.UserAgent = "a\x00b\xff"
 		addRefusals(t, s, "r\x00", r)
 		addRefusals(t, s, "empty")
@@ -139,27 +142,31 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		})
 		applyNewRecords(t, s, records...)
 		applyNewRecords(t, s, records...)
-		addDuplicates(t, s, "d1", epoch, map[string]int64{id(1): 2, id(2): 3})
-		addDuplicates(t, s, "d1", epoch, map[string]int64{id(1): 2, id(2): 3})
-		addDuplicates(t, s, "d2", epoch.Add(time.Minute), map[string]int64{id(1): 1})
-		addRefusals(t, s, "r", refusal("a", "token_invalid", 1, 1, 2),
-			refusal("b", "token_invalid", 1, 1, 5), refusal("", "not_found", 1, 1, 1))
+		addDuplicates(t, s, "d1", epoch, map[string]int64{nthID(1): 2, nthID(2): 3})
+		addDuplicates(t, s, "d1", epoch, map[string]int64{nthID(1): 2, nthID(2): 3})
+		addDuplicates(t, s, "d2", epoch.Add(time.Minute), map[string]int64{nthID(1): 1})
+		addRefusals(t, s, "r", nthMinuteRefusals("a", "token_invalid", 1, 1, 2),
+			nthMinuteRefusals("b", "token_invalid", 1, 1, 5),
+			nthMinuteRefusals("", "not_found", 1, 1, 1))
 		// The records are one second apart, and the first one is 0.123 seconds after the start of
 		// the first minute. So the first minute has 60 records and the second has 40. Two of the
 		// first 60 do not count as accepted: the rerun and the rejection.
-		wantMinutes(t, s, noon, minute(0, "accepted", 58), minute(0, "deduplicated", 5),
-			minute(1, "accepted", 40), minute(1, "deduplicated", 1),
-			minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
+		wantMinutes(t, s, noon, nthMinuteCount(0, "accepted", 58),
+			nthMinuteCount(0, "deduplicated", 5),
+			nthMinuteCount(1, "accepted", 40), nthMinuteCount(1, "deduplicated", 1),
+			nthMinuteCount(1, "refused:not_found", 1),
+			nthMinuteCount(1, "refused:token_invalid", 7))
 		wantMinutes(t, s, noon.Add(90*time.Second),
-			minute(1, "accepted", 40), minute(1, "deduplicated", 1),
-			minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
+			nthMinuteCount(1, "accepted", 40), nthMinuteCount(1, "deduplicated", 1),
+			nthMinuteCount(1, "refused:not_found", 1),
+			nthMinuteCount(1, "refused:token_invalid", 7))
 	},
 	"pruned by age, and down to a number": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(0), nthRecord(300))
 		var all []store.RefusalCount
 		for m := range 10 {
-			all = append(all, refusal("a", "token_invalid", m, 0, 1),
-				refusal("b", "token_invalid", m, 0, 1))
+			all = append(all, nthMinuteRefusals("a", "token_invalid", m, 0, 1),
+				nthMinuteRefusals("b", "token_invalid", m, 0, 1))
 		}
 		addRefusals(t, s, "r", all...)
 		at := func(m int) time.Time { return noon.Add(time.Duration(m) * time.Minute) }
@@ -192,8 +199,8 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		if _, err := s.PruneCounts(t.Context(), at(10), 100, 100); err != nil {
 			t.Fatal(err)
 		}
-		addRefusals(t, s, "r", refusal("c", "token_invalid", 11, 0, 1))
-		wantMinutes(t, s, noon, minute(11, "refused:token_invalid", 1))
+		addRefusals(t, s, "r", nthMinuteRefusals("c", "token_invalid", 11, 0, 1))
+		wantMinutes(t, s, noon, nthMinuteCount(11, "refused:token_invalid", 1))
 	},
 	"reports and batches at the same time": func(t *testing.T, s store.Store) {
 		const workers, rounds = 4, 10
@@ -210,7 +217,8 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 				var report []store.RefusalCount
 				for i := range 20 {
 					report = append(report,
-						refusal(fmt.Sprint("w", (i*7+worker)%20), "token_invalid", 0, i, 1))
+						nthMinuteRefusals(fmt.Sprint("w", (i*7+worker)%20), "token_invalid", 0, i,
+							1))
 				}
 				// Two workers add each report, which must be counted only once.
 				if err := s.AddRefusals(t.Context(), fmt.Sprint("r", worker/2, n), epoch,
@@ -223,12 +231,12 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			}
 			return nil
 		})
-		wantMinutes(t, s, noon, minute(0, "accepted", workers*rounds*20),
-			minute(0, "refused:token_invalid", workers/2*rounds*20))
+		wantMinutes(t, s, noon, nthMinuteCount(0, "accepted", workers*rounds*20),
+			nthMinuteCount(0, "refused:token_invalid", workers/2*rounds*20))
 	},
 }
 
-func minute(m int, kind string, n int64) store.MinuteCount {
+func nthMinuteCount(m int, kind string, n int64) store.MinuteCount {
 	return store.MinuteCount{Minute: noon.Add(time.Duration(m) * time.Minute), Kind: kind, Count: n}
 }
 

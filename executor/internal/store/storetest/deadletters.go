@@ -23,7 +23,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		applyNewRecords(t, s, records...)
 		// Records 0, 1 and 2 fail; records 3 and 4 do not. Messages 11 and 12 have the same time as
 		// record 1, and message 13 has the same time as record 4.
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				withQueueAndWorkflowOf(
 					records[0],
@@ -44,49 +44,50 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			},
 		})
 		for workflow, want := range map[string][]string{
-			"":  {"13", id(2), id(1), "12", "11", id(0)},
-			"a": {id(2), "11", id(0)},
-			"b": {"13", id(1), "12"},
+			"":  {"13", nthID(2), nthID(1), "12", "11", nthID(0)},
+			"a": {nthID(2), "11", nthID(0)},
+			"b": {"13", nthID(1), "12"},
 			"c": nil,
 		} {
 			for size := 1; size <= 7; size++ {
-				if got := deadLetters(t, s, store.DeadLetterFilter{WorkflowID: workflow},
+				if got := listDeadLetters(t, s, store.DeadLetterFilter{WorkflowID: workflow},
 					size); !slices.Equal(got, want) {
 					t.Errorf("workflow %q, pages of %d: %q, want %q", workflow, size, got, want)
 				}
 			}
 		}
 
-		markRequeued(t, s, id(1), "again", true)
-		markRequeued(t, s, id(1), "once more", false)
-		for _, alive := range []string{id(3), id(4), id(5), id(99), ""} {
+		markRequeued(t, s, nthID(1), "again", true)
+		markRequeued(t, s, nthID(1), "once more", false)
+		for _, alive := range []string{nthID(3), nthID(4), nthID(5), nthID(99), ""} {
 			markRequeued(t, s, alive, "again", false)
 		}
-		if got, want := deadLetters(t, s, store.DeadLetterFilter{}, 2), []string{
-			"13", id(2), "12", "11", id(0),
+		if got, want := listDeadLetters(t, s, store.DeadLetterFilter{}, 2), []string{
+			"13", nthID(2), "12", "11", nthID(0),
 		}; !slices.Equal(got, want) {
 			t.Errorf("after a requeue: %q, want %q", got, want)
 		}
 		want := records[1]
 		want.Status, want.FinishedAt, want.RequeuedAs = execution.Failed, epoch, "again"
-		wantRecord(t, get(t, s, id(1)), want)
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
 		want = records[3]
 		want.Status, want.FinishedAt = execution.Succeeded, epoch
-		wantRecord(t, get(t, s, id(3)), want)
+		wantRecord(t, getRecord(t, s, nthID(3)), want)
 		// A late step changes neither the failure nor the requeue.
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			New: []store.Record{records[1]},
 			Progress: []execution.Progress{withQueueAndWorkflowOf(records[1], succeededProgress(1,
 				epoch, ""))},
 		})
-		if got := get(t, s, id(1)); got.RequeuedAs != "again" || got.Status != execution.Failed {
+		if got := getRecord(t, s, nthID(1)); got.RequeuedAs != "again" ||
+			got.Status != execution.Failed {
 			t.Errorf("%+v", got)
 		}
 	},
 	"filtered by account, workflow, reason and time": testFilteredDeadLetters,
 	"dismissed ones leave the list, and stay as they are": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nRecords(6)...)
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				failedProgress(0, epoch, "why"), failedProgress(1, epoch, "why"), failedProgress(2,
 					epoch, "why"),
@@ -109,7 +110,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		at := epoch.Add(time.Hour)
 		dismiss := func(ids []string, messages []store.MessageKey) ([]string, []store.MessageKey) {
 			t.Helper()
-			dismissed, messageKeys, err := s.Dismiss(t.Context(), ids, messages, at, dismissal)
+			dismissed, messageKeys, err := s.Dismiss(t.Context(), ids, messages, at, dismissalEntry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,9 +118,9 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			return dismissed, messageKeys
 		}
 		report := store.MessageKey{StreamSequence: 11, Progress: true}
-		all := []string{id(1), id(0), id(3), id(4), id(99)}
+		all := []string{nthID(1), nthID(0), nthID(3), nthID(4), nthID(99)}
 		got, messageKeys := dismiss(all, []store.MessageKey{report, {StreamSequence: 99}})
-		if !slices.Equal(got, []string{id(0), id(1)}) ||
+		if !slices.Equal(got, []string{nthID(0), nthID(1)}) ||
 			!slices.Equal(messageKeys, []store.MessageKey{report}) {
 			t.Errorf("dismissed %q, %v", got, messageKeys)
 		}
@@ -132,45 +133,45 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		entries := listAuditIDs(t, s, store.AuditFilter{})
 		slices.Sort(entries)
 		if want := []string{
-			dismissal("", report).ID, dismissal(id(0), store.MessageKey{}).ID,
-			dismissal(id(1), store.MessageKey{}).ID,
+			dismissalEntry("", report).ID, dismissalEntry(nthID(0), store.MessageKey{}).ID,
+			dismissalEntry(nthID(1), store.MessageKey{}).ID,
 		}; !slices.Equal(entries, want) {
 			t.Errorf("in the audit: %q, want %q", entries, want)
 		}
-		if got, want := deadLetters(t, s, store.DeadLetterFilter{}, 2),
-			[]string{id(2), "12", "11"}; !slices.Equal(got, want) {
+		if got, want := listDeadLetters(t, s, store.DeadLetterFilter{}, 2),
+			[]string{nthID(2), "12", "11"}; !slices.Equal(got, want) {
 			t.Errorf("left: %q, want %q", got, want)
 		}
 		want := nthRecord(0)
 		want.Status, want.Error, want.FinishedAt, want.DismissedAt = execution.Failed, "why", epoch,
 			at
-		wantRecord(t, get(t, s, id(0)), want)
+		wantRecord(t, getRecord(t, s, nthID(0)), want)
 		if u, err := s.GetAside(t.Context(), report); err != nil ||
 			u.Subject != "executions.progress.q.wf.n" {
 			t.Errorf("%+v, %v", u, err)
 		}
 		// Putting the same message aside again does not make it a dead letter again.
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			PutAside: []store.AsideMessage{
 				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
 			},
 		})
 		wantCount(100, 3)
 		// A dismissed dead letter can still be requeued; a requeued one cannot be dismissed.
-		markRequeued(t, s, id(0), "again", true)
-		markRequeued(t, s, id(2), "again", true)
-		if got, _ = dismiss([]string{id(0), id(2)}, nil); len(got) != 0 {
+		markRequeued(t, s, nthID(0), "again", true)
+		markRequeued(t, s, nthID(2), "again", true)
+		if got, _ = dismiss([]string{nthID(0), nthID(2)}, nil); len(got) != 0 {
 			t.Errorf("dismissed %q", got)
 		}
 		wantCount(100, 2)
 	},
 	"a replay says of what": func(t *testing.T, s store.Store) {
 		want := nthRecord(1)
-		want.Source, want.ReplayOf, want.DeliveryID, want.TokenID = execution.SourceRerun, id(
+		want.Source, want.ReplayOf, want.DeliveryID, want.TokenID = execution.SourceRerun, nthID(
 			0,
 		), "", ""
 		applyNewRecords(t, s, want)
-		wantRecord(t, get(t, s, id(1)), want)
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
 	},
 	"of many that requeue at once one does": func(t *testing.T, s store.Store) {
 		testConcurrentRequeues(t, s, s, s, s)
@@ -184,7 +185,7 @@ func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 	const n = 30
 	applyNewRecords(t, stores[0], nRecords(n)...)
 	for i := range n {
-		apply(t, stores[0], store.Batch{Progress: []execution.Progress{failedProgress(i, epoch,
+		applyBatch(t, stores[0], store.Batch{Progress: []execution.Progress{failedProgress(i, epoch,
 			"")}})
 	}
 	var marked [n]atomic.Int32
@@ -193,9 +194,9 @@ func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 			// Each call marks two records. Half of the workers pass them in the opposite order,
 			// which must not lead to a deadlock.
 			mark := []store.Requeue{
-				{ID: id(i), As: fmt.Sprint("by ", worker)}, {
-					ID: id((i + 1) % n),
-					As: fmt.Sprint("by ", worker),
+				{ID: nthID(i), ReplacementID: fmt.Sprint("by ", worker)}, {
+					ID:            nthID((i + 1) % n),
+					ReplacementID: fmt.Sprint("by ", worker),
 				},
 			}
 			if worker%2 == 1 {
@@ -208,7 +209,7 @@ func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 			for _, won := range won {
 				i := slices.IndexFunc(nRecords(n), func(r store.Record) bool { return r.ID == won })
 				marked[i].Add(1)
-				if got, err := stores[worker].Get(t.Context(), id(i)); err != nil ||
+				if got, err := stores[worker].Get(t.Context(), nthID(i)); err != nil ||
 					got.RequeuedAs != fmt.Sprint("by ", worker) {
 					return fmt.Errorf("%d: %+v, %w", i, got, err)
 				}
@@ -221,23 +222,23 @@ func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 			t.Errorf("record %d was requeued %d times", i, got)
 		}
 	}
-	if left := deadLetters(t, stores[0], store.DeadLetterFilter{}, n); len(left) != 0 {
+	if left := listDeadLetters(t, stores[0], store.DeadLetterFilter{}, n); len(left) != 0 {
 		t.Errorf("left: %q", left)
 	}
 }
 
 func markRequeued(t *testing.T, s store.Store, id, as string, want bool) {
 	t.Helper()
-	marked, err := s.MarkRequeued(t.Context(), []store.Requeue{{ID: id, As: as}})
+	marked, err := s.MarkRequeued(t.Context(), []store.Requeue{{ID: id, ReplacementID: as}})
 	if err != nil || (len(marked) == 1) != want || want && marked[0] != id {
 		t.Errorf("MarkRequeued %s: %v, %v", id, marked, err)
 	}
 }
 
-// deadLetters reads the whole list page by page, size dead letters at a time. It returns the ID of
-// each record and the stream sequence of each message. To request the next page, it passes only
+// listDeadLetters reads the whole list page by page, size dead letters at a time. It returns the ID
+// of each record and the stream sequence of each message. To request the next page, it passes only
 // those fields of the last dead letter that determine its position.
-func deadLetters(
+func listDeadLetters(
 	t *testing.T, s store.Store, filter store.DeadLetterFilter, size int,
 ) (names []string) {
 	t.Helper()
@@ -299,7 +300,7 @@ func testFilteredDeadLetters(t *testing.T, s store.Store) {
 			At:             records[8].AcceptedAt,
 		},
 	}
-	apply(t, s, batch)
+	applyBatch(t, s, batch)
 	for _, f := range []store.DeadLetterFilter{
 		{},
 		{AccountID: "x"},
@@ -332,7 +333,7 @@ func testFilteredDeadLetters(t *testing.T, s store.Store) {
 			}
 		}
 		for _, size := range []int{1, 3, 100} {
-			if got := deadLetters(t, s, f, size); !slices.Equal(got, want) {
+			if got := listDeadLetters(t, s, f, size); !slices.Equal(got, want) {
 				t.Errorf("%+v, pages of %d: %q, want %q", f, size, got, want)
 			}
 		}

@@ -11,9 +11,9 @@ import (
 
 var duplicateTests = map[string]func(*testing.T, store.Store){
 	"before and after the record": func(t *testing.T, s store.Store) {
-		addDuplicates(t, s, "early", epoch, map[string]int64{id(1): 2, id(9): 4})
+		addDuplicates(t, s, "early", epoch, map[string]int64{nthID(1): 2, nthID(9): 4})
 		applyNewRecords(t, s, nthRecord(1), nthRecord(2))
-		addDuplicates(t, s, "late", epoch, map[string]int64{id(1): 3, id(2): 1})
+		addDuplicates(t, s, "late", epoch, map[string]int64{nthID(1): 3, nthID(2): 1})
 		wantDuplicates(t, s, 1, 5)
 		wantDuplicates(t, s, 2, 1)
 		applyNewRecords(t, s, nthRecord(1), nthRecord(9)) // a redelivery resets nothing
@@ -23,19 +23,19 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 	"a report is applied once": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1))
 		for range 3 {
-			addDuplicates(t, s, "report", epoch, map[string]int64{id(1): 2})
+			addDuplicates(t, s, "report", epoch, map[string]int64{nthID(1): 2})
 		}
-		addDuplicates(t, s, "report", epoch.Add(time.Hour), map[string]int64{id(1): 50})
+		addDuplicates(t, s, "report", epoch.Add(time.Hour), map[string]int64{nthID(1): 50})
 		wantDuplicates(t, s, 1, 2)
 		addDuplicates(t, s, "empty", epoch, nil)
-		addDuplicates(t, s, "empty", epoch, map[string]int64{id(1): 50})
+		addDuplicates(t, s, "empty", epoch, map[string]int64{nthID(1): 50})
 		wantDuplicates(t, s, 1, 2)
 	},
 	"thousands in one report": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nRecords(20)...)
 		counts := make(map[string]int64)
 		for i := range 5_000 {
-			counts[id(i)] = int64(i) + 1
+			counts[nthID(i)] = int64(i) + 1
 		}
 		addDuplicates(t, s, "report", epoch, counts)
 		wantDuplicates(t, s, 19, 20)
@@ -47,7 +47,7 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 			for n := range reports {
 				counts := make(map[string]int64)
 				for i := range 20 {
-					counts[id(i)] = 1
+					counts[nthID(i)] = 1
 				}
 				// Two reporters add each report, which must be counted only once.
 				if err := s.AddDuplicates(t.Context(), fmt.Sprint(reporter/2, n), epoch,
@@ -65,11 +65,12 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 
 func wantDuplicates(t *testing.T, s store.Store, n int, want int64) {
 	t.Helper()
-	if got := get(t, s, id(n)).Duplicates; got != want {
+	if got := getRecord(t, s, nthID(n)).Duplicates; got != want {
 		t.Errorf("record %d: %d duplicates, want %d", n, got, want)
 	}
-	for _, r := range list(t, s, store.RecordFilter{}, store.RecordPosition{}, math.MaxInt32) {
-		if r.ID == id(n) && r.Duplicates != want {
+	for _, r := range listRecords(t, s, store.RecordFilter{}, store.RecordPosition{},
+		math.MaxInt32) {
+		if r.ID == nthID(n) && r.Duplicates != want {
 			t.Errorf("record %d in the list: %d duplicates, want %d", n, r.Duplicates, want)
 		}
 	}

@@ -28,8 +28,9 @@ func failureCause(f store.ExecutionFailure) *store.EventCause {
 	}
 }
 
-// causesOf returns the undecided causes, without the groups in except, and leaves them undecided.
-func causesOf(
+// undecidedCauses returns the undecided causes, without the groups in except, and leaves them
+// undecided.
+func undecidedCauses(
 	t *testing.T, s store.Store, except ...store.CauseGroup,
 ) (found []store.EventCause) {
 	t.Helper()
@@ -53,7 +54,7 @@ func decideAllEvents(t *testing.T, s store.Store, now time.Time) (before []store
 	) (events []store.Event, used []string) {
 		before = decided
 		for _, c := range causes {
-			events = append(events, event(c.ID, now))
+			events = append(events, newEvent(c.ID, now))
 			used = append(used, c.ID)
 		}
 		return events, used
@@ -63,7 +64,7 @@ func decideAllEvents(t *testing.T, s store.Store, now time.Time) (before []store
 	return before
 }
 
-func event(id string, at time.Time) store.Event {
+func newEvent(id string, at time.Time) store.Event {
 	return store.Event{
 		ID:         id,
 		AccountID:  "account",
@@ -75,7 +76,7 @@ func event(id string, at time.Time) store.Event {
 	}
 }
 
-func unpublished(t *testing.T, s store.Store, exceptWorkflows ...string) []store.Event {
+func unpublishedEvents(t *testing.T, s store.Store, exceptWorkflows ...string) []store.Event {
 	t.Helper()
 	found, err := s.UnpublishedEvents(t.Context(), exceptWorkflows, 100)
 	if err != nil {
@@ -96,13 +97,13 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		s.SetFailureCause(failureCause)
 		silent := nthRecord(5)
 		silent.WorkflowID = "silent"
-		apply(t, s, store.Batch{Progress: []execution.Progress{failedProgress(4, epoch.Add(4),
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{failedProgress(4, epoch.Add(4),
 			"early")}})
 		applyNewRecords(t, s, nthRecord(1), nthRecord(2), nthRecord(3), nthRecord(4), silent)
 		wantHasCauses(t, s, true)
 		at := epoch.Add(time.Hour)
 		for range 2 { // the second round changes nothing
-			apply(t, s, store.Batch{Progress: []execution.Progress{
+			applyBatch(t, s, store.Batch{Progress: []execution.Progress{
 				failedProgress(
 					1,
 					at,
@@ -116,18 +117,18 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				}),
 			}})
 			if _, err := s.EndLostExecutions(t.Context(), []store.LostExecution{
-				{ID: id(3), StreamSequence: nthRecord(3).StreamSequence},
+				{ID: nthID(3), StreamSequence: nthRecord(3).StreamSequence},
 			}, at.Add(time.Second), "lost"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		cause := func(n int, at time.Time, text string) store.EventCause {
 			return store.EventCause{
-				ID:          "failed:" + id(n),
+				ID:          "failed:" + nthID(n),
 				AccountID:   "account",
 				Kind:        "failed",
 				WorkflowID:  "workflow",
-				ExecutionID: id(n),
+				ExecutionID: nthID(n),
 				Queue:       "default",
 				At:          store.StoredTime(at),
 				Text:        text,
@@ -137,7 +138,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			cause(4, epoch, "early"), cause(1, at, store.SanitizeText("no\x00ne")),
 			cause(3, at.Add(time.Second), "lost"),
 		}
-		if got := causesOf(t, s); !reflect.DeepEqual(got, want) {
+		if got := undecidedCauses(t, s); !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	},
@@ -146,22 +147,25 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		other := nthRecord(2)
 		other.AccountID = "other"
 		applyNewRecords(t, s, nthRecord(1), other)
-		apply(t, s, store.Batch{Progress: []execution.Progress{
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{
 			failedProgress(1, epoch, "one"), failedProgress(2, epoch.Add(1), "two"),
 		}})
 		for _, step := range []struct {
 			except []store.CauseGroup
 			want   []string
 		}{
-			{nil, []string{id(1), id(2)}},
-			{[]store.CauseGroup{{AccountID: "account", Kind: "failed"}}, []string{id(2)}},
-			{[]store.CauseGroup{{AccountID: "account", Kind: "silent"}}, []string{id(1), id(2)}},
+			{nil, []string{nthID(1), nthID(2)}},
+			{[]store.CauseGroup{{AccountID: "account", Kind: "failed"}}, []string{nthID(2)}},
+			{
+				[]store.CauseGroup{{AccountID: "account", Kind: "silent"}},
+				[]string{nthID(1), nthID(2)},
+			},
 			{[]store.CauseGroup{
 				{AccountID: "other", Kind: "failed"}, {AccountID: "account", Kind: "failed"},
 			}, nil},
 		} {
 			var found []string
-			for _, c := range causesOf(t, s, step.except...) {
+			for _, c := range undecidedCauses(t, s, step.except...) {
 				found = append(found, c.ExecutionID)
 			}
 			if !slices.Equal(found, step.want) {
@@ -171,7 +175,8 @@ var eventTests = map[string]func(*testing.T, store.Store){
 	},
 	"nobody is told unless somebody asks": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1))
-		apply(t, s, store.Batch{Progress: []execution.Progress{failedProgress(1, epoch, "no")}})
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{failedProgress(1, epoch,
+			"no")}})
 		wantHasCauses(t, s, false)
 	},
 	"a cause becomes one event, kept for a while after publication": func(
@@ -179,7 +184,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 	) {
 		s.SetFailureCause(failureCause)
 		applyNewRecords(t, s, nthRecord(1), nthRecord(2))
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{failedProgress(1, epoch, "one"), failedProgress(2,
 				epoch.Add(1), "two")},
 		})
@@ -187,14 +192,14 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("decided before: %+v", before)
 		}
 		wantHasCauses(t, s, false)
-		first, two := event("failed:"+id(1), epoch), event("failed:"+id(2), epoch)
-		if got := unpublished(t, s); !reflect.DeepEqual(got, []store.Event{first, two}) {
+		first, two := newEvent("failed:"+nthID(1), epoch), newEvent("failed:"+nthID(2), epoch)
+		if got := unpublishedEvents(t, s); !reflect.DeepEqual(got, []store.Event{first, two}) {
 			t.Errorf("%+v", got)
 		}
-		if got := unpublished(t, s, "other"); len(got) != 2 {
+		if got := unpublishedEvents(t, s, "other"); len(got) != 2 {
 			t.Errorf("without those of another workflow: %+v", got)
 		}
-		if got := unpublished(t, s, "other", "alerts"); len(got) != 0 {
+		if got := unpublishedEvents(t, s, "other", "alerts"); len(got) != 0 {
 			t.Errorf("without those of the workflow: %+v", got)
 		}
 		published := epoch.Add(time.Second)
@@ -205,13 +210,14 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			}
 			published = published.Add(time.Second)
 		}
-		if got := unpublished(t, s); !reflect.DeepEqual(got, []store.Event{two}) {
+		if got := unpublishedEvents(t, s); !reflect.DeepEqual(got, []store.Event{two}) {
 			t.Errorf("%+v", got)
 		}
 
 		// Recording the same occurrence again does not lead to another event.
 		applyNewRecords(t, s, nthRecord(3))
-		apply(t, s, store.Batch{Progress: []execution.Progress{failedProgress(3, epoch, "three")}})
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{failedProgress(3, epoch,
+			"three")}})
 		late := epoch.Add(store.EventRetention + time.Second)
 		before := decideAllEvents(t, s, late)
 		if len(before) != 2 || before[0].ID != first.ID || before[0].Input != "" ||
@@ -219,12 +225,13 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%+v", before)
 		}
 		applyNewRecords(t, s, nthRecord(4))
-		apply(t, s, store.Batch{Progress: []execution.Progress{failedProgress(4, epoch, "four")}})
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{failedProgress(4, epoch,
+			"four")}})
 		ids := []string{}
 		for _, e := range decideAllEvents(t, s, late) {
 			ids = append(ids, e.ID)
 		}
-		if !slices.Equal(ids, []string{two.ID, "failed:" + id(3)}) {
+		if !slices.Equal(ids, []string{two.ID, "failed:" + nthID(3)}) {
 			// The first event is gone: it was published and is older than EventRetention.
 			t.Errorf("%q", ids)
 		}
@@ -260,7 +267,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("%+v, %v; want %+v", got, err, open)
 			}
 			ids := []string{}
-			for _, c := range causesOf(t, s) {
+			for _, c := range undecidedCauses(t, s) {
 				ids = append(ids, c.ID)
 			}
 			if !slices.Equal(ids, causes) {
@@ -320,11 +327,11 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		applyNewRecords(t, s, nRecords(6, func(i int, r *store.Record) {
 			r.NodeID = fmt.Sprint("node ", i%3)
 		})...)
-		if got := ids(list(t, s, store.RecordFilter{
+		if got := recordIDs(listRecords(t, s, store.RecordFilter{
 			WorkflowID: "workflow",
 			NodeID:     "node 1",
 			Source:     execution.SourceWebhook,
-		}, store.RecordPosition{}, 5)); !slices.Equal(got, []string{id(4), id(1)}) {
+		}, store.RecordPosition{}, 5)); !slices.Equal(got, []string{nthID(4), nthID(1)}) {
 			t.Errorf("%q", got)
 		}
 	},

@@ -16,7 +16,7 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 			for n := to; n > from; n-- {
 				all = append(all, store.FilteredRequest{
 					At:         epoch.Add(time.Duration(n) * time.Second),
-					DeliveryID: id(n),
+					DeliveryID: nthID(n),
 					Place:      "ptr:/a",
 				})
 			}

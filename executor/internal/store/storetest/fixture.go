@@ -13,14 +13,14 @@ import (
 // epoch is when the first record of the suite was accepted.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 
-// id returns the n-th execution ID. IDs sort in the order of their numbers.
-func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
+// nthID returns the n-th execution ID. IDs sort in the order of their numbers.
+func nthID(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
 
 // nthRecord returns the n-th record, which was accepted n seconds after the epoch. It has a value
 // in every field that a new record can have.
 func nthRecord(n int) store.Record {
 	return store.Record{
-		ID:             id(n),
+		ID:             nthID(n),
 		AccountID:      "account",
 		WorkflowID:     "workflow",
 		NodeID:         "node",
@@ -55,7 +55,7 @@ func setComputedID(_ int, r *store.Record) {
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 }
 
-func ids(records []store.Record) []string {
+func recordIDs(records []store.Record) []string {
 	all := make([]string, len(records))
 	for i, r := range records {
 		all[i] = r.ID
@@ -65,7 +65,7 @@ func ids(records []store.Record) []string {
 
 func runningProgress(n int, at time.Time) execution.Progress {
 	return execution.Progress{
-		ID:         id(n),
+		ID:         nthID(n),
 		Queue:      "default",
 		WorkflowID: "workflow",
 		Status:     execution.Running,
@@ -75,7 +75,7 @@ func runningProgress(n int, at time.Time) execution.Progress {
 
 func succeededProgress(n int, at time.Time, output string) execution.Progress {
 	return execution.Progress{
-		ID:         id(n),
+		ID:         nthID(n),
 		Queue:      "default",
 		WorkflowID: "workflow",
 		Status:     execution.Succeeded,
@@ -86,7 +86,7 @@ func succeededProgress(n int, at time.Time, output string) execution.Progress {
 
 func failedProgress(n int, at time.Time, why string) execution.Progress {
 	return execution.Progress{
-		ID:         id(n),
+		ID:         nthID(n),
 		Queue:      "default",
 		WorkflowID: "workflow",
 		Status:     execution.Failed,
@@ -102,7 +102,7 @@ func withQueueAndWorkflowOf(r store.Record, step execution.Progress) execution.P
 	return step
 }
 
-func apply(t *testing.T, s store.Store, batch store.Batch) store.ApplyResult {
+func applyBatch(t *testing.T, s store.Store, batch store.Batch) store.ApplyResult {
 	t.Helper()
 	applied, err := s.Apply(t.Context(), batch)
 	if err != nil {
@@ -113,10 +113,10 @@ func apply(t *testing.T, s store.Store, batch store.Batch) store.ApplyResult {
 
 func applyNewRecords(t *testing.T, s store.Store, records ...store.Record) {
 	t.Helper()
-	apply(t, s, store.Batch{New: records})
+	applyBatch(t, s, store.Batch{New: records})
 }
 
-func get(t *testing.T, s store.Store, id string) store.Record {
+func getRecord(t *testing.T, s store.Store, id string) store.Record {
 	t.Helper()
 	r, err := s.Get(t.Context(), id)
 	if err != nil {
@@ -125,7 +125,7 @@ func get(t *testing.T, s store.Store, id string) store.Record {
 	return r
 }
 
-func list(
+func listRecords(
 	t *testing.T, s store.Store, filter store.RecordFilter, after store.RecordPosition, limit int,
 ) []store.Record {
 	t.Helper()
@@ -145,7 +145,7 @@ func addDuplicates(
 	}
 }
 
-func prune(t *testing.T, s store.Store, before time.Time, limit int) int {
+func pruneRecords(t *testing.T, s store.Store, before time.Time, limit int) int {
 	t.Helper()
 	n, err := s.Prune(t.Context(), before, limit)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 func handledRange(stream string, first, last uint64) store.HandledRange {
-	return store.HandledRange{Stream: stream, Created: "then", First: first, Last: last}
+	return store.HandledRange{Stream: stream, StreamCreated: "then", First: first, Last: last}
 }
 
 func wantHandled(t *testing.T, s store.Store, stream string, want ...store.HandledRange) {
@@ -30,7 +30,7 @@ var handledRangeTests = map[string]func(*testing.T, store.Store){
 				handledRange("A", 3, 4), handledRange("A", 6, 6),
 			}, {handledRange("A", 10, 12)},
 		} {
-			apply(t, s, store.Batch{Handled: r})
+			applyBatch(t, s, store.Batch{Handled: r})
 		}
 		wantHandled(t, s, "A", handledRange("A", 1, 7), handledRange("A", 10, 12))
 		wantHandled(t, s, "B", handledRange("B", 1, 1))
@@ -38,7 +38,7 @@ var handledRangeTests = map[string]func(*testing.T, store.Store){
 	"many ranges stay what they are": func(t *testing.T, s store.Store) {
 		for n := range uint64(200) {
 			once := handledRange("A", 2*n+1, 2*n+1)
-			apply(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
+			applyBatch(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
 			if n%50 == 0 { // when 50 more rows can be merged
 				got, err := s.HandledRanges(t.Context(), "A", "then")
 				if err != nil || len(got) != int(n)+1 {
@@ -53,12 +53,12 @@ var handledRangeTests = map[string]func(*testing.T, store.Store){
 				t.Fatalf("%d ranges, %v", len(got), err)
 			}
 		}
-		apply(t, s, store.Batch{Handled: []store.HandledRange{handledRange("A", 1, 1000)}})
+		applyBatch(t, s, store.Batch{Handled: []store.HandledRange{handledRange("A", 1, 1000)}})
 		wantHandled(t, s, "A", handledRange("A", 1, 1000))
 		wantHandled(t, s, "A", handledRange("A", 1, 1000))
 	},
 	"another stream of the same name is another one": func(t *testing.T, s store.Store) {
-		apply(
+		applyBatch(
 			t,
 			s,
 			store.Batch{
@@ -72,7 +72,7 @@ var handledRangeTests = map[string]func(*testing.T, store.Store){
 		wantHandled(t, s, "B", handledRange("B", 1, 9))
 	},
 	"what was taken back is forgotten": func(t *testing.T, s store.Store) {
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			Handled: []store.HandledRange{
 				handledRange(
 					"A",

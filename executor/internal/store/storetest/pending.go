@@ -10,37 +10,38 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-func progress(steps ...execution.Progress) store.Batch { return store.Batch{Progress: steps} }
+func progressBatch(steps ...execution.Progress) store.Batch { return store.Batch{Progress: steps} }
 
 // fullProgress returns a step with the given status and no zero field for the n-th execution.
 func fullProgress(t *testing.T, n int, status execution.Status) execution.Progress {
 	t.Helper()
 	var step execution.Progress
 	fillFields(t, reflect.ValueOf(&step).Elem())
-	step.ID, step.Queue, step.WorkflowID, step.Status = id(n), "default", "workflow", status
+	step.ID, step.Queue, step.WorkflowID, step.Status = nthID(n), "default", "workflow", status
 	return step
 }
 
 var pendingTests = map[string]func(*testing.T, store.Store){
 	"a step that comes before its record is applied with it": func(t *testing.T, s store.Store) {
-		applied := apply(t, s,
-			progress(runningProgress(1, epoch), succeededProgress(1, epoch.Add(time.Second), `"x"`),
+		applied := applyBatch(t, s,
+			progressBatch(runningProgress(1, epoch), succeededProgress(1, epoch.Add(time.Second), `"x"`),
 				runningProgress(2, epoch)))
-		wantSameElements(t, "unknown", applied.Unknown, []string{id(1), id(2)})
-		apply(t, s,
-			progress(failedProgress(1, epoch.Add(2*time.Second), "late"),
+		wantSameElements(t, "unknown", applied.UnrecordedIDs, []string{nthID(1), nthID(2)})
+		applyBatch(t, s,
+			progressBatch(failedProgress(1, epoch.Add(2*time.Second), "late"),
 				failedProgress(3, epoch.Add(3*time.Second), "bad \x00\xff")))
 		// The execution has already ended with another step, so this one is ignored.
-		apply(t, s, progress(succeededProgress(3, epoch.Add(4*time.Second), "1")))
+		applyBatch(t, s, progressBatch(succeededProgress(3, epoch.Add(4*time.Second), "1")))
 		// The batch's own steps are applied after the kept steps.
-		applied = apply(t, s, store.Batch{
+		applied = applyBatch(t, s, store.Batch{
 			New: nRecords(4),
 			Progress: []execution.Progress{
 				succeededProgress(2, epoch.Add(5*time.Second), "2"), runningProgress(3, epoch),
 			},
 		})
-		wantSameElements(t, "changed", applied.Changed, []string{id(0), id(1), id(2), id(3)})
-		wantSameElements(t, "unknown", applied.Unknown, nil)
+		wantSameElements(t, "changed", applied.ChangedIDs,
+			[]string{nthID(0), nthID(1), nthID(2), nthID(3)})
+		wantSameElements(t, "unknown", applied.UnrecordedIDs, nil)
 		want := nRecords(4)
 		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Output = execution.Succeeded,
 			epoch, epoch.Add(time.Second), []byte(`"x"`)
@@ -49,7 +50,7 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		want[3].Status, want[3].FinishedAt, want[3].Error = execution.Failed,
 			epoch.Add(3*time.Second), "bad \uFFFD\uFFFD"
 		for i, r := range want {
-			wantRecord(t, get(t, s, id(i)), r)
+			wantRecord(t, getRecord(t, s, nthID(i)), r)
 		}
 		// The steps were kept only until their records arrived.
 		if n := prunePending(t, s); n != 0 {
@@ -59,23 +60,23 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 	"it keeps the number of its attempt": func(t *testing.T, s store.Store) {
 		step := succeededProgress(1, epoch, "1")
 		step.Attempt = 2
-		apply(t, s, progress(step))
-		apply(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
+		applyBatch(t, s, progressBatch(step))
+		applyBatch(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
 		want := nthRecord(1)
 		want.Status, want.FinishedAt, want.Output, want.Attempts = execution.Succeeded, epoch,
 			[]byte("1"), 2
-		wantRecord(t, get(t, s, id(1)), want)
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
 	},
 	"no field of it is lost": func(t *testing.T, s store.Store) {
 		for n, status := range []execution.Status{
 			execution.Running, execution.Succeeded, execution.Failed, execution.Canceled,
 		} {
 			step := fullProgress(t, 2*n, status)
-			apply(t, s, progress(step))
+			applyBatch(t, s, progressBatch(step))
 			applyNewRecords(t, s, nthRecord(2*n), nthRecord(2*n+1))
-			step.ID = id(2*n + 1)
-			apply(t, s, progress(step))
-			pending, later := get(t, s, id(2*n)), get(t, s, id(2*n+1))
+			step.ID = nthID(2*n + 1)
+			applyBatch(t, s, progressBatch(step))
+			pending, later := getRecord(t, s, nthID(2*n)), getRecord(t, s, nthID(2*n+1))
 			if later.Status != status || later.Attempts == 0 {
 				t.Errorf("the step %q is not applied: %+v", status, later)
 			}
@@ -92,21 +93,21 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		alien, own := failedProgress(1, epoch, "forged"), succeededProgress(1,
 			epoch.Add(time.Second), "1")
 		alien.WorkflowID = "another"
-		apply(t, s, progress(alien, own))
-		applied := apply(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
-		wantSameElements(t, "foreign", applied.Foreign, []string{id(1)})
+		applyBatch(t, s, progressBatch(alien, own))
+		applied := applyBatch(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
+		wantSameElements(t, "foreign", applied.ForeignIDs, []string{nthID(1)})
 		want := nthRecord(1)
 		want.Status, want.FinishedAt, want.Output = execution.Succeeded, own.At, []byte("1")
-		wantRecord(t, get(t, s, id(1)), want)
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
 	},
 	"one that comes again is kept once, and of one execution only so many": func(
 		t *testing.T, s store.Store,
 	) {
 		for range 3 {
-			if applied := apply(t, s,
-				progress(runningProgress(1, epoch), runningProgress(1,
-					epoch))); applied.Dropped != 0 {
-				t.Errorf("dropped %d", applied.Dropped)
+			if applied := applyBatch(t, s,
+				progressBatch(runningProgress(1, epoch), runningProgress(1,
+					epoch))); applied.DroppedSteps != 0 {
+				t.Errorf("dropped %d", applied.DroppedSteps)
 			}
 		}
 		forged := store.Batch{}
@@ -115,24 +116,24 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 			step.WorkflowID = fmt.Sprint("wf-", n)
 			forged.Progress = append(forged.Progress, step)
 		}
-		if applied := apply(t, s, forged); applied.Dropped != 3 {
-			t.Errorf("dropped %d", applied.Dropped)
+		if applied := applyBatch(t, s, forged); applied.DroppedSteps != 3 {
+			t.Errorf("dropped %d", applied.DroppedSteps)
 		}
 		if n := prunePending(t, s); n != store.MaxPendingStepsPerExecution {
 			t.Errorf("%d are kept", n)
 		}
 	},
 	"what changes nothing is not kept": func(t *testing.T, s store.Store) {
-		apply(
+		applyBatch(
 			t,
 			s,
-			progress(
+			progressBatch(
 				withQueueAndWorkflowOf(nthRecord(1), execution.Progress{
-					ID:     id(1),
+					ID:     nthID(1),
 					Status: execution.Queued,
 				}),
 				withQueueAndWorkflowOf(nthRecord(1), execution.Progress{
-					ID:     id(1),
+					ID:     nthID(1),
 					Status: "unheard of",
 				}),
 			),
@@ -142,7 +143,7 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"pruned by age": func(t *testing.T, s store.Store) {
-		apply(t, s, progress(runningProgress(1, epoch)))
+		applyBatch(t, s, progressBatch(runningProgress(1, epoch)))
 		if n, err := s.PrunePending(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
 			t.Errorf("pruned %d, %v", n, err)
 		}
@@ -150,55 +151,58 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("pruned %d", n)
 		}
 		applyNewRecords(t, s, nthRecord(1))
-		wantRecord(t, get(t, s, id(1)), nthRecord(1))
+		wantRecord(t, getRecord(t, s, nthID(1)), nthRecord(1))
 	},
 }
 
 var lostExecutionTests = map[string]func(*testing.T, store.Store){
 	"a lost one ends as failed, for good": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nRecords(5)...)
-		apply(t, s, progress(runningProgress(1, epoch), succeededProgress(2, epoch, "1")))
+		applyBatch(t, s, progressBatch(runningProgress(1, epoch), succeededProgress(2, epoch, "1")))
 		at := epoch.Add(time.Hour)
 		var lost []store.LostExecution
 		for i := range 4 {
 			lost = append(lost,
-				store.LostExecution{ID: id(i), StreamSequence: nthRecord(i).StreamSequence})
+				store.LostExecution{ID: nthID(i), StreamSequence: nthRecord(i).StreamSequence})
 		}
 		lost[3].StreamSequence++ // the record has moved in the meantime
-		lost = append(lost, store.LostExecution{ID: id(9), StreamSequence: 1}, store.LostExecution{
-			ID:             "\x00",
-			StreamSequence: 1,
-		})
-		for _, want := range [][]string{{id(0), id(1)}, nil} { // the second time, both have ended
+		lost = append(lost, store.LostExecution{ID: nthID(9), StreamSequence: 1},
+			store.LostExecution{
+				ID:             "\x00",
+				StreamSequence: 1,
+			})
+		// the second time, both have ended
+		for _, want := range [][]string{{nthID(0), nthID(1)}, nil} {
 			ended, err := s.EndLostExecutions(t.Context(), lost, at, "lost")
 			if err != nil {
 				t.Fatal(err)
 			}
 			wantSameElements(t, "ended", ended, want)
 		}
-		apply(t, s, progress(succeededProgress(0, epoch, "1")))
+		applyBatch(t, s, progressBatch(succeededProgress(0, epoch, "1")))
 		want := nRecords(5)
 		want[0].Status, want[0].FinishedAt, want[0].Error = execution.Failed, at, "lost"
 		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed,
 			epoch, at, "lost"
 		want[2].Status, want[2].FinishedAt, want[2].Output = execution.Succeeded, epoch, []byte("1")
 		for i, r := range want {
-			wantRecord(t, get(t, s, id(i)), r)
+			wantRecord(t, getRecord(t, s, nthID(i)), r)
 		}
-		if dead := list(t, s, store.RecordFilter{DeadLetter: true}, store.RecordPosition{},
+		if dead := listRecords(t, s, store.RecordFilter{DeadLetter: true}, store.RecordPosition{},
 			10); len(dead) != 2 {
-			t.Errorf("dead letters: %v", ids(dead))
+			t.Errorf("dead letters: %v", recordIDs(dead))
 		}
 	},
 	"a record that is not final follows its message": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nRecords(4)...)
-		apply(t, s, progress(runningProgress(1, epoch), succeededProgress(2, epoch, "")))
+		applyBatch(t, s, progressBatch(runningProgress(1, epoch), succeededProgress(2, epoch, "")))
 		again := nRecords(4, func(_ int, r *store.Record) {
 			r.StreamSequence, r.NodeID = 99, "other"
 		})
 		applyNewRecords(t, s, again[:3]...)
 		for i, want := range []uint64{99, 99, 3, 4} {
-			if got := get(t, s, id(i)); got.StreamSequence != want || got.NodeID != "node" {
+			if got := getRecord(t, s, nthID(i)); got.StreamSequence != want ||
+				got.NodeID != "node" {
 				t.Errorf("%d: %+v", i, got)
 			}
 		}
@@ -237,7 +241,7 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 		}
 		return nil
 	})
-	if done := list(t, stores[0], store.RecordFilter{Status: execution.Succeeded},
+	if done := listRecords(t, stores[0], store.RecordFilter{Status: execution.Succeeded},
 		store.RecordPosition{},
 		2*n); len(done) != n {
 		t.Errorf("%d of %d succeeded", len(done), n)
@@ -252,14 +256,16 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 // applies steps of unrecorded executions before and after the call.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
-	apply(t, s, progress(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))
+	applyBatch(t, s, progressBatch(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))
 	full()
-	if applied := apply(t, s, progress(succeededProgress(1, epoch, "1"))); applied.Dropped != 1 {
-		t.Errorf("dropped %d", applied.Dropped)
+	if applied := applyBatch(t, s, progressBatch(succeededProgress(1, epoch,
+		"1"))); applied.DroppedSteps != 1 {
+		t.Errorf("dropped %d", applied.DroppedSteps)
 	}
 	applyNewRecords(t, s, nthRecord(0), nthRecord(1))
 	for i := range 2 { // the second step of the first execution was newer
-		if got := get(t, s, id(i)); got.Status != execution.Succeeded || !got.StartedAt.IsZero() {
+		if got := getRecord(t, s, nthID(i)); got.Status != execution.Succeeded ||
+			!got.StartedAt.IsZero() {
 			t.Errorf("%+v", got)
 		}
 	}

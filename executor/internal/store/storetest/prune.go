@@ -12,22 +12,22 @@ import (
 var pruneTests = map[string]func(*testing.T, store.Store){
 	"the oldest first, at most so many, in any state": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nRecords(10)...)
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{runningProgress(0, epoch), succeededProgress(1, epoch,
 				"")},
 		})
 		before := nthRecord(7).AcceptedAt
 		for _, c := range []struct{ want, left int }{{3, 7}, {3, 4}, {1, 3}, {0, 3}} {
-			if n := prune(t, s, before, 3); n != c.want {
+			if n := pruneRecords(t, s, before, 3); n != c.want {
 				t.Errorf("pruned %d, want %d", n, c.want)
 			}
-			if left := list(t, s, store.RecordFilter{}, store.RecordPosition{},
+			if left := listRecords(t, s, store.RecordFilter{}, store.RecordPosition{},
 				100); len(left) != c.left ||
-				left[len(left)-1].ID != id(10-c.left) {
-				t.Errorf("left: %q", ids(left))
+				left[len(left)-1].ID != nthID(10-c.left) {
+				t.Errorf("left: %q", recordIDs(left))
 			}
 		}
-		if n := prune(t, s, epoch.Add(time.Hour), 0); n != 0 {
+		if n := pruneRecords(t, s, epoch.Add(time.Hour), 0); n != 0 {
 			t.Errorf("limit 0 pruned %d", n)
 		}
 	},
@@ -38,41 +38,41 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		applyNewRecords(t, s, old, young)
 		// The old record has a recent count, and the recent record has an old one. IDs 3 and 4 have
 		// no record.
-		addDuplicates(t, s, "r1", hour(20), map[string]int64{id(1): 1})
-		addDuplicates(t, s, "r2", hour(1), map[string]int64{id(2): 2, id(3): 3, id(4): 4})
-		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(4): 40})
-		if n := prune(t, s, hour(10), 100); n != 1 {
+		addDuplicates(t, s, "r1", hour(20), map[string]int64{nthID(1): 1})
+		addDuplicates(t, s, "r2", hour(1), map[string]int64{nthID(2): 2, nthID(3): 3, nthID(4): 4})
+		addDuplicates(t, s, "r3", hour(20), map[string]int64{nthID(4): 40})
+		if n := pruneRecords(t, s, hour(10), 100); n != 1 {
 			t.Errorf("pruned %d", n)
 		}
 		applyNewRecords(t, s, nRecords(5)...)
 		got := []int64{}
 		for i := range 5 {
-			got = append(got, get(t, s, id(i)).Duplicates)
+			got = append(got, getRecord(t, s, nthID(i)).Duplicates)
 		}
 		if want := []int64{0, 0, 2, 0, 44}; !slices.Equal(got, want) {
 			t.Errorf("duplicates %d, want %d", got, want)
 		}
 		// Adding these reports has no effect: pruning records does not delete report IDs, because
 		// the stream may deliver the reports again.
-		addDuplicates(t, s, "r2", hour(20), map[string]int64{id(0): 5})
-		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(0): 50})
+		addDuplicates(t, s, "r2", hour(20), map[string]int64{nthID(0): 5})
+		addDuplicates(t, s, "r3", hour(20), map[string]int64{nthID(0): 50})
 		wantDuplicates(t, s, 0, 0)
 	},
 	"counts without a record go when no record is left to delete": func(
 		t *testing.T, s store.Store,
 	) {
 		applyNewRecords(t, s, nRecords(3)...)
-		addDuplicates(t, s, "r1", epoch, map[string]int64{id(3): 3})
-		addDuplicates(t, s, "r2", epoch, map[string]int64{id(4): 4})
+		addDuplicates(t, s, "r1", epoch, map[string]int64{nthID(3): 3})
+		addDuplicates(t, s, "r2", epoch, map[string]int64{nthID(4): 4})
 		before := epoch.Add(time.Hour)
 		// A call that deletes as many records as its limit allows leaves these counts alone: while
 		// records are left, each call would have to read every old count again.
-		if n := prune(t, s, before, 2); n != 2 {
+		if n := pruneRecords(t, s, before, 2); n != 2 {
 			t.Errorf("pruned %d", n)
 		}
 		applyNewRecords(t, s, nthRecord(3))
 		wantDuplicates(t, s, 3, 3)
-		if n := prune(t, s, before, 3); n != 2 {
+		if n := pruneRecords(t, s, before, 3); n != 2 {
 			t.Errorf("pruned %d", n)
 		}
 		applyNewRecords(t, s, nthRecord(4))
@@ -96,12 +96,12 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 				counts := make(map[string]int64)
 				for i := round * 150; i < round*150+500; i++ {
 					batch.Progress = append(batch.Progress, runningProgress(i, epoch))
-					counts[id(i)] = 1
+					counts[nthID(i)] = 1
 				}
 				if _, err := s.Apply(t.Context(), batch); err != nil {
 					return err
 				}
-				if err := s.AddDuplicates(t.Context(), id(worker*100+round), epoch,
+				if err := s.AddDuplicates(t.Context(), nthID(worker*100+round), epoch,
 					counts); err != nil {
 					return err
 				}

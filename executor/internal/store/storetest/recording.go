@@ -13,22 +13,22 @@ import (
 var applyTests = map[string]func(*testing.T, store.Store){
 	"a new record is read as it was written": func(t *testing.T, s store.Store) {
 		full := nthRecord(1)
-		full.RerunOf, full.Error = id(7), "refused"
+		full.RerunOf, full.Error = nthID(7), "refused"
 		full.StartedAt, full.FinishedAt = epoch.Add(time.Minute), epoch.Add(time.Hour)
 		full.Output, full.Attempts = []byte(`{"a":1}`), 3
 		full.Status, full.Source = execution.Rejected, execution.SourceRerun
 		bare := store.Record{
-			ID:         id(2),
+			ID:         nthID(2),
 			Status:     execution.Queued,
 			Source:     execution.SourceWebhook,
 			AcceptedAt: epoch,
 			RecordedAt: epoch,
 		}
-		applied := apply(t, s, store.Batch{New: []store.Record{full, bare}})
-		wantSameElements(t, "changed", applied.Changed, []string{id(1), id(2)})
-		wantSameElements(t, "unknown", applied.Unknown, nil)
-		wantRecord(t, get(t, s, id(1)), full)
-		wantRecord(t, get(t, s, id(2)), bare)
+		applied := applyBatch(t, s, store.Batch{New: []store.Record{full, bare}})
+		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(1), nthID(2)})
+		wantSameElements(t, "unknown", applied.UnrecordedIDs, nil)
+		wantRecord(t, getRecord(t, s, nthID(1)), full)
+		wantRecord(t, getRecord(t, s, nthID(2)), bare)
 	},
 	"the number of the attempt is that of the last report": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1), nthRecord(2))
@@ -37,42 +37,43 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			return step
 		}
 		begun, later := epoch.Add(time.Minute), epoch.Add(time.Hour)
-		apply(t, s, store.Batch{Progress: []execution.Progress{attempt(runningProgress(1, begun),
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{attempt(runningProgress(1,
+			begun),
 			1)}})
 		want := nthRecord(1)
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
-		wantRecord(t, get(t, s, id(1)), want)
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
 		// The second attempt is running, so a late report of the first attempt changes nothing.
-		applied := apply(t, s, store.Batch{
+		applied := applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				attempt(runningProgress(1, later), 2), attempt(runningProgress(1, later), 1),
 			},
 		})
-		wantSameElements(t, "changed", applied.Changed, []string{id(1)})
-		applied = apply(t, s, store.Batch{
+		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(1)})
+		applied = applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{attempt(runningProgress(1, later), 2), runningProgress(1,
 				later)},
 		})
-		wantSameElements(t, "changed", applied.Changed, nil)
+		wantSameElements(t, "changed", applied.ChangedIDs, nil)
 		want.Attempts = 2
-		wantRecord(t, get(t, s, id(1)), want)
-		apply(t, s, store.Batch{
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
+		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				attempt(failedProgress(1, later, "no"), 4), attempt(succeededProgress(2, later,
 					"1"), 1),
 			},
 		})
 		want.Status, want.FinishedAt, want.Error, want.Attempts = execution.Failed, later, "no", 4
-		wantRecord(t, get(t, s, id(1)), want)
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
 		quick := nthRecord(2)
 		quick.Status, quick.FinishedAt, quick.Output, quick.Attempts = execution.Succeeded, later,
 			[]byte("1"), 1
-		wantRecord(t, get(t, s, id(2)), quick)
+		wantRecord(t, getRecord(t, s, nthID(2)), quick)
 	},
 	"an execution is canceled once, and stays so": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nRecords(6)...)
 		at, later := epoch.Add(time.Hour), epoch.Add(2*time.Hour)
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{runningProgress(1, epoch), succeededProgress(2, epoch,
 				"1")},
 		})
@@ -88,8 +89,8 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			slices.Sort(requested)
 			wantSameElements(t, "requested", requested, want)
 		}
-		request([]string{id(0), id(1)}, id(0), id(1), id(2), id(99))
-		request(nil, id(0), id(1)) // again
+		request([]string{nthID(0), nthID(1)}, nthID(0), nthID(1), nthID(2), nthID(99))
+		request(nil, nthID(0), nthID(1)) // again
 		entries, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10)
 		if err != nil || len(entries) != 2 {
 			t.Errorf("the audit has %+v, %v", entries, err)
@@ -106,17 +107,18 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			return ids
 		}
 		wantSameElements(t, "canceling", list(store.RecordFilter{Canceling: true}), []string{
-			id(0),
-			id(1),
+			nthID(0),
+			nthID(1),
 		})
-		canceled, err := s.Cancel(t.Context(), []string{id(0), id(1), id(2)}, later)
+		canceled, err := s.Cancel(t.Context(), []string{nthID(0), nthID(1), nthID(2)}, later)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// the runner itself cancels the running execution
-		wantSameElements(t, "canceled", canceled, []string{id(0)})
-		wantSameElements(t, "canceling", list(store.RecordFilter{Canceling: true}), []string{id(1)})
-		apply(t, s, store.Batch{
+		wantSameElements(t, "canceled", canceled, []string{nthID(0)})
+		wantSameElements(t, "canceling", list(store.RecordFilter{Canceling: true}),
+			[]string{nthID(1)})
+		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				runningProgress(0, later), succeededProgress(0, later, "1"), failedProgress(0,
 					later, "late"),
@@ -124,40 +126,43 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		})
 		want := nthRecord(0)
 		want.Status, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, at, later
-		wantRecord(t, get(t, s, id(0)), want)
+		wantRecord(t, getRecord(t, s, nthID(0)), want)
 		// A runner's report leaves the time at which cancellation was requested unchanged.
 		step := runningProgress(1, later)
 		step.Status = execution.Canceled
-		apply(t, s, store.Batch{Progress: []execution.Progress{step}})
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{step}})
 		want = nthRecord(1)
 		want.Status, want.StartedAt, want.CancelRequestedAt, want.FinishedAt = execution.Canceled,
 			epoch, at, later
-		wantRecord(t, get(t, s, id(1)), want)
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
 		wantSameElements(t, "canceled", list(store.RecordFilter{Status: execution.Canceled}),
 			[]string{
-				id(0), id(1),
+				nthID(0), nthID(1),
 			})
-		markRequeued(t, s, id(1), "again", true)
+		markRequeued(t, s, nthID(1), "again", true)
 	},
 	"a repeated record is left as it is": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1))
-		apply(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, epoch)}})
-		before := get(t, s, id(1))
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, epoch)}})
+		before := getRecord(t, s, nthID(1))
 		before.StreamSequence = 99 // the sequence of the redelivered message
 		again := nthRecord(1)
 		again.WorkflowID, again.AcceptedAt, again.StreamSequence = "other", epoch.Add(time.Hour), 99
-		applied := apply(t, s, store.Batch{New: []store.Record{again, nthRecord(2), nthRecord(1)}})
-		wantSameElements(t, "changed", applied.Changed, []string{id(2)})
-		wantRecord(t, get(t, s, id(1)), before)
+		applied := applyBatch(t, s, store.Batch{New: []store.Record{
+			again, nthRecord(2),
+			nthRecord(1),
+		}})
+		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(2)})
+		wantRecord(t, getRecord(t, s, nthID(1)), before)
 	},
 	"of two records of one ID in a batch the first counts": func(t *testing.T, s store.Store) {
 		first, second := nthRecord(1), nthRecord(1)
 		second.NodeID = "second"
-		applied := apply(t, s, store.Batch{
+		applied := applyBatch(t, s, store.Batch{
 			New: []store.Record{nthRecord(3), first, second, nthRecord(0)},
 		})
-		wantSameElements(t, "changed", applied.Changed, []string{id(0), id(1), id(3)})
-		wantRecord(t, get(t, s, id(1)), first)
+		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(0), nthID(1), nthID(3)})
+		wantRecord(t, getRecord(t, s, nthID(1)), first)
 	},
 	"an empty batch does nothing": func(t *testing.T, s store.Store) {
 		for _, batch := range []store.Batch{
@@ -167,9 +172,9 @@ var applyTests = map[string]func(*testing.T, store.Store){
 				PutAside: []store.AsideMessage{},
 			},
 		} {
-			applied := apply(t, s, batch)
-			wantSameElements(t, "changed", applied.Changed, nil)
-			wantSameElements(t, "unknown", applied.Unknown, nil)
+			applied := applyBatch(t, s, batch)
+			wantSameElements(t, "changed", applied.ChangedIDs, nil)
+			wantSameElements(t, "unknown", applied.UnrecordedIDs, nil)
 		}
 	},
 	"the caller's batch is not touched": func(t *testing.T, s store.Store) {
@@ -178,20 +183,21 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			Progress: []execution.Progress{failedProgress(1, epoch, "\x00")},
 			PutAside: []store.AsideMessage{{StreamSequence: 2}, {StreamSequence: 1}},
 		}
-		apply(t, s, batch)
-		if batch.New[0].ID != id(2) || batch.Progress[0].Error != "\x00" ||
+		applyBatch(t, s, batch)
+		if batch.New[0].ID != nthID(2) || batch.Progress[0].Error != "\x00" ||
 			batch.PutAside[0].StreamSequence != 2 {
 			t.Errorf("changed: %+v", batch)
 		}
 	},
 	"a large batch of which some are there": func(t *testing.T, s store.Store) {
 		all := nRecords(300, setComputedID)
-		applied := apply(t, s, store.Batch{New: slices.Clone(all[100:200])})
-		wantSameElements(t, "changed", applied.Changed, ids(all[100:200]))
-		applied = apply(t, s, store.Batch{New: append(slices.Clone(all), all[0])})
-		wantSameElements(t, "changed", applied.Changed, append(ids(all[:100]), ids(all[200:])...))
+		applied := applyBatch(t, s, store.Batch{New: slices.Clone(all[100:200])})
+		wantSameElements(t, "changed", applied.ChangedIDs, recordIDs(all[100:200]))
+		applied = applyBatch(t, s, store.Batch{New: append(slices.Clone(all), all[0])})
+		wantSameElements(t, "changed", applied.ChangedIDs,
+			append(recordIDs(all[:100]), recordIDs(all[200:])...))
 		for _, r := range all {
-			wantRecord(t, get(t, s, r.ID), r)
+			wantRecord(t, getRecord(t, s, r.ID), r)
 		}
 	},
 	"a batch of thousands": func(t *testing.T, s store.Store) {
@@ -205,26 +211,30 @@ var applyTests = map[string]func(*testing.T, store.Store){
 				At:             epoch,
 			})
 		}
-		if applied := apply(t, s, batch); len(applied.Changed) != n || len(applied.Unknown) != 0 {
-			t.Fatalf("changed %d, unknown %d", len(applied.Changed), len(applied.Unknown))
+		if applied := applyBatch(t, s, batch); len(applied.ChangedIDs) != n ||
+			len(applied.UnrecordedIDs) != 0 {
+			t.Fatalf("changed %d, unknown %d", len(applied.ChangedIDs), len(applied.UnrecordedIDs))
 		}
-		records := list(t, s, store.RecordFilter{Status: execution.Succeeded},
+		records := listRecords(t, s, store.RecordFilter{Status: execution.Succeeded},
 			store.RecordPosition{}, 2*n)
 		if len(records) != n {
 			t.Fatalf("%d records", len(records))
 		}
 		for i, r := range records {
-			if r.ID != id(n-1-i) {
+			if r.ID != nthID(n-1-i) {
 				t.Fatalf("record %d is %s", i, r.ID)
 			}
 		}
-		if again := apply(t, s, batch); len(again.Changed) != 0 {
-			t.Errorf("changed by the repetition: %d", len(again.Changed))
+		if again := applyBatch(t, s, batch); len(again.ChangedIDs) != 0 {
+			t.Errorf("changed by the repetition: %d", len(again.ChangedIDs))
 		}
 	},
 	"what is not there is not found": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1))
-		for _, unknown := range []string{id(2), "", "no uuid", "\x00", "\xff", "' OR 1=1 --", "%"} {
+		for _, unknown := range []string{
+			nthID(2), "", "no uuid", "\x00", "\xff", "' OR 1=1 --",
+			"%",
+		} {
 			if r, err := s.Get(t.Context(), unknown); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("Get %q: %+v, %v", unknown, r, err)
 			}
@@ -232,10 +242,10 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	},
 	"many are read at once": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nRecords(store.MaxGetMany)...)
-		all := ids(nRecords(store.MaxGetMany))
+		all := recordIDs(nRecords(store.MaxGetMany))
 		for _, c := range []struct{ ask, want []string }{
 			{nil, nil},
-			{[]string{id(3), "unknown", id(1), id(3)}, []string{id(1), id(3)}},
+			{[]string{nthID(3), "unknown", nthID(1), nthID(3)}, []string{nthID(1), nthID(3)}},
 			{[]string{"unknown\x00"}, nil},
 			{all, all},
 		} {
@@ -243,12 +253,12 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSameElements(t, "GetMany", ids(records), c.want)
+			wantSameElements(t, "GetMany", recordIDs(records), c.want)
 		}
 		if _, err := s.GetMany(t.Context(), append(all, "one more")); err == nil {
 			t.Error("more than the limit was accepted")
 		}
-		records, err := s.GetMany(t.Context(), []string{id(5)})
+		records, err := s.GetMany(t.Context(), []string{nthID(5)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +292,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				}
 				applyNewRecords(t, s, r)
 				for _, step := range paths[before] {
-					apply(t, s, store.Batch{
+					applyBatch(t, s, store.Batch{
 						Progress: []execution.Progress{
 							withQueueAndWorkflowOf(r, execution.Progress{
 								ID:     r.ID,
@@ -294,12 +304,12 @@ var progressTests = map[string]func(*testing.T, store.Store){
 						},
 					})
 				}
-				was := get(t, s, r.ID)
+				was := getRecord(t, s, r.ID)
 				if was.Status != before {
 					t.Fatalf("in state %s, want %s", was.Status, before)
 				}
 				at := epoch.Add(time.Hour)
-				applied := apply(t, s, store.Batch{
+				applied := applyBatch(t, s, store.Batch{
 					Progress: []execution.Progress{
 						withQueueAndWorkflowOf(r, execution.Progress{
 							ID:     r.ID,
@@ -312,7 +322,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				})
 				want := was
 				if after.Follows(before) {
-					wantSameElements(t, "changed", applied.Changed, []string{r.ID})
+					wantSameElements(t, "changed", applied.ChangedIDs, []string{r.ID})
 					want.Status = after
 					switch after { //nolint:exhaustive // the others follow nothing
 					case execution.Running:
@@ -326,16 +336,16 @@ var progressTests = map[string]func(*testing.T, store.Store){
 						want.Error = "after"
 					}
 				} else {
-					wantSameElements(t, "changed", applied.Changed, nil)
+					wantSameElements(t, "changed", applied.ChangedIDs, nil)
 				}
-				wantSameElements(t, "unknown", applied.Unknown, nil)
-				wantRecord(t, get(t, s, r.ID), want)
+				wantSameElements(t, "unknown", applied.UnrecordedIDs, nil)
+				wantRecord(t, getRecord(t, s, r.ID), want)
 			}
 		}
 	},
 	"a batch is applied in order, after its records": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1))
-		applied := apply(t, s, store.Batch{
+		applied := applyBatch(t, s, store.Batch{
 			New: []store.Record{nthRecord(2), nthRecord(3), nthRecord(4)},
 			Progress: []execution.Progress{
 				// The last of these steps is late: the execution has already failed.
@@ -348,18 +358,19 @@ var progressTests = map[string]func(*testing.T, store.Store){
 					epoch.Add(6*time.Second)),
 			},
 		})
-		wantSameElements(t, "changed", applied.Changed, []string{id(1), id(2), id(3), id(4)})
+		wantSameElements(t, "changed", applied.ChangedIDs,
+			[]string{nthID(1), nthID(2), nthID(3), nthID(4)})
 		want := nthRecord(2)
 		want.Status, want.StartedAt, want.FinishedAt, want.Error = execution.Failed, epoch,
 			epoch.Add(1*time.Second), "why"
-		wantRecord(t, get(t, s, id(2)), want)
+		wantRecord(t, getRecord(t, s, nthID(2)), want)
 		want = nthRecord(3)
 		want.Status, want.FinishedAt, want.Output = execution.Succeeded, epoch.Add(3*time.Second),
 			[]byte(`"x"`)
-		wantRecord(t, get(t, s, id(3)), want)
+		wantRecord(t, getRecord(t, s, nthID(3)), want)
 		want = nthRecord(1)
 		want.Status, want.StartedAt = execution.Running, epoch.Add(5*time.Second)
-		wantRecord(t, get(t, s, id(1)), want)
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
 	},
 	"steps over several batches": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1))
@@ -369,12 +380,12 @@ var progressTests = map[string]func(*testing.T, store.Store){
 			failedProgress(1, epoch.Add(3*time.Second), "late"),
 			succeededProgress(1, epoch.Add(4*time.Second), "5"),
 		} {
-			apply(t, s, store.Batch{Progress: []execution.Progress{step}})
+			applyBatch(t, s, store.Batch{Progress: []execution.Progress{step}})
 		}
 		want := nthRecord(1)
 		want.Status, want.StartedAt, want.FinishedAt = execution.Succeeded, epoch,
 			epoch.Add(2*time.Second)
-		wantRecord(t, get(t, s, id(1)), want)
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
 	},
 	"a final step names the beginning, unless a step before it did": func(
 		t *testing.T, s store.Store,
@@ -385,9 +396,9 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		}
 		at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
 		applyNewRecords(t, s, nRecords(4)...)
-		apply(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, at(1))}})
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, at(1))}})
 		// The last of these steps arrives before its record.
-		apply(t, s, store.Batch{Progress: []execution.Progress{
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{
 			began(succeededProgress(0, at(2), "1"), at(1)), began(failedProgress(1, at(3), "why"),
 				at(2)),
 			runningProgress(2, at(1)), began(succeededProgress(2, at(3), ""), at(2)),
@@ -405,21 +416,22 @@ var progressTests = map[string]func(*testing.T, store.Store){
 			"nothing was run"
 		want[4].Status, want[4].StartedAt, want[4].FinishedAt = execution.Succeeded, at(8), at(9)
 		for i, r := range want {
-			wantRecord(t, get(t, s, id(i)), r)
+			wantRecord(t, getRecord(t, s, nthID(i)), r)
 		}
 	},
 	"unknown executions are named once, as they were": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1))
-		applied := apply(t, s, store.Batch{Progress: []execution.Progress{
+		applied := applyBatch(t, s, store.Batch{Progress: []execution.Progress{
 			runningProgress(8, epoch), runningProgress(1, epoch), succeededProgress(8, epoch,
 				""), failedProgress(9, epoch, ""),
 			{ID: "bad\x00\xff", Status: execution.Running},
 			{ID: "", Status: execution.Queued},
 		}})
-		wantSameElements(t, "unknown", applied.Unknown, []string{id(8), id(9), "bad\x00\xff", ""})
-		wantSameElements(t, "changed", applied.Changed, []string{id(1)})
-		if applied.Dropped != 0 {
-			t.Errorf("dropped %d", applied.Dropped)
+		wantSameElements(t, "unknown", applied.UnrecordedIDs,
+			[]string{nthID(8), nthID(9), "bad\x00\xff", ""})
+		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(1)})
+		if applied.DroppedSteps != 0 {
+			t.Errorf("dropped %d", applied.DroppedSteps)
 		}
 	},
 	"a step of another queue or workflow changes nothing, and is named once": func(
@@ -431,26 +443,26 @@ var progressTests = map[string]func(*testing.T, store.Store){
 			succeededProgress(1, epoch, "1")
 		otherQueue.Queue, otherWorkflow.WorkflowID = "gpu", "another"
 		unaddressed.Queue, unaddressed.WorkflowID = "", ""
-		applied := apply(t, s, store.Batch{
+		applied := applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				otherQueue, otherWorkflow, unaddressed, runningProgress(2, epoch),
 			},
 		})
-		wantSameElements(t, "foreign", applied.Foreign, []string{id(1)})
-		wantSameElements(t, "changed", applied.Changed, []string{id(2)})
-		wantSameElements(t, "unknown", applied.Unknown, nil)
-		wantRecord(t, get(t, s, id(1)), nthRecord(1))
+		wantSameElements(t, "foreign", applied.ForeignIDs, []string{nthID(1)})
+		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(2)})
+		wantSameElements(t, "unknown", applied.UnrecordedIDs, nil)
+		wantRecord(t, getRecord(t, s, nthID(1)), nthRecord(1))
 		// The step with the execution's own queue and workflow is applied, even if the batch also
 		// contains forged steps.
-		applied = apply(t, s, store.Batch{
+		applied = applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				otherWorkflow, succeededProgress(1, epoch, "1"),
 				otherWorkflow,
 			},
 		})
-		wantSameElements(t, "foreign", applied.Foreign, []string{id(1)})
-		wantSameElements(t, "changed", applied.Changed, []string{id(1)})
-		if got := get(t, s, id(1)); got.Status != execution.Succeeded {
+		wantSameElements(t, "foreign", applied.ForeignIDs, []string{nthID(1)})
+		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(1)})
+		if got := getRecord(t, s, nthID(1)); got.Status != execution.Succeeded {
 			t.Errorf("%+v", got)
 		}
 	},

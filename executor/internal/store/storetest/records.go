@@ -35,37 +35,39 @@ var listTests = map[string]func(*testing.T, store.Store){
 			var got []string
 			after := store.RecordPosition{}
 			for {
-				page := list(t, s, store.RecordFilter{}, after, size)
-				got = append(got, ids(page)...)
+				page := listRecords(t, s, store.RecordFilter{}, after, size)
+				got = append(got, recordIDs(page)...)
 				if len(page) < size {
 					break
 				}
 				last := page[len(page)-1]
 				after = store.RecordPosition{AcceptedAt: last.AcceptedAt, ID: last.ID}
 			}
-			if !slices.Equal(got, ids(want)) {
-				t.Errorf("pages of %d: %q, want %q", size, got, ids(want))
+			if !slices.Equal(got, recordIDs(want)) {
+				t.Errorf("pages of %d: %q, want %q", size, got, recordIDs(want))
 			}
 		}
-		if none := list(t, s, store.RecordFilter{}, store.RecordPosition{}, 0); len(none) != 0 {
+		if none := listRecords(t, s, store.RecordFilter{}, store.RecordPosition{},
+			0); len(none) != 0 {
 			t.Errorf("limit 0: %d", len(none))
 		}
 	},
 	"a page is not moved by what is newer or gone": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nRecords(6)...)
-		page := list(t, s, store.RecordFilter{}, store.RecordPosition{}, 3)
+		page := listRecords(t, s, store.RecordFilter{}, store.RecordPosition{}, 3)
 		after := store.RecordPosition{AcceptedAt: page[2].AcceptedAt, ID: page[2].ID}
 		applyNewRecords(t, s, nthRecord(50))
-		prune(t, s, nthRecord(1).AcceptedAt, 10)
-		if got := ids(list(t, s, store.RecordFilter{}, after, 3)); !slices.Equal(got, []string{
-			id(2), id(1),
-		}) {
+		pruneRecords(t, s, nthRecord(1).AcceptedAt, 10)
+		if got := recordIDs(listRecords(t, s, store.RecordFilter{}, after, 3)); !slices.Equal(got,
+			[]string{
+				nthID(2), nthID(1),
+			}) {
 			t.Errorf("%q", got)
 		}
 		// A position need not be that of a record.
 		between := store.RecordPosition{AcceptedAt: nthRecord(2).AcceptedAt.Add(time.Millisecond)}
-		if got := ids(list(t, s, store.RecordFilter{}, between, 1)); !slices.Equal(got,
-			[]string{id(2)}) {
+		if got := recordIDs(listRecords(t, s, store.RecordFilter{}, between, 1)); !slices.Equal(got,
+			[]string{nthID(2)}) {
 			t.Errorf("%q", got)
 		}
 	},
@@ -85,7 +87,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 			switch r := &records[i]; {
 			case r.Status == execution.Rejected:
 			case i%5 == 1:
-				apply(
+				applyBatch(
 					t,
 					s,
 					store.Batch{
@@ -95,7 +97,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 				)
 				r.Status = execution.Running
 			case i%5 == 2:
-				apply(t, s, store.Batch{
+				applyBatch(t, s, store.Batch{
 					Progress: []execution.Progress{
 						withQueueAndWorkflowOf(*r,
 							failedProgress(i, epoch, []string{
@@ -110,7 +112,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 		slices.Reverse(records)
-		for n, filter := range combinations() {
+		for n, filter := range filterCombinations() {
 			var want []string
 			for _, r := range records {
 				if matches(filter, r) {
@@ -120,8 +122,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 			var got []string
 			after := store.RecordPosition{}
 			for {
-				page := list(t, s, filter, after, 25)
-				got = append(got, ids(page)...)
+				page := listRecords(t, s, filter, after, 25)
+				got = append(got, recordIDs(page)...)
 				if len(page) < 25 {
 					break
 				}
@@ -165,7 +167,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 						want = append(want, r.ID)
 					}
 				}
-				if got := ids(list(t, s, filter, store.RecordPosition{}, 2_000)); !slices.Equal(got,
+				if got := recordIDs(listRecords(t, s, filter, store.RecordPosition{},
+					2_000)); !slices.Equal(got,
 					want) {
 					t.Errorf("%+v: %q, want %q", filter, got, want)
 				}
@@ -189,14 +192,14 @@ var listTests = map[string]func(*testing.T, store.Store){
 			{store.RecordFilter{Until: epoch}, 0},
 			{store.RecordFilter{Until: epoch.Add(1)}, 1},
 		} {
-			if got := len(list(t, s, c.filter, store.RecordPosition{}, 5)); got != c.want {
+			if got := len(listRecords(t, s, c.filter, store.RecordPosition{}, 5)); got != c.want {
 				t.Errorf("%+v: %d, want %d", c.filter, got, c.want)
 			}
 		}
-		if n := prune(t, s, epoch, 5); n != 0 {
+		if n := pruneRecords(t, s, epoch, 5); n != 0 {
 			t.Errorf("pruned %d", n)
 		}
-		if n := prune(t, s, epoch.Add(1), 5); n != 1 {
+		if n := pruneRecords(t, s, epoch.Add(1), 5); n != 1 {
 			t.Errorf("pruned %d", n)
 		}
 	},
@@ -211,7 +214,7 @@ func listOldest(t *testing.T, s store.Store, filter store.RecordFilter, size int
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, ids(page)...)
+		all = append(all, recordIDs(page)...)
 		if len(page) < size {
 			return all
 		}
@@ -219,7 +222,7 @@ func listOldest(t *testing.T, s store.Store, filter store.RecordFilter, size int
 	}
 }
 
-func combinations() []store.RecordFilter {
+func filterCombinations() []store.RecordFilter {
 	filters := []store.RecordFilter{{}}
 	add := func(set ...func(*store.RecordFilter)) {
 		for _, f := range slices.Clone(filters) {

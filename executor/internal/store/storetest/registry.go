@@ -41,26 +41,26 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"the newest revision of a record is kept": func(t *testing.T, s store.Store) {
-		saveRegistryCopy(t, s, 0, 3, revision("a", 1, "first"), revision("b", 2, "b"),
-			revision("a", 3, "second"))
-		saveRegistryCopy(t, s, 3, 5, revision("b", 5, ""))
+		saveRegistryCopy(t, s, 0, 3, registryRecord("a", 1, "first"), registryRecord("b", 2, "b"),
+			registryRecord("a", 3, "second"))
+		saveRegistryCopy(t, s, 3, 5, registryRecord("b", 5, ""))
 		// Another executor stores the same revisions later. This changes nothing.
-		saveRegistryCopy(t, s, 0, 2, revision("a", 1, "first"), revision("b", 2, "b"))
-		wantRegistryCopy(t, s, 5, revision("a", 3, "second"), revision("b", 5, ""))
+		saveRegistryCopy(t, s, 0, 2, registryRecord("a", 1, "first"), registryRecord("b", 2, "b"))
+		wantRegistryCopy(t, s, 5, registryRecord("a", 3, "second"), registryRecord("b", 5, ""))
 		if at, err := s.RegistryPosition(t.Context(), "another"); err != nil ||
 			at != (store.RegistryPosition{}) {
 			t.Errorf("another bucket: %+v, %v", at, err)
 		}
 	},
 	"a gap is refused": func(t *testing.T, s store.Store) {
-		saveRegistryCopy(t, s, 0, 3, revision("a", 3, "a"))
+		saveRegistryCopy(t, s, 0, 3, registryRecord("a", 3, "a"))
 		err := s.SaveRegistryCopy(t.Context(), bucket,
-			[]store.RegistryRecord{revision("a", 6, "later")},
-			[]store.AuditEntry{nthAuditEntry(1, "", "")}, 5, position(6))
+			[]store.RegistryRecord{registryRecord("a", 6, "later")},
+			[]store.AuditEntry{nthAuditEntry(1, "", "")}, 5, registryPosition(6))
 		if !errors.Is(err, store.ErrRegistryGap) {
 			t.Errorf("after 5, where 3 was reached: %v", err)
 		}
-		wantRegistryCopy(t, s, 3, revision("a", 3, "a"))
+		wantRegistryCopy(t, s, 3, registryRecord("a", 3, "a"))
 		if ids := listAuditIDs(t, s, store.AuditFilter{}); len(ids) > 0 {
 			t.Errorf("entries %q", ids)
 		}
@@ -68,8 +68,8 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	"an entry of the audit is kept with its record": func(t *testing.T, s store.Store) {
 		for range 2 {
 			if err := s.SaveRegistryCopy(t.Context(), bucket,
-				[]store.RegistryRecord{revision("a", 1, "a")},
-				[]store.AuditEntry{nthAuditEntry(1, "", "")}, 0, position(1)); err != nil {
+				[]store.RegistryRecord{registryRecord("a", 1, "a")},
+				[]store.AuditEntry{nthAuditEntry(1, "", "")}, 0, registryPosition(1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -83,19 +83,19 @@ var registryTests = map[string]func(*testing.T, store.Store){
 			keeping.Go(func() {
 				for n := range uint64(20) {
 					if err := s.SaveRegistryCopy(t.Context(), bucket, []store.RegistryRecord{
-						revision("b", 2*n+1, "x"), revision("a", 2*n+2, fmt.Sprint(n)),
-					}, nil, 2*n, position(2*n+2)); err != nil {
+						registryRecord("b", 2*n+1, "x"), registryRecord("a", 2*n+2, fmt.Sprint(n)),
+					}, nil, 2*n, registryPosition(2*n+2)); err != nil {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		keeping.Wait()
-		wantRegistryCopy(t, s, 40, revision("a", 40, "19"), revision("b", 39, "x"))
+		wantRegistryCopy(t, s, 40, registryRecord("a", 40, "19"), registryRecord("b", 39, "x"))
 	},
 	"records are read in pages": func(t *testing.T, s store.Store) {
-		saveRegistryCopy(t, s, 0, 3, revision("a", 1, "a"), revision("b", 2, "b"),
-			revision("c", 3, "c"))
+		saveRegistryCopy(t, s, 0, 3, registryRecord("a", 1, "a"), registryRecord("b", 2, "b"),
+			registryRecord("c", 3, "c"))
 		page, err := s.RegistryRecords(t.Context(), bucket, "a", 1)
 		if err != nil || len(page) != 1 || page[0].Key != "b" {
 			t.Errorf("%+v, %v", page, err)
@@ -103,16 +103,19 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// revision returns a revision of a registry record. An empty data makes it a deletion.
-func revision(key string, revision uint64, data string) store.RegistryRecord {
-	r := store.RegistryRecord{Bucket: bucket, Key: key, Revision: revision, Data: []byte(data)}
+// registryRecord returns a revision of a registry record. An empty data makes it a deletion.
+func registryRecord(key string, registryRecord uint64, data string) store.RegistryRecord {
+	r := store.RegistryRecord{
+		Bucket: bucket, Key: key, Revision: registryRecord,
+		Data: []byte(data),
+	}
 	if data == "" {
 		r.Deleted = 1
 	}
 	return r
 }
 
-func position(revision uint64) store.RegistryPosition {
+func registryPosition(revision uint64) store.RegistryPosition {
 	//nolint:gosec // small numbers
 	return store.RegistryPosition{
 		Revision: revision,
@@ -124,7 +127,7 @@ func saveRegistryCopy(
 	t *testing.T, s store.Store, after, upTo uint64, records ...store.RegistryRecord,
 ) {
 	t.Helper()
-	err := s.SaveRegistryCopy(t.Context(), bucket, records, nil, after, position(upTo))
+	err := s.SaveRegistryCopy(t.Context(), bucket, records, nil, after, registryPosition(upTo))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,8 +135,9 @@ func saveRegistryCopy(
 
 func wantRegistryCopy(t *testing.T, s store.Store, upTo uint64, want ...store.RegistryRecord) {
 	t.Helper()
-	if at, err := s.RegistryPosition(t.Context(), bucket); err != nil || at != position(upTo) {
-		t.Errorf("position %+v, want %+v, %v", at, position(upTo), err)
+	if at, err := s.RegistryPosition(t.Context(), bucket); err != nil ||
+		at != registryPosition(upTo) {
+		t.Errorf("position %+v, want %+v, %v", at, registryPosition(upTo), err)
 	}
 	got, err := s.RegistryRecords(t.Context(), bucket, "", 100)
 	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {

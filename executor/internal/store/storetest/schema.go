@@ -33,7 +33,8 @@ func RunNewerSchema(
 	} {
 		err := call(t.Context())
 		newer, ok := errors.AsType[*store.NewerSchemaError](err)
-		if !ok || newer.Has != 90000 || newer.Knows != s.Schema() || store.IsDataError(err) {
+		if !ok || newer.DatabaseVersion != 90000 || newer.SupportedVersion != s.Schema() ||
+			store.IsDataError(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -117,16 +117,17 @@ var senderTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("refusals of %s: %+v, %v", workflow, refused, err)
 			}
 		}
-		wantMinutes(t, s, noon, minute(0, "filtered", 2), minute(0, "refused:token_invalid", 2))
+		wantMinutes(t, s, noon, nthMinuteCount(0, "filtered", 2),
+			nthMinuteCount(0, "refused:token_invalid", 2))
 	},
 	"a record says who sent it": func(t *testing.T, s store.Store) {
 		r := nthRecord(1)
 		r.Sender, r.Verified = "stripe", true
 		applyNewRecords(t, s, r, nthRecord(2))
-		if got := get(t, s, r.ID); got.Sender != "stripe" || !got.Verified {
+		if got := getRecord(t, s, r.ID); got.Sender != "stripe" || !got.Verified {
 			t.Errorf("%+v", got)
 		}
-		if got := get(t, s, nthRecord(2).ID); got.Sender != "" || got.Verified {
+		if got := getRecord(t, s, nthRecord(2).ID); got.Sender != "" || got.Verified {
 			t.Errorf("%+v", got)
 		}
 	},

@@ -16,20 +16,20 @@ var sharedDatabaseTests = map[string]func(*testing.T, openFunc){
 		first := mustOpen(t, open)
 		want := nthRecord(1)
 		applyNewRecords(t, first, want)
-		apply(t, first, store.Batch{
+		applyBatch(t, first, store.Batch{
 			Progress: []execution.Progress{failedProgress(1, epoch, "why")},
 			PutAside: []store.AsideMessage{{StreamSequence: 7, At: epoch}},
 		})
-		markRequeued(t, first, id(1), "again", true)
-		addDuplicates(t, first, "report", epoch, map[string]int64{id(1): 3, id(2): 4})
+		markRequeued(t, first, nthID(1), "again", true)
+		addDuplicates(t, first, "report", epoch, map[string]int64{nthID(1): 3, nthID(2): 4})
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
 		second := closeAtEnd(t, mustOpen(t, open))
 		want.Status, want.FinishedAt, want.Error, want.Duplicates, want.RequeuedAs =
 			execution.Failed, epoch, "why", 3, "again"
-		wantRecord(t, get(t, second, id(1)), want)
-		addDuplicates(t, second, "report", epoch, map[string]int64{id(1): 3})
+		wantRecord(t, getRecord(t, second, nthID(1)), want)
+		addDuplicates(t, second, "report", epoch, map[string]int64{nthID(1): 3})
 		applyNewRecords(t, second, nthRecord(2))
 		wantDuplicates(t, second, 1, 3)
 		wantDuplicates(t, second, 2, 4)
@@ -46,7 +46,7 @@ var sharedDatabaseTests = map[string]func(*testing.T, openFunc){
 		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
 		for i := range 20 {
 			applyNewRecords(t, first, nthRecord(i))
-			wantRecord(t, get(t, other, id(i)), nthRecord(i))
+			wantRecord(t, getRecord(t, other, nthID(i)), nthRecord(i))
 			first, other = other, first
 		}
 	},
@@ -70,7 +70,7 @@ var sharedDatabaseTests = map[string]func(*testing.T, openFunc){
 					}
 					n := b*size + place
 					*r = nthRecord(n)
-					r.ID = id(worker*batches*size + n)
+					r.ID = nthID(worker*batches*size + n)
 					r.WorkflowID, r.TokenID = fmt.Sprint("workflow ", n), fmt.Sprint("token ", n%7)
 				})}
 				if _, err := stores[worker].Apply(t.Context(), batch); err != nil {
@@ -80,7 +80,7 @@ var sharedDatabaseTests = map[string]func(*testing.T, openFunc){
 			return nil
 		})
 		counts := map[string]int{}
-		for _, r := range list(t, stores[0], store.RecordFilter{}, store.RecordPosition{},
+		for _, r := range listRecords(t, stores[0], store.RecordFilter{}, store.RecordPosition{},
 			3*batches*size) {
 			counts[r.WorkflowID]++
 		}
@@ -106,7 +106,7 @@ var sharedDatabaseTests = map[string]func(*testing.T, openFunc){
 			}
 			return s.Close()
 		})
-		if found := list(t, closeAtEnd(t, mustOpen(t, open)), store.RecordFilter{},
+		if found := listRecords(t, closeAtEnd(t, mustOpen(t, open)), store.RecordFilter{},
 			store.RecordPosition{},
 			100); len(found) != 8 {
 			t.Errorf("%d records", len(found))

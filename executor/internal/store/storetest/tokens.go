@@ -28,7 +28,7 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 		applyNewRecords(t, s, again)
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
 		// Even when the records of a token have been deleted, the token still counts as used.
-		prune(t, s, epoch.Add(24*time.Hour), 100)
+		pruneRecords(t, s, epoch.Add(24*time.Hour), 100)
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
 	},
 	"uses without records": func(t *testing.T, s store.Store) {

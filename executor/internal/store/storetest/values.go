@@ -21,11 +21,11 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			r.ContentType, r.Error = text, text
 			r.DeliveryID = text[:min(len(text), execution.MaxDeliveryIDBytes)]
 			applyNewRecords(t, s, r)
-			wantRecord(t, get(t, s, r.ID), r)
-			if found := list(t, s, store.RecordFilter{DeliveryID: r.DeliveryID},
+			wantRecord(t, getRecord(t, s, r.ID), r)
+			if found := listRecords(t, s, store.RecordFilter{DeliveryID: r.DeliveryID},
 				store.RecordPosition{},
 				5); len(found) != 1 || found[0].ID != r.ID {
-				t.Errorf("by delivery ID %.20q: %q", r.DeliveryID, ids(found))
+				t.Errorf("by delivery ID %.20q: %q", r.DeliveryID, recordIDs(found))
 			}
 		}
 	},
@@ -50,9 +50,10 @@ var valueTests = map[string]func(*testing.T, store.Store){
 				applyNewRecords(t, s, r)
 			}
 		}
-		if found := list(t, s, store.RecordFilter{DeliveryID: "evt_1"}, store.RecordPosition{},
+		if found := listRecords(t, s, store.RecordFilter{DeliveryID: "evt_1"},
+			store.RecordPosition{},
 			7); len(found) != 6 {
-			t.Errorf("found %q", ids(found))
+			t.Errorf("found %q", recordIDs(found))
 		}
 	},
 	"NUL and broken UTF-8 are replaced in texts and kept in outputs": func(
@@ -62,7 +63,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		r := nthRecord(1)
 		r.DeliveryID, r.ContentType = broken, broken
 		applyNewRecords(t, s, r, nthRecord(2))
-		apply(t, s, store.Batch{
+		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{failedProgress(1, epoch, broken), succeededProgress(2,
 				epoch, broken)},
 			PutAside: []store.AsideMessage{
@@ -72,12 +73,13 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		want := r
 		want.Status, want.FinishedAt, want.Error, want.DeliveryID, want.ContentType =
 			execution.Failed, epoch, stored, stored, stored
-		wantRecord(t, get(t, s, id(1)), want)
-		if got := get(t, s, id(2)).Output; string(got) != broken {
+		wantRecord(t, getRecord(t, s, nthID(1)), want)
+		if got := getRecord(t, s, nthID(2)).Output; string(got) != broken {
 			t.Errorf("output %q", got)
 		}
 		// The text is stored in another form, but a filter with the original text finds the record.
-		if found := list(t, s, store.RecordFilter{DeliveryID: broken}, store.RecordPosition{},
+		if found := listRecords(t, s, store.RecordFilter{DeliveryID: broken},
+			store.RecordPosition{},
 			5); len(found) != 1 {
 			t.Errorf("found %d", len(found))
 		}
@@ -86,8 +88,8 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		if err != nil || found[0].Reason != stored || found[0].Subject != stored {
 			t.Errorf("%+v, %v", found, err)
 		}
-		addDuplicates(t, s, broken, epoch, map[string]int64{broken: 1, id(1): 1})
-		addDuplicates(t, s, broken, epoch, map[string]int64{id(1): 1})
+		addDuplicates(t, s, broken, epoch, map[string]int64{broken: 1, nthID(1): 1})
+		addDuplicates(t, s, broken, epoch, map[string]int64{nthID(1): 1})
 		wantDuplicates(t, s, 1, 1)
 		if _, err := s.TokensLastUsed(t.Context(), []string{broken}); err != nil {
 			t.Error(err)
@@ -115,7 +117,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			r.AcceptedAt, r.RecordedAt, r.StartedAt, r.FinishedAt = c.at, c.at, c.at, c.at
 			applyNewRecords(t, s, r)
 			r.AcceptedAt, r.RecordedAt, r.StartedAt, r.FinishedAt = c.want, c.want, c.want, c.want
-			wantRecord(t, get(t, s, r.ID), r)
+			wantRecord(t, getRecord(t, s, r.ID), r)
 		}
 	},
 	"large numbers and outputs": func(t *testing.T, s store.Store) {
@@ -123,7 +125,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		r.BodyBytes, r.StreamSequence = math.MaxInt64, math.MaxInt64
 		r.Output = []byte(strings.Repeat("x", 1<<20))
 		applyNewRecords(t, s, r)
-		wantRecord(t, get(t, s, r.ID), r)
+		wantRecord(t, getRecord(t, s, r.ID), r)
 	},
 	"large numbers of attempts": func(t *testing.T, s store.Store) {
 		const reported = math.MaxUint32 // the largest number in a report
@@ -132,15 +134,16 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		running, pending := runningProgress(2, epoch), runningProgress(3, epoch)
 		running.Attempt, pending.Attempt = reported, reported
 		applyNewRecords(t, s, recorded, nthRecord(2))
-		apply(t, s, store.Batch{Progress: []execution.Progress{running, pending}})
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{running, pending}})
 		applyNewRecords(t, s, reportedLate)
 		for n := 1; n <= 3; n++ {
-			if got := get(t, s, id(n)).Attempts; got != math.MaxInt32 {
+			if got := getRecord(t, s, nthID(n)).Attempts; got != math.MaxInt32 {
 				t.Errorf("execution %d: %d attempts", n, got)
 			}
 		}
-		apply(t, s, store.Batch{Progress: []execution.Progress{succeededProgress(2, epoch, "")}})
-		if got := get(t, s, id(2)).Status; got != execution.Succeeded {
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{succeededProgress(2, epoch,
+			"")}})
+		if got := getRecord(t, s, nthID(2)).Status; got != execution.Succeeded {
 			t.Errorf("the status is %s", got)
 		}
 	},
@@ -148,8 +151,9 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		r := nthRecord(1)
 		r.Output = []byte{}
 		applyNewRecords(t, s, r)
-		apply(t, s, store.Batch{Progress: []execution.Progress{succeededProgress(1, epoch, "")}})
-		if got := get(t, s, id(1)).Output; got != nil {
+		applyBatch(t, s, store.Batch{Progress: []execution.Progress{succeededProgress(1, epoch,
+			"")}})
+		if got := getRecord(t, s, nthID(1)).Output; got != nil {
 			t.Errorf("output %q", got)
 		}
 	},

@@ -18,12 +18,12 @@ func RunFirstReleaseSchema(t *testing.T, s store.Store) {
 	t.Helper()
 	first := nthRecord(0)
 	first.Duplicates = 3
-	wantRecord(t, get(t, s, id(0)), first)
+	wantRecord(t, getRecord(t, s, nthID(0)), first)
 	second := nthRecord(1)
 	second.Status, second.Error = execution.Failed, "an error"
 	second.StartedAt, second.FinishedAt = second.AcceptedAt.Add(time.Second),
 		second.AcceptedAt.Add(2*time.Second)
-	wantRecord(t, get(t, s, id(1)), second)
+	wantRecord(t, getRecord(t, s, nthID(1)), second)
 
 	wantLastUse := func(want time.Time) {
 		t.Helper()
@@ -35,17 +35,17 @@ func RunFirstReleaseSchema(t *testing.T, s store.Store) {
 	wantLastUse(epoch)
 
 	// The store must accept further changes.
-	addDuplicates(t, s, "report", epoch, map[string]int64{id(0): 5})
-	addDuplicates(t, s, "another", epoch, map[string]int64{id(0): 1})
+	addDuplicates(t, s, "report", epoch, map[string]int64{nthID(0): 5})
+	addDuplicates(t, s, "another", epoch, map[string]int64{nthID(0): 1})
 	first.Duplicates = 4
 	first.Status, first.StartedAt = execution.Running, first.AcceptedAt.Add(time.Minute)
 	applyNewRecords(t, s, nthRecord(0), nthRecord(2))
-	apply(t, s, store.Batch{
+	applyBatch(t, s, store.Batch{
 		Progress: []execution.Progress{runningProgress(0, first.StartedAt), runningProgress(1,
 			epoch)},
 	})
-	wantRecord(t, get(t, s, id(0)), first)
-	wantRecord(t, get(t, s, id(1)), second)
-	wantRecord(t, get(t, s, id(2)), nthRecord(2))
+	wantRecord(t, getRecord(t, s, nthID(0)), first)
+	wantRecord(t, getRecord(t, s, nthID(1)), second)
+	wantRecord(t, getRecord(t, s, nthID(2)), nthRecord(2))
 	wantLastUse(nthRecord(2).AcceptedAt)
 }

@@ -17,7 +17,7 @@ import (
 // Check reads a backup file as Restore would, and returns an *UnusableFileError if its content
 // could not be restored. It does not need an installation and changes nothing.
 func Check(path string) (Manifest, error) {
-	r, err := open(path)
+	r, err := openReader(path)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -32,10 +32,10 @@ func (r *reader) verify(path string) error {
 	for _, saved := range r.Manifest.Streams {
 		err = errors.Join(err, r.verifyStream(saved))
 	}
-	err = errors.Join(err, r.verifyRecords(recordsEntryName, "records", r.Manifest.Records))
-	if r.has(auditEntryName) {
+	err = errors.Join(err, r.verifyRecords(recordsEntryName, "records", r.Manifest.ExecutionCount))
+	if r.hasEntry(auditEntryName) {
 		err = errors.Join(err, r.verifyRecords(auditEntryName, "entries of the audit",
-			r.Manifest.Audit))
+			r.Manifest.AuditEntryCount))
 	}
 	keys := map[string]bool{}
 	for _, saved := range r.Manifest.Buckets {
@@ -47,7 +47,7 @@ func (r *reader) verify(path string) error {
 		}
 	}
 	// Compute the keys, because manifests written by earlier versions do not list them.
-	r.Manifest.Keys = slices.Sorted(maps.Keys(keys))
+	r.Manifest.KeyIDs = slices.Sorted(maps.Keys(keys))
 	return nil
 }
 
@@ -58,28 +58,28 @@ func (r *reader) verifyStream(want Stream) error {
 	if subjects == nil {
 		return fmt.Errorf("there is no stream %s in this version", want.Name)
 	}
-	found, next := 0, want.First
-	err := r.messages(streamEntryName(want.Name), func(m message) error {
+	found, next := 0, want.FirstSequence
+	err := r.forEachMessage(streamEntryName(want.Name), func(m message) error {
 		found++
 		switch {
-		case m.Sequence < next || m.Sequence > want.Last:
+		case m.Sequence < next || m.Sequence > want.LastSequence:
 			return fmt.Errorf("message %d is not in order: it must be from %d to %d", m.Sequence,
-				next, want.Last)
-		case !matchesAny(subjects, m.Subject) && m.Sequence > want.Recorded:
+				next, want.LastSequence)
+		case !matchesAnyWildcard(subjects, m.Subject) && m.Sequence > want.RecordedUpTo:
 			return fmt.Errorf("message %d has the subject %s, which is not one of the stream's, "+
 				"and is not recorded", m.Sequence, m.Subject)
 		}
 		next = m.Sequence + 1
 		return nil
 	})
-	if err == nil && found != want.Messages {
-		err = fmt.Errorf("there are %d messages, and must be %d", found, want.Messages)
+	if err == nil && found != want.MessageCount {
+		err = fmt.Errorf("there are %d messages, and must be %d", found, want.MessageCount)
 	}
-	for _, group := range want.Consumers {
-		if group.Config.Durable == "" || group.Floor > want.Last {
+	for _, group := range want.GroupPositions {
+		if group.Config.Durable == "" || group.AckFloor > want.LastSequence {
 			err = errors.Join(err,
 				fmt.Errorf("the consumer %q has acknowledged %d of %d messages",
-					group.Config.Durable, group.Floor, want.Last))
+					group.Config.Durable, group.AckFloor, want.LastSequence))
 		}
 	}
 	if err != nil {
@@ -108,8 +108,8 @@ func (s Stream) restoredSubjects() []string {
 	return nil
 }
 
-// matchesAny reports whether a subject matches at least one of the given NATS wildcards.
-func matchesAny(wildcards []string, subject string) bool {
+// matchesAnyWildcard reports whether a subject matches at least one of the given NATS wildcards.
+func matchesAnyWildcard(wildcards []string, subject string) bool {
 	return slices.ContainsFunc(wildcards, func(wildcard string) bool {
 		want, is := strings.Split(wildcard, "."), strings.Split(subject, ".")
 		for i, token := range want {
@@ -128,7 +128,7 @@ func matchesAny(wildcards []string, subject string) bool {
 // hold the wanted number of records. what names the records in the error.
 func (r *reader) verifyRecords(name, what string, want int) error {
 	found, line := 0, 0
-	err := r.lines(name, func(text []byte) error {
+	err := r.forEachLine(name, func(text []byte) error {
 		line++
 		var part struct{ Records, Audit []struct{} }
 		if err := json.Unmarshal(text, &part); err != nil {
@@ -152,7 +152,7 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 // error if this version cannot decode one of the records, or if their number is wrong.
 func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
-	err := r.messages(bucketEntryName(want.Name), func(m message) error {
+	err := r.forEachMessage(bucketEntryName(want.Name), func(m message) error {
 		if !strings.HasPrefix(m.Subject, registry.SubjectOf(want.Name, "")) {
 			return fmt.Errorf("record %d has the subject %s, which is not the bucket's", m.Sequence,
 				m.Subject)
@@ -173,8 +173,8 @@ func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 			records++
 		}
 	}
-	if err == nil && records != want.Records {
-		err = fmt.Errorf("there are %d records, and must be %d", records, want.Records)
+	if err == nil && records != want.RecordCount {
+		err = fmt.Errorf("there are %d records, and must be %d", records, want.RecordCount)
 	}
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", want.Name, err)
@@ -192,9 +192,9 @@ func encryptionKeyIDs(m message, bucket string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		boxes = append(boxes, secrets.Sealed)
+		boxes = append(boxes, secrets.SealedContent)
 	default:
-		change, err := registry.DecodeChange(m.Subject, false, m.Sequence, m.At, m.Data)
+		change, err := registry.DecodeChange(m.Subject, false, m.Sequence, m.StoredAt, m.Data)
 		if err != nil {
 			return nil, err
 		}

@@ -29,18 +29,24 @@ func sound(t *testing.T) contents {
 	start := stream.StartSubject("default", "wf", "node")
 	return contents{
 		manifest: Manifest{
-			Format:       currentFormatVersion,
-			Version:      "test",
-			TakenAt:      time.Now(),
-			WithMessages: true,
-			Records:      2,
-			Audit:        1,
+			FormatVersion:   currentFormatVersion,
+			Version:         "test",
+			TakenAt:         time.Now(),
+			WithMessages:    true,
+			ExecutionCount:  2,
+			AuditEntryCount: 1,
 			Streams: []Stream{
-				{Name: stream.ExecutionsName, First: 3, Last: 6, Messages: 2, Recorded: 4},
-				{Name: stream.ProgressName, First: 1, Last: 0},
-				{Name: stream.ReportsName, First: 1, Last: 0},
+				{
+					Name: stream.ExecutionsName, FirstSequence: 3, LastSequence: 6, MessageCount: 2,
+					RecordedUpTo: 4,
+				},
+				{Name: stream.ProgressName, FirstSequence: 1, LastSequence: 0},
+				{Name: stream.ReportsName, FirstSequence: 1, LastSequence: 0},
 			},
-			Buckets: []Bucket{{Name: registry.Bucket, Records: 1}, {Name: registry.SecretsBucket}},
+			Buckets: []Bucket{
+				{Name: registry.Bucket, RecordCount: 1},
+				{Name: registry.SecretsBucket},
+			},
 		},
 		messages: map[string][]message{
 			streamEntryName(stream.ExecutionsName): {
@@ -67,11 +73,11 @@ func sound(t *testing.T) contents {
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
-		Stream{Name: starts, First: 1, Last: sequence, Messages: 1}, Stream{
-			Name:     reports,
-			First:    1,
-			Last:     1,
-			Messages: 1,
+		Stream{Name: starts, FirstSequence: 1, LastSequence: sequence, MessageCount: 1}, Stream{
+			Name:          reports,
+			FirstSequence: 1,
+			LastSequence:  1,
+			MessageCount:  1,
 		})
 	c.messages[streamEntryName(starts)] = []message{
 		{Sequence: sequence, Subject: p.StartSubject("default", "wf", "node")},
@@ -91,7 +97,7 @@ func (c contents) write(t *testing.T) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.abandon()
+	defer w.discard()
 	part := func(name string, lines []string) {
 		to, err := w.createEntry(name)
 		if err != nil {
@@ -116,7 +122,7 @@ func (c contents) write(t *testing.T) (path string) {
 		}
 		part(name, lines)
 	}
-	if err := w.finish(c.manifest); err != nil {
+	if err := w.writeManifestAndTrailer(c.manifest); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.commit(); err != nil {
@@ -151,7 +157,7 @@ func TestCheck(t *testing.T) {
 			c.messages[executions] = c.messages[executions][:1]
 		}, "there are 1 messages, and must be 2"},
 		"a consumer beyond the end": {func(c *contents) {
-			c.manifest.Streams[0].Consumers = []RunnerGroupPosition{{Floor: 7}}
+			c.manifest.Streams[0].GroupPositions = []RunnerGroupPosition{{AckFloor: 7}}
 		}, "has acknowledged 7 of 6"},
 		"a stream of another version": {func(c *contents) {
 			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: "ELSEWHERE"})
@@ -212,7 +218,7 @@ func TestCheckFindsTheKeys(t *testing.T) {
 	if id := seal.KeyID(box); id != "k7" {
 		t.Fatal(id)
 	}
-	secrets, err := (&registry.TriggerSecrets{Sealed: box}).Encode()
+	secrets, err := (&registry.TriggerSecrets{SealedContent: box}).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,9 +229,9 @@ func TestCheckFindsTheKeys(t *testing.T) {
 			Data: secrets,
 		},
 	}
-	of.manifest.Buckets[1].Records = 1
+	of.manifest.Buckets[1].RecordCount = 1
 	m, err := Check(of.write(t))
-	if err != nil || len(m.Keys) != 1 || m.Keys[0] != "k7" {
-		t.Errorf("%v, %v", m.Keys, err)
+	if err != nil || len(m.KeyIDs) != 1 || m.KeyIDs[0] != "k7" {
+		t.Errorf("%v, %v", m.KeyIDs, err)
 	}
 }

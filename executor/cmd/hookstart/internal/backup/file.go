@@ -110,8 +110,9 @@ func createFile(path string) (*writer, error) {
 // previous entry can no longer be written.
 func (w *writer) createEntry(name string) (io.Writer, error) { return w.zip.Create(name) }
 
-// finish writes the manifest and the last line, syncs the file to disk and closes it.
-func (w *writer) finish(m Manifest) error {
+// writeManifestAndTrailer writes the manifest and the last line, syncs the file to disk and closes
+// it.
+func (w *writer) writeManifestAndTrailer(m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
@@ -141,8 +142,8 @@ func (w *writer) commit() error {
 	return durable.SyncFolder(filepath.Dir(w.path))
 }
 
-// abandon removes the unfinished file. It does nothing after commit.
-func (w *writer) abandon() {
+// discard removes the unfinished file. It does nothing after commit.
+func (w *writer) discard() {
 	_ = w.file.Close()
 	_ = os.Remove(w.file.Name())
 }
@@ -161,9 +162,9 @@ type UnusableFileError struct {
 
 func (e *UnusableFileError) Error() string { return e.Path + " " + e.Problem }
 
-// open verifies a file's checksum and reads its manifest. It returns an *UnusableFileError if the
-// file is not an intact backup, or if a newer version has made it.
-func open(path string) (r *reader, err error) {
+// openReader verifies a file's checksum and reads its manifest. It returns an *UnusableFileError if
+// the file is not an intact backup, or if a newer version has made it.
+func openReader(path string) (r *reader, err error) {
 	file, err := os.Open(path) //nolint:gosec // the operator's own file
 	if err != nil {
 		return nil, err
@@ -184,7 +185,7 @@ func open(path string) (r *reader, err error) {
 	if err := r.readManifest(); err != nil {
 		return nil, &UnusableFileError{path, "is not a backup of hookstart: " + err.Error()}
 	}
-	if r.Manifest.Format > currentFormatVersion {
+	if r.Manifest.FormatVersion > currentFormatVersion {
 		return nil, &UnusableFileError{
 			path,
 			fmt.Sprintf("was made by a newer version, %s; restore it with that one",
@@ -238,14 +239,14 @@ func (r *reader) readManifest() error {
 	return json.NewDecoder(from).Decode(&r.Manifest)
 }
 
-// has reports whether the file contains the named entry.
-func (r *reader) has(name string) bool {
+// hasEntry reports whether the file contains the named entry.
+func (r *reader) hasEntry(name string) bool {
 	return slices.ContainsFunc(r.zip.File, func(f *zip.File) bool { return f.Name == name })
 }
 
-// lines calls each with every line of the named entry. It stops at the first error that each
+// forEachLine calls each with every line of the named entry. It stops at the first error that each
 // returns.
-func (r *reader) lines(name string, each func(line []byte) error) error {
+func (r *reader) forEachLine(name string, each func(line []byte) error) error {
 	from, err := r.zip.Open(name)
 	if err != nil {
 		return err
@@ -266,10 +267,10 @@ func (r *reader) lines(name string, each func(line []byte) error) error {
 	}
 }
 
-// messages calls each with every message in the named entry, which holds a stream or a bucket. It
-// stops at the first error that each returns.
-func (r *reader) messages(name string, each func(message) error) error {
-	return r.lines(name, func(line []byte) error {
+// forEachMessage calls each with every message in the named entry, which holds a stream or a
+// bucket. It stops at the first error that each returns.
+func (r *reader) forEachMessage(name string, each func(message) error) error {
+	return r.forEachLine(name, func(line []byte) error {
 		var m message
 		if err := json.Unmarshal(line, &m); err != nil {
 			return err

@@ -11,19 +11,19 @@ import (
 
 // Manifest describes the content of a backup file.
 type Manifest struct {
-	Format       int       `json:"format"`
-	Version      string    `json:"version"` // version of the program that wrote the file
-	TakenAt      time.Time `json:"takenAt"`
-	WithMessages bool      `json:"withMessages"`
-	// Records is the number of executions in the database.
-	Records int      `json:"records"`
-	Streams []Stream `json:"streams"`
-	Buckets []Bucket `json:"buckets"`
-	// Audit is the number of audit entries in audit.jsonl. It does not count the audit entries in
-	// records.jsonl.
-	Audit int `json:"audit"`
-	// Keys holds the IDs of the keys that encrypt tokens and secrets in the file, sorted.
-	Keys []string `json:"keys"`
+	FormatVersion int       `json:"format"`
+	Version       string    `json:"version"` // version of the program that wrote the file
+	TakenAt       time.Time `json:"takenAt"`
+	WithMessages  bool      `json:"withMessages"`
+	// ExecutionCount is the number of executions in the database.
+	ExecutionCount int      `json:"records"`
+	Streams        []Stream `json:"streams"`
+	Buckets        []Bucket `json:"buckets"`
+	// AuditEntryCount is the number of audit entries in audit.jsonl. It does not count the audit
+	// entries in records.jsonl.
+	AuditEntryCount int `json:"audit"`
+	// KeyIDs holds the IDs of the keys that encrypt tokens and secrets in the file, sorted.
+	KeyIDs []string `json:"keys"`
 }
 
 // Stream describes the part of a backup file that holds a stream.
@@ -32,34 +32,34 @@ type Stream struct {
 	// Sequences of the stream's oldest and newest messages. They are stored because the records
 	// refer to messages by sequence. If the stream was empty, the first one is greater than the
 	// last one.
-	First     uint64                `json:"first"`
-	Last      uint64                `json:"last"`
-	Messages  int                   `json:"messages"` // number of messages in the file
-	Recorded  uint64                `json:"recorded"` // every message up to this sequence is in the records
-	Consumers []RunnerGroupPosition `json:"consumers,omitempty"`
+	FirstSequence  uint64                `json:"first"`
+	LastSequence   uint64                `json:"last"`
+	MessageCount   int                   `json:"messages"` // number of messages in the file
+	RecordedUpTo   uint64                `json:"recorded"` // every message up to this sequence is in the records
+	GroupPositions []RunnerGroupPosition `json:"consumers,omitempty"`
 	// Subjects holds the subjects of the stream. It is empty if the file was written by a version
 	// that did not store them.
 	Subjects []string `json:"subjects,omitempty"`
-	// Dedup is the stream's deduplication window. It is 0 if the file was written by a version that
-	// did not store it.
-	Dedup time.Duration `json:"dedup,omitempty"`
-	// Foreign is the number of messages that were omitted because their subjects now belong to
-	// another stream. The records contain the information in these messages.
-	Foreign int `json:"foreign,omitempty"`
+	// DedupWindow is the stream's deduplication window. It is 0 if the file was written by a
+	// version that did not store it.
+	DedupWindow time.Duration `json:"dedup,omitempty"`
+	// ForeignMessageCount is the number of messages that were omitted because their subjects now
+	// belong to another stream. The records contain the information in these messages.
+	ForeignMessageCount int `json:"foreign,omitempty"`
 }
 
 // RunnerGroupPosition holds the consumer of a group of runners, and the position that the group had
 // reached.
 type RunnerGroupPosition struct {
 	Config jetstream.ConsumerConfig `json:"config"`
-	// Floor is the sequence up to which every message has been acknowledged.
-	Floor uint64 `json:"floor"`
+	// AckFloor is the sequence up to which every message has been acknowledged.
+	AckFloor uint64 `json:"floor"`
 }
 
 // Bucket describes the part of a backup file that holds a bucket.
 type Bucket struct {
-	Name    string `json:"name"`
-	Records int    `json:"records"`
+	Name        string `json:"name"`
+	RecordCount int    `json:"records"`
 }
 
 // message is one line in the part of a backup that holds a stream or a bucket: a message of the
@@ -67,7 +67,7 @@ type Bucket struct {
 type message struct {
 	Sequence uint64              `json:"sequence"`
 	Subject  string              `json:"subject"`
-	At       time.Time           `json:"at"`
+	StoredAt time.Time           `json:"at"`
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Data     []byte              `json:"data,omitempty"`
 }

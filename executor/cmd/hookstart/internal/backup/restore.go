@@ -21,18 +21,18 @@ import (
 
 // NotEmptyError means that the target installation is not empty. It names something that was found
 // there.
-type NotEmptyError struct{ What string }
+type NotEmptyError struct{ Found string }
 
-func (e *NotEmptyError) Error() string { return "the installation is not empty: " + e.What }
+func (e *NotEmptyError) Error() string { return "the installation is not empty: " + e.Found }
 
 // MissingKeysError means that a process does not have all the keys needed to decrypt the file's
 // content.
 type MissingKeysError struct {
-	Lack []string // "executor ID lacks k1, k2"
+	MissingKeyTexts []string // "executor ID lacks k1, k2"
 }
 
 func (e *MissingKeysError) Error() string {
-	return "tokens and secrets in the file are sealed: " + strings.Join(e.Lack, "; ")
+	return "tokens and secrets in the file are sealed: " + strings.Join(e.MissingKeyTexts, "; ")
 }
 
 // HalfRestoredError means that a restore has failed after it had begun: the installation is neither
@@ -60,9 +60,9 @@ func (e *UnconfirmedError) Unwrap() error { return e.Err }
 // that cannot be decrypted.
 type RestoreOptions struct {
 	WithMessages bool // whether to also restore the messages in the file
-	// WithoutKeys allows restoring records that some processes of the installation cannot decrypt
-	// because they lack the keys.
-	WithoutKeys bool
+	// AllowUndecryptable allows restoring records that some processes of the installation cannot
+	// decrypt because they lack the keys.
+	AllowUndecryptable bool
 }
 
 // consumerPauseEnd is the time until which a restore pauses consumers. It is so far in the future
@@ -79,10 +79,10 @@ var consumerPauseEnd = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 // sequences, because the records refer to them by sequence. Meanwhile the recorder and the groups
 // of runners are paused. Afterwards they continue at their positions in the backup. If the restore
 // fails, they stay paused.
-func Restore(ctx context.Context, i Installation, path string, how RestoreOptions) (Manifest,
+func Restore(ctx context.Context, i Installation, path string, options RestoreOptions) (Manifest,
 	error,
 ) {
-	r, err := open(path)
+	r, err := openReader(path)
 	if err != nil {
 		return Manifest{}, nothingRestoredError(err)
 	}
@@ -91,17 +91,17 @@ func Restore(ctx context.Context, i Installation, path string, how RestoreOption
 		return r.Manifest, nothingRestoredError(err)
 	}
 	m := r.Manifest
-	m.WithMessages = m.WithMessages && how.WithMessages
-	if err := i.checkEmpty(ctx); err != nil {
+	m.WithMessages = m.WithMessages && options.WithMessages
+	if err := i.checkNATSEmpty(ctx); err != nil {
 		return m, nothingRestoredError(err)
 	}
-	if err := i.checkKeysAvailable(ctx, m.Keys); err != nil && !how.WithoutKeys {
+	if err := i.checkKeysAvailable(ctx, m.KeyIDs); err != nil && !options.AllowUndecryptable {
 		return m, nothingRestoredError(err)
 	}
 	if err := i.markRestoring(ctx); err != nil {
 		return m, err
 	}
-	account, err := i.restore(ctx, r, m)
+	account, err := i.restoreContent(ctx, r, m)
 	if err != nil {
 		return m, &HalfRestoredError{err}
 	}
@@ -131,7 +131,7 @@ func (i Installation) checkKeysAvailable(ctx context.Context, keys []string) err
 	var lack []string
 	for _, member := range members {
 		missing := slices.DeleteFunc(slices.Clone(keys), func(id string) bool {
-			return slices.Contains(member.Keys, id)
+			return slices.Contains(member.KeyIDs, id)
 		})
 		if len(missing) > 0 {
 			lack = append(lack,
@@ -144,9 +144,9 @@ func (i Installation) checkKeysAvailable(ctx context.Context, keys []string) err
 	return nil
 }
 
-// checkEmpty returns a *NotEmptyError if NATS already holds data of an installation. The database
-// is checked when the first records are restored.
-func (i Installation) checkEmpty(ctx context.Context) error {
+// checkNATSEmpty returns a *NotEmptyError if NATS already holds data of an installation. The
+// database is checked when the first records are restored.
+func (i Installation) checkNATSEmpty(ctx context.Context) error {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		s, err := i.JetStream.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -182,9 +182,9 @@ func (i Installation) checkEmpty(ctx context.Context) error {
 	return nil
 }
 
-// restore restores a file's content. It returns the ID of the account whose record is stored last,
-// or "" if the file has no account.
-func (i Installation) restore(
+// restoreContent restores a file's content. It returns the ID of the account whose record is stored
+// last, or "" if the file has no account.
+func (i Installation) restoreContent(
 	ctx context.Context, r *reader, m Manifest,
 ) (account string, err error) {
 	if err := i.createQueueStreams(ctx, r, m); err != nil {
@@ -205,14 +205,14 @@ func (i Installation) restore(
 		if err := i.restoreStream(ctx, r, saved, m.WithMessages); err != nil {
 			return "", fmt.Errorf("stream %s: %w", saved.Name, err)
 		}
-		i.logf("%s: up to message %d", saved.Name, saved.Last)
+		i.logf("%s: up to message %d", saved.Name, saved.LastSequence)
 	}
-	if err := i.restoreDatabasePart(ctx, r, recordsEntryName); err != nil {
+	if err := i.restoreDatabaseEntry(ctx, r, recordsEntryName); err != nil {
 		return "", err
 	}
-	i.logf("records: %d executions", m.Records)
-	if r.has(auditEntryName) {
-		if err := i.restoreDatabasePart(ctx, r, auditEntryName); err != nil {
+	i.logf("records: %d executions", m.ExecutionCount)
+	if r.hasEntry(auditEntryName) {
+		if err := i.restoreDatabaseEntry(ctx, r, auditEntryName); err != nil {
 			return "", err
 		}
 	}
@@ -226,7 +226,7 @@ func (i Installation) restore(
 			return "", fmt.Errorf("bucket %s: %w", bucket.Name, err)
 		}
 		account = cmp.Or(last, account)
-		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
+		i.logf("bucket %s: %d records", bucket.Name, bucket.RecordCount)
 	}
 	// Resume the consumers once everything else is restored. If an earlier step fails, or this
 	// program is killed, no execution may have run in the half-restored installation, because it
@@ -242,7 +242,7 @@ func (i Installation) restore(
 		}
 	}
 	// Restore the identity last: until then, no process uses the restored registry.
-	return account, repeat(ctx, func(ctx context.Context) error {
+	return account, retryUntilDone(ctx, func(ctx context.Context) error {
 		return i.writeIdentity(ctx, false)
 	})
 }
@@ -287,7 +287,7 @@ func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manif
 		return nil
 	}
 	queues := registry.SubjectOf(registry.Bucket, registry.QueuePrefix)
-	if err := r.messages(bucketEntryName(registry.Bucket), func(m message) error {
+	if err := r.forEachMessage(bucketEntryName(registry.Bucket), func(m message) error {
 		queue, ok := strings.CutPrefix(m.Subject, queues)
 		if _, own := limits[queue]; !ok || !own || m.isDeletion() {
 			return nil
@@ -298,7 +298,7 @@ func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manif
 	}); err != nil {
 		return err
 	}
-	shared, err := stream.ReadExecutionsState(ctx, i.JetStream)
+	shared, err := stream.ReadExecutionsStreamState(ctx, i.JetStream)
 	if err != nil {
 		return err
 	}
@@ -343,7 +343,7 @@ func (i Installation) awaitRecorderConsumer(ctx context.Context, name string) (e
 // consumerPosition is the position at which a consumer continues after the restore.
 type consumerPosition struct {
 	stream, consumer string
-	next             uint64
+	nextSequence     uint64
 	// pausedUntil is when an operator's pause in the backup ends. nil means that the queue was not
 	// paused.
 	pausedUntil *time.Time
@@ -359,17 +359,17 @@ func (i Installation) pauseConsumers(
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
-	for _, group := range saved.Consumers {
+	for _, group := range saved.GroupPositions {
 		config := group.restoredConfig()
-		if err := createPaused(ctx, s, config); err != nil {
+		if err := createPausedConsumer(ctx, s, config); err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
 		}
 		positions = append(positions, consumerPosition{
-			saved.Name, config.Durable, group.Floor + 1, group.Config.PauseUntil,
+			saved.Name, config.Durable, group.AckFloor + 1, group.Config.PauseUntil,
 		})
 	}
 	positions = append(positions,
-		consumerPosition{saved.Name, stream.RecorderConsumer, saved.Recorded + 1, nil})
+		consumerPosition{saved.Name, stream.RecorderConsumer, saved.RecordedUpTo + 1, nil})
 	for _, p := range positions {
 		if _, err := s.PauseConsumer(ctx, p.consumer, consumerPauseEnd); err != nil {
 			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)
@@ -389,23 +389,23 @@ func (p RunnerGroupPosition) restoredConfig() jetstream.ConsumerConfig {
 	if config.DeliverPolicy != jetstream.DeliverAllPolicy &&
 		config.DeliverPolicy != jetstream.DeliverByStartSequencePolicy {
 		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
-		config.OptStartSeq, config.OptStartTime = p.Floor+1, nil
+		config.OptStartSeq, config.OptStartTime = p.AckFloor+1, nil
 	}
 	return config
 }
 
-// maxReplacements is the maximum number of unsuitable consumers that a restore deletes in order to
-// create one paused consumer. More than one may be needed, because the group's runners can create
-// the consumer again.
-const maxReplacements = 10
+// maxConsumerReplacements is the maximum number of unsuitable consumers that a restore deletes in
+// order to create one paused consumer. More than one may be needed, because the group's runners can
+// create the consumer again.
+const maxConsumerReplacements = 10
 
-// createPaused creates a paused consumer. It keeps an existing consumer that begins with the oldest
-// message, because the server can reset such a consumer to any message. It replaces any other
-// existing consumer.
-func createPaused(
+// createPausedConsumer creates a paused consumer. It keeps an existing consumer that begins with
+// the oldest message, because the server can reset such a consumer to any message. It replaces any
+// other existing consumer.
+func createPausedConsumer(
 	ctx context.Context, s jetstream.Stream, config jetstream.ConsumerConfig,
 ) (err error) {
-	for range maxReplacements {
+	for range maxConsumerReplacements {
 		_, err = s.CreateConsumer(ctx, config)
 		if !errors.Is(err, jetstream.ErrConsumerExists) {
 			return err
@@ -426,12 +426,13 @@ func createPaused(
 
 // resetConsumer makes a paused consumer continue at its position.
 func (i Installation) resetConsumer(ctx context.Context, p consumerPosition) error {
-	err := repeat(ctx, func(ctx context.Context) error {
-		_, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer, p.next)
+	err := retryUntilDone(ctx, func(ctx context.Context) error {
+		_, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer, p.nextSequence)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream, p.next,
+		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream,
+			p.nextSequence,
 			err)
 	}
 	return nil
@@ -440,7 +441,7 @@ func (i Installation) resetConsumer(ctx context.Context, p consumerPosition) err
 // resumeConsumer ends the restore's pause of a consumer. If an operator had paused the queue in the
 // backup and that pause has not ended yet, it pauses the consumer until then instead.
 func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) error {
-	err := repeat(ctx, func(ctx context.Context) (err error) {
+	err := retryUntilDone(ctx, func(ctx context.Context) (err error) {
 		if p.pausedUntil != nil && time.Now().Before(*p.pausedUntil) {
 			_, err = i.JetStream.PauseConsumer(ctx, p.stream, p.consumer, *p.pausedUntil)
 			return err
@@ -456,15 +457,15 @@ func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) er
 
 // Time limits for retrying a request to NATS: in total, and for each response.
 const (
-	repeatTimeout  = time.Minute
+	retryTimeout   = time.Minute
 	attemptTimeout = 5 * time.Second
 )
 
-// repeat retries a request to NATS until it succeeds, for at most a minute. Use it for the last
-// steps of a restore: a cluster does not respond while it elects a leader, and if one of these
+// retryUntilDone retries a request to NATS until it succeeds, for at most a minute. Use it for the
+// last steps of a restore: a cluster does not respond while it elects a leader, and if one of these
 // steps failed, the whole restore would have to start over.
-func repeat(ctx context.Context, attempt func(context.Context) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
+func retryUntilDone(ctx context.Context, attempt func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, retryTimeout)
 	defer cancel()
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		waiting, cancel := context.WithTimeout(ctx, attemptTimeout)
@@ -485,9 +486,9 @@ func (i Installation) restoreStream(
 	if err != nil {
 		return err
 	}
-	next := saved.First
+	next := saved.FirstSequence
 	if !withMessages {
-		next = saved.Last + 1
+		next = saved.LastSequence + 1
 	}
 	if next > 1 {
 		if err := s.Purge(ctx, jetstream.WithPurgeSequence(next)); err != nil {
@@ -498,31 +499,31 @@ func (i Installation) restoreStream(
 		return nil
 	}
 	to := &backupPublisher{
-		js:    i.JetStream,
-		exact: true,
-		next:  next,
-		dedup: s.CachedInfo().Config.Duplicates,
-		ids:   map[string]bool{},
+		js:               i.JetStream,
+		requireSequences: true,
+		nextSequence:     next,
+		dedupWindow:      s.CachedInfo().Config.Duplicates,
+		sentMessageIDs:   map[string]bool{},
 	}
-	if saved.Dedup > 0 { // the original stream did not recognize later repeats, either
-		to.dedup = min(to.dedup, saved.Dedup)
+	if saved.DedupWindow > 0 { // the original stream did not recognize later repeats, either
+		to.dedupWindow = min(to.dedupWindow, saved.DedupWindow)
 	}
 	subjects := saved.restoredSubjects()
-	if err := r.messages(streamEntryName(saved.Name), func(m message) error {
-		if !matchesAny(subjects, m.Subject) { // already recorded, as verify has checked
+	if err := r.forEachMessage(streamEntryName(saved.Name), func(m message) error {
+		if !matchesAnyWildcard(subjects, m.Subject) { // already recorded, as verify has checked
 			return nil
 		}
 		return to.publish(ctx, m, saved.Name)
 	}); err != nil {
 		return err
 	}
-	if err := to.fillGap(ctx, saved.Name, saved.Last+1); err != nil {
+	if err := to.fillGap(ctx, saved.Name, saved.LastSequence+1); err != nil {
 		return err
 	}
 	if err := to.awaitAcks(ctx); err != nil {
 		return err
 	}
-	for _, sequence := range to.gaps {
+	for _, sequence := range to.fillerSequences {
 		if err := s.DeleteMsg(ctx, sequence); err != nil {
 			return fmt.Errorf("message %d: %w", sequence, err)
 		}
@@ -532,19 +533,19 @@ func (i Installation) restoreStream(
 
 // backupPublisher publishes the messages of a backup to a stream, in order.
 type backupPublisher struct {
-	js    jetstream.JetStream
-	exact bool          // whether another sequence than expected is an error
-	dedup time.Duration // the stream's deduplication window
-	// ids holds the deduplication IDs of the messages sent. If the backup has several messages with
-	// the same ID, only the first of them keeps the ID, because the new stream would discard the
-	// others as duplicates. A stream can have such messages if its deduplication window was shorter
-	// when they were stored.
-	ids  map[string]bool
-	next uint64   // sequence of the next message
-	gaps []uint64 // sequences of filler messages, to be deleted
-	// unconfirmed holds the pending confirmations of the last messages sent, in order. The most
+	js               jetstream.JetStream
+	requireSequences bool          // whether another sequence than expected is an error
+	dedupWindow      time.Duration // the stream's deduplication window
+	// sentMessageIDs holds the deduplication IDs of the messages sent. If the backup has several
+	// messages with the same ID, only the first of them keeps the ID, because the new stream would
+	// discard the others as duplicates. A stream can have such messages if its deduplication window
+	// was shorter when they were stored.
+	sentMessageIDs  map[string]bool
+	nextSequence    uint64   // sequence of the next message
+	fillerSequences []uint64 // sequences of filler messages, to be deleted
+	// unconfirmedAcks holds the pending confirmations of the last messages sent, in order. The most
 	// recent of these messages has the sequence before the next one.
-	unconfirmed []jetstream.PubAckFuture
+	unconfirmedAcks []jetstream.PubAckFuture
 }
 
 // maxUnconfirmedMessages is the maximum number of messages that a restore sends before it waits for
@@ -559,21 +560,21 @@ func (p *backupPublisher) publish(ctx context.Context, m message, name string) e
 	id := msg.Header.Get(jetstream.MsgIDHeader)
 	// Omit the ID if it would be wrong or useless: the stream would discard a second message with
 	// the same ID, and a message older than the deduplication window is never deduplicated.
-	if time.Since(m.At) > p.dedup || p.ids[id] {
+	if time.Since(m.StoredAt) > p.dedupWindow || p.sentMessageIDs[id] {
 		msg.Header.Del(jetstream.MsgIDHeader)
 	} else if id != "" {
-		p.ids[id] = true
+		p.sentMessageIDs[id] = true
 	}
-	return p.send(ctx, msg)
+	return p.publishAsync(ctx, msg)
 }
 
 // fillGap publishes filler messages from the next sequence up to, but not including, before. They
 // take the place of messages that no longer exist, so that later messages get their original
 // sequences. The filler messages are deleted afterwards.
 func (p *backupPublisher) fillGap(ctx context.Context, name string, before uint64) error {
-	for p.next < before {
-		p.gaps = append(p.gaps, p.next)
-		if err := p.send(ctx, &nats.Msg{Subject: fillerSubject(name)}); err != nil {
+	for p.nextSequence < before {
+		p.fillerSequences = append(p.fillerSequences, p.nextSequence)
+		if err := p.publishAsync(ctx, &nats.Msg{Subject: fillerSubject(name)}); err != nil {
 			return err
 		}
 	}
@@ -595,14 +596,14 @@ func fillerSubject(name string) string {
 	return stream.RejectedSubject("restore", "gap", "gap")
 }
 
-func (p *backupPublisher) send(ctx context.Context, msg *nats.Msg) error {
+func (p *backupPublisher) publishAsync(ctx context.Context, msg *nats.Msg) error {
 	future, err := p.js.PublishMsgAsync(msg, jetstream.WithStallWait(nextMessageTimeout))
 	if err != nil {
 		return err
 	}
-	p.unconfirmed = append(p.unconfirmed, future)
-	p.next++
-	if len(p.unconfirmed) < maxUnconfirmedMessages {
+	p.unconfirmedAcks = append(p.unconfirmedAcks, future)
+	p.nextSequence++
+	if len(p.unconfirmedAcks) < maxUnconfirmedMessages {
 		return nil
 	}
 	return p.awaitAcks(ctx)
@@ -613,11 +614,11 @@ func (p *backupPublisher) send(ctx context.Context, msg *nats.Msg) error {
 func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 	timeout := time.NewTimer(nextMessageTimeout)
 	defer timeout.Stop()
-	want := p.next - uint64(len(p.unconfirmed))
-	for _, future := range p.unconfirmed {
+	want := p.nextSequence - uint64(len(p.unconfirmedAcks))
+	for _, future := range p.unconfirmedAcks {
 		select {
 		case ack := <-future.Ok():
-			if p.exact && ack.Sequence != want {
+			if p.requireSequences && ack.Sequence != want {
 				return fmt.Errorf("message %d was stored as %d: somebody else writes to the stream",
 					want, ack.Sequence)
 			}
@@ -630,15 +631,15 @@ func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 		}
 		want++
 	}
-	p.unconfirmed = p.unconfirmed[:0]
+	p.unconfirmedAcks = p.unconfirmedAcks[:0]
 	return nil
 }
 
-// restoreDatabasePart writes the named entry of the file to the database, and the cancellation
+// restoreDatabaseEntry writes the named entry of the file to the database, and the cancellation
 // requests in it to NATS. It fails if the entry is records.jsonl and the database is not empty.
-func (i Installation) restoreDatabasePart(ctx context.Context, r *reader, name string) error {
+func (i Installation) restoreDatabaseEntry(ctx context.Context, r *reader, name string) error {
 	first := name == recordsEntryName
-	return r.lines(name, func(line []byte) error {
+	return r.forEachLine(name, func(line []byte) error {
 		err := i.API.RestoreRecords(ctx, line, first)
 		if first = false; err != nil {
 			return err
@@ -680,7 +681,7 @@ func (i Installation) restoreCancellations(ctx context.Context, line []byte) err
 // restoreReports publishes the ingresses' reports that had not been applied when the backup was
 // taken. Call it after the executions that these reports refer to have been restored.
 func (i Installation) restoreReports(ctx context.Context, r *reader) error {
-	return r.messages(streamEntryName(stream.ReportsName), func(m message) error {
+	return r.forEachMessage(streamEntryName(stream.ReportsName), func(m message) error {
 		_, err := i.JetStream.PublishMsg(ctx, m.natsMsg())
 		return err
 	})
@@ -693,10 +694,10 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 func (i Installation) restoreBucket(
 	ctx context.Context, r *reader, bucket string,
 ) (accountID string, err error) {
-	to := &backupPublisher{js: i.JetStream, next: 1}
+	to := &backupPublisher{js: i.JetStream, nextSequence: 1}
 	accounts := registry.SubjectOf(registry.Bucket, registry.AccountPrefix)
 	var last message // the message of the newest account record
-	if err := r.messages(bucketEntryName(bucket), func(m message) error {
+	if err := r.forEachMessage(bucketEntryName(bucket), func(m message) error {
 		if m.Subject == registry.SubjectOf(registry.Bucket, registry.PlansKey) ||
 			m.Subject == registry.SubjectOf(registry.Bucket, registry.InstallationKey) {
 			return nil
@@ -706,7 +707,7 @@ func (i Installation) restoreBucket(
 		if strings.HasPrefix(m.Subject, accounts) {
 			last = m
 		}
-		return to.send(ctx, m.natsMsg())
+		return to.publishAsync(ctx, m.natsMsg())
 	}); err != nil {
 		return "", err
 	}
@@ -714,5 +715,5 @@ func (i Installation) restoreBucket(
 		return "", to.awaitAcks(ctx)
 	}
 	return strings.TrimPrefix(last.Subject, accounts),
-		errors.Join(to.send(ctx, last.natsMsg()), to.awaitAcks(ctx))
+		errors.Join(to.publishAsync(ctx, last.natsMsg()), to.awaitAcks(ctx))
 }

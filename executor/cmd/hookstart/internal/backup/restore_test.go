@@ -102,11 +102,11 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 			}
 
 			file := sound(t)
-			file.manifest.Streams[0].Consumers = []RunnerGroupPosition{
-				{Config: group.ConsumerConfig(stream.RunnerAckWait), Floor: 3},
+			file.manifest.Streams[0].GroupPositions = []RunnerGroupPosition{
+				{Config: group.ConsumerConfig(stream.RunnerAckWait), AckFloor: 3},
 			}
 			restored := false
-			installation := Installation{JetStream: js, Say: io.Discard, API: recordsAPI{
+			installation := Installation{JetStream: js, Progress: io.Discard, API: recordsAPI{
 				restore: func() error {
 					checkPaused()
 					if test.deletes != "" && !restored {
@@ -176,10 +176,10 @@ func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 	check(err)
 
 	file := sound(t)
-	file.manifest.Streams[0].Consumers = []RunnerGroupPosition{
-		{Config: onlyNew, Floor: 3}, {Config: lane, Floor: 3}, {Config: waits, Floor: 3},
+	file.manifest.Streams[0].GroupPositions = []RunnerGroupPosition{
+		{Config: onlyNew, AckFloor: 3}, {Config: lane, AckFloor: 3}, {Config: waits, AckFloor: 3},
 	}
-	_, err = Restore(t.Context(), Installation{JetStream: js, Say: io.Discard, API: recordsAPI{
+	_, err = Restore(t.Context(), Installation{JetStream: js, Progress: io.Discard, API: recordsAPI{
 		restore: func() error { return nil },
 	}}, file.write(t), RestoreOptions{WithMessages: true})
 	check(err)
@@ -192,9 +192,9 @@ func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 				info.Paused)
 		}
 		now := time.Now()
-		if !stream.BeganAfter(info, 3, now) || stream.BeganAfter(info, 6, now) {
+		if !stream.ConsumerBeginsAfter(info, 3, now) || stream.ConsumerBeginsAfter(info, 6, now) {
 			t.Errorf("%s: began after message 3: %t, after 6: %t", info.Name,
-				stream.BeganAfter(info, 3, now), stream.BeganAfter(info, 6, now))
+				stream.ConsumerBeginsAfter(info, 3, now), stream.ConsumerBeginsAfter(info, 6, now))
 		}
 		if config.FilterSubject != onlyNew.FilterSubject {
 			continue // the file has no message for the lane
@@ -251,7 +251,7 @@ func TestRestoreThatIsNotConfirmed(t *testing.T) {
 	unsteady := unsteadyJetStream{js, map[string]bool{}}
 	away := errors.New("the executor is away")
 	_, err := Restore(t.Context(), Installation{
-		JetStream: unsteady, Say: io.Discard,
+		JetStream: unsteady, Progress: io.Discard,
 		API: recordsAPI{restore: func() error { return nil }, appliedErr: away},
 	}, sound(t).write(t), RestoreOptions{WithMessages: true})
 	if _, ok := errors.AsType[*UnconfirmedError](err); !ok || !errors.Is(err, away) ||
@@ -276,14 +276,14 @@ func TestRestoreAfterTheWindowWasRaised(t *testing.T) {
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream
 	createRecorderConsumers(t, js)
 	file := sound(t)
-	file.manifest.Streams[0].Dedup = stream.DefaultSettings.DedupWindow
+	file.manifest.Streams[0].DedupWindow = stream.DefaultSettings.DedupWindow
 	messages := file.messages[streamEntryName(stream.ExecutionsName)]
 	for n := range messages {
-		messages[n].At = time.Now().Add(time.Duration(n-2) * time.Hour)
+		messages[n].StoredAt = time.Now().Add(time.Duration(n-2) * time.Hour)
 		messages[n].Headers = map[string][]string{jetstream.MsgIDHeader: {"delivery"}}
 	}
 	if _, err := Restore(t.Context(), Installation{
-		JetStream: js, Say: io.Discard, API: recordsAPI{restore: func() error { return nil }},
+		JetStream: js, Progress: io.Discard, API: recordsAPI{restore: func() error { return nil }},
 	}, file.write(t), RestoreOptions{WithMessages: true}); err != nil {
 		t.Fatal(err)
 	}

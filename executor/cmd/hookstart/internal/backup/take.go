@@ -41,8 +41,8 @@ type API interface {
 
 // Member is a running executor or ingress.
 type Member struct {
-	Name string   // display name
-	Keys []string // IDs of the secrets keys that this process has
+	Name   string   // display name
+	KeyIDs []string // IDs of the secrets keys that this process has
 }
 
 // Installation is an installation that is backed up or restored.
@@ -50,11 +50,11 @@ type Installation struct {
 	JetStream jetstream.JetStream // a connection with administrator permissions
 	API       API
 	Version   string    // this program's version
-	Say       io.Writer // receives a line about each finished part
+	Progress  io.Writer // receives a line about each finished part
 }
 
 func (i Installation) logf(format string, args ...any) {
-	_, _ = fmt.Fprintf(i.Say, format+"\n", args...)
+	_, _ = fmt.Fprintf(i.Progress, format+"\n", args...)
 }
 
 // Take writes a backup to a file. An existing file is replaced only once the new one is complete.
@@ -65,17 +65,17 @@ func Take(
 	if err != nil {
 		return m, err
 	}
-	defer w.abandon()
+	defer w.discard()
 	m = Manifest{
-		Format:       formatVersionSharedStreams,
-		Version:      i.Version,
-		TakenAt:      time.Now().UTC(),
-		WithMessages: withMessages,
+		FormatVersion: formatVersionSharedStreams,
+		Version:       i.Version,
+		TakenAt:       time.Now().UTC(),
+		WithMessages:  withMessages,
 	}
-	if err := i.writeParts(ctx, w, &m); err != nil {
+	if err := i.writeEntries(ctx, w, &m); err != nil {
 		return m, err
 	}
-	if err := w.finish(m); err != nil {
+	if err := w.writeManifestAndTrailer(m); err != nil {
 		return m, err
 	}
 	// Check the file now. Otherwise, a problem would be discovered only when the backup is needed.
@@ -85,9 +85,9 @@ func Take(
 	return m, w.commit()
 }
 
-// writeParts writes everything but the manifest, in the order that the package documentation
+// writeEntries writes everything but the manifest, in the order that the package documentation
 // explains.
-func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) error {
+func (i Installation) writeEntries(ctx context.Context, w *writer, m *Manifest) error {
 	names, err := i.streamNames(ctx)
 	if err != nil {
 		return err
@@ -97,21 +97,21 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 		if err != nil {
 			return err
 		}
-		m.Streams = append(m.Streams, Stream{Name: name, Recorded: floor})
+		m.Streams = append(m.Streams, Stream{Name: name, RecordedUpTo: floor})
 		if _, own := stream.QueueOfStream(name); own {
-			m.Format = formatVersionOwnStreams
+			m.FormatVersion = formatVersionOwnStreams
 		}
 	}
 	audited, err := i.auditCopiedUntil(ctx)
 	if err != nil {
 		return err
 	}
-	if m.Records, err = i.writeRecords(ctx, w); err != nil {
+	if m.ExecutionCount, err = i.writeRecords(ctx, w); err != nil {
 		return err
 	}
-	i.logf("records: %d executions", m.Records)
+	i.logf("records: %d executions", m.ExecutionCount)
 	for n := range m.Streams {
-		if m.Streams[n].Consumers, err = i.runnerGroupPositions(ctx,
+		if m.Streams[n].GroupPositions, err = i.runnerGroupPositions(ctx,
 			m.Streams[n].Name); err != nil {
 			return err
 		}
@@ -120,20 +120,20 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 		if err := i.writeStream(ctx, w, &m.Streams[n], m.WithMessages); err != nil {
 			return err
 		}
-		i.logf("%s: %d messages", m.Streams[n].Name, m.Streams[n].Messages)
+		i.logf("%s: %d messages", m.Streams[n].Name, m.Streams[n].MessageCount)
 	}
 	keys := map[string]bool{}
 	var until []newestBucketRecord
 	for _, name := range registry.Streams() {
 		bucket := Bucket{Name: registry.BucketOf(name)}
 		var last newestBucketRecord
-		if bucket.Records, last, err = i.writeBucket(ctx, w, bucket.Name, keys); err != nil {
+		if bucket.RecordCount, last, err = i.writeBucket(ctx, w, bucket.Name, keys); err != nil {
 			return err
 		}
 		m.Buckets, until = append(m.Buckets, bucket), append(until, last)
-		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
+		i.logf("bucket %s: %d records", bucket.Name, bucket.RecordCount)
 	}
-	m.Keys = slices.Sorted(maps.Keys(keys))
+	m.KeyIDs = slices.Sorted(maps.Keys(keys))
 	return i.writeAudit(ctx, w, m, audited, until)
 }
 
@@ -159,7 +159,7 @@ const maxClockSkew = time.Minute
 // have copied the audit entries of all changes made before it.
 func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
-		s, err := i.streamAtLeader(ctx, name)
+		s, err := i.streamReadingFromLeader(ctx, name)
 		if err != nil {
 			return at, err
 		}
@@ -168,7 +168,7 @@ func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err e
 		if err != nil {
 			return at, err
 		}
-		msg, err := s.GetMsg(ctx, floor+1, anySubjectOpt)
+		msg, err := s.GetMsg(ctx, floor+1, anySubjectOption)
 		switch {
 		case err == nil:
 			first = msg.Time
@@ -182,9 +182,11 @@ func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err e
 	return at.Add(-maxClockSkew), nil
 }
 
-// streamAtLeader returns a stream whose GetMsg reads from the stream's leader, because other
-// replicas may lag behind.
-func (i Installation) streamAtLeader(ctx context.Context, name string) (jetstream.Stream, error) {
+// streamReadingFromLeader returns a stream whose GetMsg reads from the stream's leader, because
+// other replicas may lag behind.
+func (i Installation) streamReadingFromLeader(ctx context.Context, name string) (jetstream.Stream,
+	error,
+) {
 	s, err := i.JetStream.Stream(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
@@ -193,14 +195,14 @@ func (i Installation) streamAtLeader(ctx context.Context, name string) (jetstrea
 	return s, nil
 }
 
-// anySubjectOpt makes GetMsg return the first message at or after the given sequence, whatever its
-// subject.
-var anySubjectOpt = jetstream.WithGetMsgSubject(">")
+// anySubjectOption makes GetMsg return the first message at or after the given sequence, whatever
+// its subject.
+var anySubjectOption = jetstream.WithGetMsgSubject(">")
 
 // newestBucketRecord identifies the newest record that the file has of a bucket.
 type newestBucketRecord struct {
 	sequence uint64
-	at       time.Time
+	storedAt time.Time
 }
 
 // writeAudit writes the audit entries of the changes made since the given time. until holds the
@@ -220,13 +222,13 @@ func (i Installation) writeAudit(
 		if err := i.writeAuditHistory(ctx, to, m, name, until[n].sequence); err != nil {
 			return err
 		}
-		if err := i.API.BackUpAudit(ctx, m.Buckets[n].Name, since, until[n].at,
+		if err := i.API.BackUpAudit(ctx, m.Buckets[n].Name, since, until[n].storedAt,
 			func(line []byte) error {
 				var part struct{ Audit []struct{} }
 				if err := json.Unmarshal(line, &part); err != nil {
 					return fmt.Errorf("the audit: %w", err)
 				}
-				m.Audit += len(part.Audit)
+				m.AuditEntryCount += len(part.Audit)
 				return writeLine(to, line)
 			}); err != nil {
 			return err
@@ -249,7 +251,7 @@ type auditEntry struct {
 func (i Installation) writeAuditHistory(
 	ctx context.Context, to io.Writer, m *Manifest, name string, last uint64,
 ) error {
-	s, err := i.streamAtLeader(ctx, name)
+	s, err := i.streamReadingFromLeader(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -266,12 +268,12 @@ func (i Installation) writeAuditHistory(
 		if err != nil {
 			return fmt.Errorf("encode entries of the audit: %w", err)
 		}
-		m.Audit += len(entries)
+		m.AuditEntryCount += len(entries)
 		entries = entries[:0]
 		return writeLine(to, line)
 	}
 	for next := floor + 1; next <= last; {
-		msg, err := s.GetMsg(ctx, next, anySubjectOpt)
+		msg, err := s.GetMsg(ctx, next, anySubjectOption)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > last {
 			break
 		}
@@ -363,7 +365,7 @@ func (i Installation) runnerGroupPositions(ctx context.Context,
 	for info := range list.Info() {
 		if info.Config.Durable != "" && info.Name != stream.RecorderConsumer {
 			runnerGroupPositions = append(runnerGroupPositions,
-				RunnerGroupPosition{Config: info.Config, Floor: info.AckFloor.Stream})
+				RunnerGroupPosition{Config: info.Config, AckFloor: info.AckFloor.Stream})
 		}
 	}
 	if err := list.Err(); err != nil {
@@ -386,44 +388,47 @@ func (i Installation) writeStream(
 	if err != nil {
 		return err
 	}
-	saved.First, saved.Last = max(s.CachedInfo().State.FirstSeq, 1), s.CachedInfo().State.LastSeq
-	saved.Subjects, saved.Dedup = s.CachedInfo().Config.Subjects, s.CachedInfo().Config.Duplicates
+	saved.FirstSequence, saved.LastSequence = max(s.CachedInfo().State.FirstSeq, 1),
+		s.CachedInfo().State.LastSeq
+	saved.Subjects, saved.DedupWindow = s.CachedInfo().Config.Subjects,
+		s.CachedInfo().Config.Duplicates
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
 	if saved.Name == stream.ReportsName {
-		saved.First = max(saved.First, saved.Recorded+1)
+		saved.FirstSequence = max(saved.FirstSequence, saved.RecordedUpTo+1)
 		config = jetstream.OrderedConsumerConfig{
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-			OptStartSeq:   saved.First,
+			OptStartSeq:   saved.FirstSequence,
 		}
 	}
-	if !withMessages || saved.First > saved.Last {
+	if !withMessages || saved.FirstSequence > saved.LastSequence {
 		return nil
 	}
 	each := func(m message, pending uint64) (done bool, err error) {
-		if m.Sequence > saved.Last {
+		if m.Sequence > saved.LastSequence {
 			return true, nil
 		}
-		if done = m.Sequence == saved.Last; !done && pending == 0 {
-			if done, err = i.isLast(ctx, saved.Name, m.Sequence, saved.Last); err != nil {
+		if done = m.Sequence == saved.LastSequence; !done && pending == 0 {
+			if done, err = i.isLastMessage(ctx, saved.Name, m.Sequence,
+				saved.LastSequence); err != nil {
 				return true, err
 			}
 		}
-		if !matchesAny(saved.Subjects, m.Subject) {
+		if !matchesAnyWildcard(saved.Subjects, m.Subject) {
 			// The message was stored by a version that kept all messages in one stream.
-			if m.Sequence > saved.Recorded {
+			if m.Sequence > saved.RecordedUpTo {
 				return true,
 					fmt.Errorf("message %d has the subject %s, which is another stream's, and "+
 						"was not recorded when the backup began: try again once /readyz of an "+
 						"executor is 200",
 						m.Sequence, m.Subject)
 			}
-			saved.Foreign++
+			saved.ForeignMessageCount++
 			return done, nil
 		}
-		saved.Messages++
-		return done, encodeLine(to, m)
+		saved.MessageCount++
+		return done, writeMessageLine(to, m)
 	}
-	return i.messages(ctx, saved.Name, config, each)
+	return i.forEachMessage(ctx, saved.Name, config, each)
 }
 
 // writeBucket writes the newest record of each key and adds the IDs of the keys that encrypt the
@@ -460,10 +465,10 @@ func (i Installation) writeBucket(
 	}
 	began := info.State.LastSeq
 	live := map[string]bool{}
-	err = i.messages(ctx, registry.StreamOf(bucket), config,
+	err = i.forEachMessage(ctx, registry.StreamOf(bucket), config,
 		func(m message, _ uint64) (done bool, err error) {
 			delete(missing, m.Subject)
-			last = newestBucketRecord{m.Sequence, m.At}
+			last = newestBucketRecord{m.Sequence, m.StoredAt}
 			ids, err := encryptionKeyIDs(m, bucket)
 			if err != nil {
 				return true, fmt.Errorf("record %s: %w", m.Subject, err)
@@ -473,13 +478,13 @@ func (i Installation) writeBucket(
 			}
 			// Write a deletion only if the file contains, or may contain, a record of the same key.
 			if !m.isDeletion() || m.Sequence > began || live[m.Subject] {
-				err = encodeLine(to, m)
+				err = writeMessageLine(to, m)
 			}
 			live[m.Subject] = !m.isDeletion()
 			if err != nil || len(missing) > 0 {
 				return false, err
 			}
-			return i.isLast(ctx, registry.StreamOf(bucket), m.Sequence, began)
+			return i.isLastMessage(ctx, registry.StreamOf(bucket), m.Sequence, began)
 		})
 	for _, is := range live {
 		if is {
@@ -489,10 +494,10 @@ func (i Installation) writeBucket(
 	return records, last, err
 }
 
-// isLast reports whether the stream has no message after the given sequence, up to and including
-// upTo. It queries the stream's leader, because the server of a consumer may lag behind the leader
-// and then reports too few pending messages.
-func (i Installation) isLast(
+// isLastMessage reports whether the stream has no message after the given sequence, up to and
+// including upTo. It queries the stream's leader, because the server of a consumer may lag behind
+// the leader and then reports too few pending messages.
+func (i Installation) isLastMessage(
 	ctx context.Context, name string, sequence, upTo uint64,
 ) (is bool, err error) {
 	if sequence >= upTo {
@@ -517,7 +522,7 @@ func (i Installation) isLast(
 	return is, nil
 }
 
-func encodeLine(to io.Writer, m message) error {
+func writeMessageLine(to io.Writer, m message) error {
 	line, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -534,9 +539,9 @@ const expectedHeaderPrefix = "Nats-Expected-"
 // messages that were published.
 const nextMessageTimeout = 30 * time.Second
 
-// messages calls each with every message of a stream, until each returns true or an error. pending
-// is the number of messages that follow according to the server, which may be too small.
-func (i Installation) messages(
+// forEachMessage calls each with every message of a stream, until each returns true or an error.
+// pending is the number of messages that follow according to the server, which may be too small.
+func (i Installation) forEachMessage(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,
 	) (done bool, err error),
@@ -568,7 +573,7 @@ func (i Installation) messages(
 		done, err := each(message{
 			Sequence: meta.Sequence.Stream,
 			Subject:  msg.Subject(),
-			At:       meta.Timestamp.UTC(),
+			StoredAt: meta.Timestamp.UTC(),
 			Headers:  headers,
 			Data:     msg.Data(),
 		}, meta.NumPending)

@@ -93,14 +93,14 @@ func TestBackupThroughServersBehindTheLeader(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "hookstart.backup")
 	_, err = Take(t.Context(), Installation{
-		JetStream: laggingJetStream{r.JetStream}, API: emptyAPI{}, Say: io.Discard,
+		JetStream: laggingJetStream{r.JetStream}, API: emptyAPI{}, Progress: io.Discard,
 	}, path, true)
 	check(err)
-	file, err := open(path)
+	file, err := openReader(path)
 	check(err)
 	defer file.close()
 	var sequences []uint64
-	check(file.messages(streamEntryName(stream.ExecutionsName), func(m message) error {
+	check(file.forEachMessage(streamEntryName(stream.ExecutionsName), func(m message) error {
 		sequences = append(sequences, m.Sequence)
 		return nil
 	}))
@@ -108,7 +108,7 @@ func TestBackupThroughServersBehindTheLeader(t *testing.T) {
 		t.Errorf("the messages %v are in the file", sequences)
 	}
 	newest := map[string]message{} // keyed by subject
-	check(file.messages(bucketEntryName(registry.Bucket), func(m message) error {
+	check(file.forEachMessage(bucketEntryName(registry.Bucket), func(m message) error {
 		newest[m.Subject] = m
 		return nil
 	}))
@@ -116,7 +116,8 @@ func TestBackupThroughServersBehindTheLeader(t *testing.T) {
 		t.Error("a workflow that was deleted is in the file")
 	}
 	last := newest[registry.SubjectOf(registry.Bucket, "workflow.wf")]
-	change, err := registry.DecodeChange(last.Subject, false, last.Sequence, last.At, last.Data)
+	change, err := registry.DecodeChange(last.Subject, false, last.Sequence, last.StoredAt,
+		last.Data)
 	check(err)
 	if change.Workflow == nil || !change.Workflow.Active {
 		t.Error("the workflow is in the file as it was before its activation")

@@ -9,14 +9,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type accountVerbs struct {
-	Put  accountPut  `cmd:"" help:"Create an account, or change its name or plan." example:"hookstart account put acme --name \"Acme Inc.\" --plan free"`
-	Get  accountGet  `cmd:"" help:"Show an account." example:"hookstart account get demo"`
-	List accountList `cmd:"" help:"List the accounts." example:"hookstart account list"`
+type accountCmds struct {
+	Put  accountPutCmd  `cmd:"" help:"Create an account, or change its name or plan." example:"hookstart account put acme --name \"Acme Inc.\" --plan free"`
+	Get  accountGetCmd  `cmd:"" help:"Show an account." example:"hookstart account get demo"`
+	List accountListCmd `cmd:"" help:"List the accounts." example:"hookstart account list"`
 
 	Events accountEventsCmd `cmd:"" help:"Show or set which workflow is started when something fails, or a queue, a sender or the storage is in trouble."`
 
-	Delete accountDelete `cmd:"" help:"Delete an account that has no workflows and no keys." detail:"The records of its executions stay." example:"hookstart account put scratch\nhookstart account delete scratch"`
+	Delete accountDeleteCmd `cmd:"" help:"Delete an account that has no workflows and no keys." detail:"The records of its executions stay." example:"hookstart account put scratch\nhookstart account delete scratch"`
 }
 
 // accountArg is the argument that holds an account's ID.
@@ -24,13 +24,13 @@ type accountArg struct {
 	Account string `arg:"" type:"id" help:"The account's ID."`
 }
 
-type accountPut struct {
+type accountPutCmd struct {
 	accountArg
 	Name string `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
 	Plan string `help:"The ID of a plan; a change takes effect at once. Default: what it is; of a new one, the default plan, if there is one." placeholder:"PLAN"`
 }
 
-func (v *accountPut) Run(s *session) error {
+func (v *accountPutCmd) Run(s *session) error {
 	patch := apiclient.Patch{}
 	if v.Name != "" {
 		patch["name"] = v.Name
@@ -52,13 +52,13 @@ func (v *accountPut) Run(s *session) error {
 	if err := s.showAccount(a, nil); err != nil || v.Plan == "" {
 		return err
 	}
-	s.noteRefusedWorkflows(a)
+	s.printRefusedWorkflowsNote(a)
 	return nil
 }
 
-// noteRefusedWorkflows prints a note that lists the active workflows whose webhook requests the
-// plan refuses. The command does not ask for confirmation beforehand, because scripts use it.
-func (s *session) noteRefusedWorkflows(a api.Account) {
+// printRefusedWorkflowsNote prints a note that lists the active workflows whose webhook requests
+// the plan refuses. The command does not ask for confirmation beforehand, because scripts use it.
+func (s *session) printRefusedWorkflowsNote(a api.Account) {
 	const named = 5
 	var refused []string
 	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) {
@@ -86,23 +86,23 @@ func (s *session) noteRefusedWorkflows(a api.Account) {
 		"hookstart workflow list --account %s", a.Plan, strings.Join(first, ", "), others, a.ID)
 }
 
-type accountGet struct{ accountArg }
+type accountGetCmd struct{ accountArg }
 
-func (v *accountGet) Run(s *session) error {
+func (v *accountGetCmd) Run(s *session) error {
 	return s.showAccount(s.client.Account(s.ctx, v.Account))
 }
 
-type accountList struct{ paging }
+type accountListCmd struct{ paging }
 
-func (v *accountList) Run(s *session) error {
+func (v *accountListCmd) Run(s *session) error {
 	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.Account], error) {
 		return s.client.Accounts(s.ctx, p)
 	}, listFormat[api.Account]{
-		head: []string{"ACCOUNT", "PLAN", "CREATED", "NAME"},
-		row: func(a api.Account) []string {
+		header: []string{"ACCOUNT", "PLAN", "CREATED", "NAME"},
+		formatRow: func(a api.Account) []string {
 			return []string{a.ID, a.Plan, ago(a.CreatedAt, s.now()), truncateForDisplay(a.Name, 30)}
 		},
-		none: "No accounts. Create one: hookstart account put acme --plan free",
+		emptyListHint: "No accounts. Create one: hookstart account put acme --plan free",
 	})
 }
 
@@ -110,7 +110,7 @@ func (s *session) showAccount(a api.Account, err error) error {
 	if err != nil {
 		return err
 	}
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		return s.printRows([][]string{
 			{"Account", a.ID},
 			{"Name", a.Name},
@@ -120,9 +120,9 @@ func (s *session) showAccount(a api.Account, err error) error {
 	})
 }
 
-type accountDelete struct{ accountArg }
+type accountDeleteCmd struct{ accountArg }
 
-func (v *accountDelete) Run(s *session) error {
+func (v *accountDeleteCmd) Run(s *session) error {
 	err := s.client.DeleteAccount(s.ctx, v.Account)
 	if api.IsCode(err, api.CodeAccountNotEmpty) {
 		return &hintError{

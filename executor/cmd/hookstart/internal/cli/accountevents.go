@@ -73,7 +73,7 @@ func (s *session) showEvents(e api.Events, err error) error {
 		rows = append(rows, []string{"Silent", silent})
 	}
 	rows = append(rows, []string{"Since", agoAndExact(e.Since, s.now())})
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		if err := s.printRows(rows); err != nil || len(e.Conditions) == 0 {
 			return err
 		}

@@ -16,19 +16,19 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-type adminVerbs struct {
-	CheckURL adminCheckURL  `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation." detail:"The executor calls the public URL, and sees whether an ingress of this installation answers. It starts nothing. If none does, the exit code is 1." example:"hookstart admin check-url"`
-	Replicas adminReplicas  `cmd:"" help:"Change how many NATS servers keep the streams and the registry."`
-	Stream   adminStreamCmd `cmd:"" help:"Show or change how long messages are kept and delivery IDs remembered."`
-	Size     adminSizeCmd   `cmd:"" help:"Show how far the installation is from each of its limits."`
-	Versions adminVersions  `cmd:"" help:"Show which executors and ingresses run, and in which versions." detail:"The first thing to look at before an upgrade, and after it. An executor says which version of the database's tables it works with: one whose version is lower than the tables' waits, records nothing, and is not ready." example:"hookstart admin versions"`
-	Backup   adminBackup    `cmd:"" help:"Copy the installation into one file while it runs."`
-	Restore  adminRestore   `cmd:"" help:"Put a backup into an empty installation."`
+type adminCmds struct {
+	CheckURL adminCheckURLCmd `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation." detail:"The executor calls the public URL, and sees whether an ingress of this installation answers. It starts nothing. If none does, the exit code is 1." example:"hookstart admin check-url"`
+	Replicas adminReplicasCmd `cmd:"" help:"Change how many NATS servers keep the streams and the registry."`
+	Stream   adminStreamCmd   `cmd:"" help:"Show or change how long messages are kept and delivery IDs remembered."`
+	Size     adminSizeCmd     `cmd:"" help:"Show how far the installation is from each of its limits."`
+	Versions adminVersionsCmd `cmd:"" help:"Show which executors and ingresses run, and in which versions." detail:"The first thing to look at before an upgrade, and after it. An executor says which version of the database's tables it works with: one whose version is lower than the tables' waits, records nothing, and is not ready." example:"hookstart admin versions"`
+	Backup   adminBackupCmd   `cmd:"" help:"Copy the installation into one file while it runs."`
+	Restore  adminRestoreCmd  `cmd:"" help:"Put a backup into an empty installation."`
 
-	SecondSite adminSecondSite `cmd:"" name:"second-site" help:"Copy the streams and the registry to a second site, and let it take over."`
+	SecondSite secondSiteCmds `cmd:"" name:"second-site" help:"Copy the streams and the registry to a second site, and let it take over."`
 
-	SecretsKey adminSecretsKey `cmd:"" name:"secrets-key" help:"Make a key for --secrets-key-file."`
-	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
+	SecretsKey adminSecretsKeyCmd `cmd:"" name:"secrets-key" help:"Make a key for --secrets-key-file."`
+	Reseal     adminResealCmd     `cmd:"" help:"Seal every token and secret with the first key."`
 }
 
 // newDiscardLogger returns a logger that discards everything. Users need no log, because the
@@ -49,12 +49,12 @@ type natsFlags struct {
 // connect connects to NATS. The caller must close the connection.
 func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 	nc, err := bus.Connect(ctx, bus.Options{
-		URL:       f.NATSURL,
-		Name:      "hookstart admin",
-		Timeout:   5 * time.Second,
-		CredsFile: f.NATSCreds,
-		CAFile:    f.NATSCA,
-		Log:       newDiscardLogger(),
+		URL:            f.NATSURL,
+		Name:           "hookstart admin",
+		ConnectTimeout: 5 * time.Second,
+		CredsFile:      f.NATSCreds,
+		CAFile:         f.NATSCA,
+		Log:            newDiscardLogger(),
 	})
 	if err != nil {
 		return nil, err
@@ -67,18 +67,18 @@ func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// adminReplicas changes the number of replicas directly in NATS: executors set that number only
+// adminReplicasCmd changes the number of replicas directly in NATS: executors set that number only
 // when they create the streams.
-type adminReplicas struct {
+type adminReplicasCmd struct {
 	Number int `arg:"" help:"1, 3 or 5. The NATS cluster needs at least as many servers." placeholder:"NUMBER"`
 
 	natsFlags
 
-	Copy string        `name:"registry-copy" help:"API prefix of the NATS account that holds a copy of the registry, as for executors: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
-	Wait time.Duration `help:"How long to wait until the new replicas hold everything. They continue to catch up after that." default:"10m"`
+	RegistryCopyPrefix string        `name:"registry-copy" help:"API prefix of the NATS account that holds a copy of the registry, as for executors: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
+	Wait               time.Duration `help:"How long to wait until the new replicas hold everything. They continue to catch up after that." default:"10m"`
 }
 
-func (*adminReplicas) Help() string {
+func (*adminReplicasCmd) Help() string {
 	return `Changes a running installation, and shows how far the new replicas are until they
 hold everything. Set HOOKSTART_REPLICAS of the executors to the same number, for what they
 make anew.
@@ -88,7 +88,7 @@ Example:
   hookstart admin replicas 1`
 }
 
-func (v *adminReplicas) Run(s *session) error {
+func (v *adminReplicasCmd) Run(s *session) error {
 	if v.Number != 1 && v.Number != 3 && v.Number != 5 {
 		return &usageError{
 			fmt.Sprintf("replicas must be 1, 3 or 5, not %d", v.Number),
@@ -109,12 +109,12 @@ func (v *adminReplicas) Run(s *session) error {
 		}
 		last = r
 		state := "catching up"
-		if r.Done() {
+		if r.IsComplete() {
 			state = "done"
 		}
 		_, _ = fmt.Fprintf(s.Out,
 			"%-22s %d of %d replicas hold everything, %d operations behind: %s\n", r.Stream,
-			r.Current, r.Want, r.Lag, state)
+			r.CompleteReplicas, r.WantedReplicas, r.LagOperations, state)
 	}
 	names := append([]string{
 		stream.ExecutionsName, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
@@ -129,21 +129,23 @@ func (v *adminReplicas) Run(s *session) error {
 				stream.OwnProgressStreamName(own.Queue))
 		}
 	}
-	if err := replicas.Set(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
-		return withServersHint(err)
+	if err := replicas.Set(ctx, js, names, v.Number, progress); err != nil ||
+		v.RegistryCopyPrefix == "" {
+		return withTooFewServersHint(err)
 	}
-	copies, err := jetstream.NewWithAPIPrefix(js.Conn(), v.Copy)
+	copies, err := jetstream.NewWithAPIPrefix(js.Conn(), v.RegistryCopyPrefix)
 	if err != nil {
 		return fmt.Errorf("--registry-copy: %w", err)
 	}
 	last = replicas.State{} // the copied stream has the same name as the original
 	_, _ = fmt.Fprintln(s.Out, "the registry's copy:")
-	return withServersHint(replicas.Set(ctx, copies, registry.MirrorStreams(), v.Number, progress))
+	return withTooFewServersHint(replicas.Set(ctx, copies, registry.MirrorStreams(), v.Number,
+		progress))
 }
 
-// withServersHint adds a hint to an error about too few NATS servers. It returns any other error
-// unchanged.
-func withServersHint(err error) error {
+// withTooFewServersHint adds a hint to an error about too few NATS servers. It returns any other
+// error unchanged.
+func withTooFewServersHint(err error) error {
 	if errors.Is(err, stream.ErrTooFewServers) {
 		return &hintError{
 			err, "deploy/nats has the configuration of a cluster; --nats-url names its servers",

@@ -38,7 +38,7 @@ func (v *adminStreamCmd) Run(s *session) error {
 		return err
 	}
 	defer js.Conn().Close()
-	have, err := stream.ReadExecutionsState(s.ctx, js)
+	have, err := stream.ReadExecutionsStreamState(s.ctx, js)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (v *adminStreamCmd) Run(s *session) error {
 		to.MaxBytes = *v.MaxBytes
 	}
 	if to == have.Settings {
-		return v.show(s, have)
+		return v.printSettings(s, have)
 	}
 	if err := to.Validate(); err != nil {
 		return &usageError{err.Error(), "hookstart admin stream --help"}
@@ -69,15 +69,15 @@ func (v *adminStreamCmd) Run(s *session) error {
 	if err := stream.ChangeSettings(s.ctx, js, to); err != nil {
 		return err
 	}
-	if have, err = stream.ReadExecutionsState(s.ctx, js); err != nil {
+	if have, err = stream.ReadExecutionsStreamState(s.ctx, js); err != nil {
 		return err
 	}
 	s.printNote("Set for executors: HOOKSTART_STREAM_MAX_AGE=%s HOOKSTART_DEDUP_WINDOW=%s "+
 		"HOOKSTART_STREAM_MAX_BYTES=%d", to.MaxAge, to.DedupWindow, to.MaxBytes)
-	return v.show(s, have)
+	return v.printSettings(s, have)
 }
 
-func (v *adminStreamCmd) show(s *session, state stream.ExecutionsState) error {
+func (v *adminStreamCmd) printSettings(s *session, state stream.ExecutionsStreamState) error {
 	size := "no limit"
 	if state.MaxBytes > 0 {
 		size = decimalBytes(state.MaxBytes)

@@ -37,11 +37,11 @@ func (v *triggerAnswerCmd) Run(s *session) error {
 				"give --wait SECONDS, too; hookstart trigger answer --help has examples",
 			}
 		}
-		t, err := v.get(s)
+		t, err := v.getTrigger(s)
 		if err != nil {
 			return err
 		}
-		return s.showAnswer(t)
+		return s.showAnswerSetting(t)
 	}
 	answer := json.RawMessage("null")
 	if !v.Clear {
@@ -50,19 +50,21 @@ func (v *triggerAnswerCmd) Run(s *session) error {
 			return err
 		}
 	}
-	t, err := v.patch(s, "answer", answer)
+	t, err := v.patchSetting(s, "answer", answer)
 	if err != nil {
 		return err
 	}
-	return s.showAnswer(t)
+	return s.showAnswerSetting(t)
 }
 
-func (s *session) showAnswer(t api.Trigger) error {
-	return s.print(func() error { return s.printRows([][]string{{"Answer", answerText(t)}}) })
+func (s *session) showAnswerSetting(t api.Trigger) error {
+	return s.printResponse(func() error {
+		return s.printRows([][]string{{"Answer", answerSettingText(t)}})
+	})
 }
 
-// answerText describes whether and how long the node's responses wait for executions.
-func answerText(t api.Trigger) string {
+// answerSettingText describes whether and how long the node's responses wait for executions.
+func answerSettingText(t api.Trigger) string {
 	switch {
 	case t.Answer == nil:
 		return "at once, when the start is stored"

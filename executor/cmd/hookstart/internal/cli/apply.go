@@ -13,9 +13,9 @@ import (
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/manifest"
 )
 
-type exportVerb struct{}
+type exportCmd struct{}
 
-func (*exportVerb) Run(s *session) error {
+func (*exportCmd) Run(s *session) error {
 	have, err := manifest.ReadState(s.ctx, s.client)
 	if err != nil {
 		return err
@@ -23,14 +23,14 @@ func (*exportVerb) Run(s *session) error {
 	return have.Write(s.Out)
 }
 
-type applyVerb struct {
-	File   []string `short:"f" required:"" help:"A file with YAML documents, - for stdin. It may be given several times." placeholder:"FILE" sep:"none"`
-	More   []string `arg:"" optional:"" name:"file" help:"More files: -f *.yaml."`
-	DryRun bool     `help:"Only show the differences. The exit code is 3 if there are any, and only then."`
-	Prune  bool     `help:"Delete the accounts, workflows and senders that no document describes."`
+type applyCmd struct {
+	File      []string `short:"f" required:"" help:"A file with YAML documents, - for stdin. It may be given several times." placeholder:"FILE" sep:"none"`
+	MoreFiles []string `arg:"" optional:"" name:"file" help:"More files: -f *.yaml."`
+	DryRun    bool     `help:"Only show the differences. The exit code is 3 if there are any, and only then."`
+	Prune     bool     `help:"Delete the accounts, workflows and senders that no document describes."`
 }
 
-func (*applyVerb) Help() string {
+func (*applyCmd) Help() string {
 	return `The differences are shown before anything is changed. A second apply of the same
 files changes nothing. A new sender takes its secrets from the environment
 variables that its document names in secretsFrom.
@@ -45,9 +45,9 @@ Examples:
 // exitDifferencesFound is the exit code of a dry run that found differences.
 const exitDifferencesFound exitCode = 3
 
-func (v *applyVerb) Run(s *session) error {
+func (v *applyCmd) Run(s *session) error {
 	want := &manifest.DocumentSet{}
-	for _, file := range append(v.File, v.More...) {
+	for _, file := range append(v.File, v.MoreFiles...) {
 		if err := readDocuments(want, file, s.In); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (v *applyVerb) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := manifest.CheckSecrets(have, want); err != nil {
+	if err := manifest.CheckNoSecretValues(have, want); err != nil {
 		return err
 	}
 	steps := manifest.Plan(have, want, v.Prune)
@@ -70,7 +70,7 @@ func (v *applyVerb) Run(s *session) error {
 		return s.printLine("No differences.")
 	}
 	for _, step := range steps {
-		for _, line := range step.Lines {
+		for _, line := range step.DescriptionLines {
 			if err := s.printLine("%s", line); err != nil {
 				return err
 			}
@@ -82,19 +82,19 @@ func (v *applyVerb) Run(s *session) error {
 	failed := 0
 	failedKeys := map[string]bool{}
 	for _, step := range steps {
-		do := step.Do
-		if at := slices.IndexFunc(step.Needs, func(key string) bool {
+		do := step.Apply
+		if at := slices.IndexFunc(step.RequiredKeys, func(key string) bool {
 			return failedKeys[key]
 		}); at >= 0 {
 			do = func(context.Context, *apiclient.Client) error {
-				return fmt.Errorf("not done, because the %s was not made", step.Needs[at])
+				return fmt.Errorf("not done, because the %s was not made", step.RequiredKeys[at])
 			}
 		}
 		if err := do(s.ctx, s.client); err != nil {
 			failed++
 			failedKeys[step.Key()] = true
 			place := strings.TrimSuffix(want.AddLocation(step.Key(), err).Error(), err.Error())
-			_ = printError(s.Err, errors.New(place+step.Lines[0]+": "+errorMessage(err)))
+			_ = printError(s.Err, errors.New(place+step.DescriptionLines[0]+": "+errorMessage(err)))
 		}
 	}
 	if failed > 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type auditVerbs struct {
-	List   auditList   `cmd:"" help:"List the changes, the newest first." detail:"Needs the admin token, or a key with the role admin." example:"hookstart audit list --since 7d"`
-	Export auditExport `cmd:"" help:"Print all changes as JSON lines." detail:"One JSON text a line, the newest first, as the API has it." example:"hookstart audit export --since 30d"`
+type auditCmds struct {
+	List   auditListCmd   `cmd:"" help:"List the changes, the newest first." detail:"Needs the admin token, or a key with the role admin." example:"hookstart audit list --since 7d"`
+	Export auditExportCmd `cmd:"" help:"Print all changes as JSON lines." detail:"One JSON text a line, the newest first, as the API has it." example:"hookstart audit export --since 30d"`
 }
 
 // auditFilter holds the flags that select audit entries.
@@ -24,7 +24,7 @@ type auditFilter struct {
 	Until    timeArg `help:"Only before." placeholder:"WHEN"`
 }
 
-func (f auditFilter) filter() apiclient.AuditFilter {
+func (f auditFilter) apiFilter() apiclient.AuditFilter {
 	return apiclient.AuditFilter{
 		Actor:      f.Actor,
 		AccountID:  f.Account,
@@ -34,17 +34,17 @@ func (f auditFilter) filter() apiclient.AuditFilter {
 	}
 }
 
-type auditList struct {
+type auditListCmd struct {
 	auditFilter
 	paging
 }
 
-func (v *auditList) Run(s *session) error {
+func (v *auditListCmd) Run(s *session) error {
 	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.AuditEntry], error) {
-		return s.client.Audit(s.ctx, v.filter(), p)
+		return s.client.Audit(s.ctx, v.apiFilter(), p)
 	}, listFormat[api.AuditEntry]{
-		head: []string{"WHEN", "WHO", "ACTION", "ABOUT", "CHANGES"},
-		row: func(e api.AuditEntry) []string {
+		header: []string{"WHEN", "WHO", "ACTION", "ABOUT", "CHANGES"},
+		formatRow: func(e api.AuditEntry) []string {
 			about := cmp.Or(e.WorkflowID, e.AccountID, "-")
 			if e.NodeID != "" {
 				about += "/" + e.NodeID
@@ -54,7 +54,7 @@ func (v *auditList) Run(s *session) error {
 				truncateForDisplay(changesText(e.Changes), 60),
 			}
 		},
-		none: "No changes.",
+		emptyListHint: "No changes.",
 	})
 }
 
@@ -86,16 +86,16 @@ func changesText(changes []api.AuditChange) string {
 	return strings.Join(all, ", ")
 }
 
-type auditExport struct{ auditFilter }
+type auditExportCmd struct{ auditFilter }
 
-func (v *auditExport) Run(s *session) error {
+func (v *auditExportCmd) Run(s *session) error {
 	page := apiclient.Page{Limit: api.MaxLimit}
 	for {
-		part, err := s.client.Audit(s.ctx, v.filter(), page)
+		part, err := s.client.Audit(s.ctx, v.apiFilter(), page)
 		if err != nil {
 			return err
 		}
-		items, err := s.rawItems()
+		items, err := s.rawResponseItems()
 		if err != nil {
 			return err
 		}

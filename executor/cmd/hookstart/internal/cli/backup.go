@@ -16,14 +16,14 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-type adminBackup struct {
+type adminBackupCmd struct {
 	File         string `arg:"" help:"The file to make. One of that name is replaced once the new one is complete." type:"path"`
 	WithMessages bool   `help:"With the messages of the streams: the inputs of executions, what is not run yet, and which deliveries were accepted in the dedup window." default:"true" negatable:""`
 
 	natsFlags
 }
 
-func (*adminBackup) Help() string {
+func (*adminBackupCmd) Help() string {
 	return `Executors and ingresses go on meanwhile. The file holds what opens the webhooks:
 keep it like a password. With --secrets-key-file, tokens and secrets in it are
 sealed, and a restore needs that file, too.
@@ -33,8 +33,8 @@ Example:
   hookstart admin backup hookstart-$(date +%F).backup`
 }
 
-func (v *adminBackup) Run(s *session) error {
-	installation, err := v.installation(s)
+func (v *adminBackupCmd) Run(s *session) error {
+	installation, err := v.connectInstallation(s)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (v *adminBackup) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("no backup was made: %w", err)
 	}
-	return s.printSummary(done, v.File+" is complete"+requiredKeysText(done.Keys)+".")
+	return s.printSummary(done, v.File+" is complete"+requiredKeysText(done.KeyIDs)+".")
 }
 
 // requiredKeysText returns a sentence that names the keys needed for a restore, or "" if none are
@@ -68,7 +68,7 @@ func requiredKeysText(keys []string) string {
 	return "; a restore needs the --secrets-key-file with the key " + strings.Join(keys, ", ")
 }
 
-type adminRestore struct {
+type adminRestoreCmd struct {
 	File         string `arg:"" help:"The file that admin backup has made." type:"existingfile"`
 	WithMessages bool   `help:"With the messages that the file holds." default:"true" negatable:""`
 	Check        bool   `help:"Only say whether the file can be restored. It needs no installation, and changes nothing."`
@@ -77,7 +77,7 @@ type adminRestore struct {
 	natsFlags
 }
 
-func (*adminRestore) Help() string {
+func (*adminRestoreCmd) Help() string {
 	return `The installation must be empty, and an executor must run: it makes the streams and
 the tables. Whatever is wrong with the file is said before anything is restored.
 When the command ends, the webhooks work.
@@ -90,24 +90,24 @@ Examples:
   hookstart admin restore hookstart-2026-11-22.backup`
 }
 
-func (v *adminRestore) Run(s *session) error {
+func (v *adminRestoreCmd) Run(s *session) error {
 	if v.Check {
 		found, err := backup.Check(v.File)
 		if err != nil {
 			return err
 		}
 		return s.printValue(found, func() error {
-			return s.printLine("%s can be restored%s.", v.File, requiredKeysText(found.Keys))
+			return s.printLine("%s can be restored%s.", v.File, requiredKeysText(found.KeyIDs))
 		})
 	}
-	installation, err := v.installation(s)
+	installation, err := v.connectInstallation(s)
 	if err != nil {
 		return err
 	}
 	defer installation.JetStream.Conn().Close()
 	done, err := backup.Restore(s.ctx, installation, v.File, backup.RestoreOptions{
-		WithMessages: v.WithMessages,
-		WithoutKeys:  v.WithoutKeys,
+		WithMessages:       v.WithMessages,
+		AllowUndecryptable: v.WithoutKeys,
 	})
 	if _, lack := errors.AsType[*backup.MissingKeysError](err); lack {
 		return &hintError{
@@ -148,11 +148,11 @@ func unfinishedRestoreHint(err error) string {
 	return ""
 }
 
-// installation connects to NATS and returns the installation to back up or to restore into. It
-// reports progress on stdout unless the output is JSON. The caller must close the connection.
-func (f natsFlags) installation(s *session) (backup.Installation, error) {
+// connectInstallation connects to NATS and returns the installation to back up or to restore into.
+// It reports progress on stdout unless the output is JSON. The caller must close the connection.
+func (f natsFlags) connectInstallation(s *session) (backup.Installation, error) {
 	progress := s.Out
-	if s.json {
+	if s.jsonOutput {
 		progress = io.Discard
 	}
 	js, err := f.connect(s.ctx)
@@ -160,7 +160,7 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 		JetStream: js,
 		API:       backupAPI{s.client},
 		Version:   ops.Version,
-		Say:       progress,
+		Progress:  progress,
 	}, err
 }
 
@@ -180,8 +180,8 @@ func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 	for _, m := range found.Items {
 		if m.Version != "" {
 			members = append(members, backup.Member{
-				Name: m.Role + " " + m.Instance,
-				Keys: m.KeyIDs,
+				Name:   m.Role + " " + m.Instance,
+				KeyIDs: m.KeyIDs,
 			})
 		}
 	}

@@ -27,20 +27,20 @@ func countTrue(conditions ...bool) (n int) {
 
 // requeueAll requeues the selected dead letters. One API call requeues at most about 10,000, so
 // requeueAll repeats the call until none are left.
-func (v *deadLetterRequeue) requeueAll(s *session) error {
+func (v *deadLetterRequeueCmd) requeueAll(s *session) error {
 	return s.repeatBulkCall("retried", func() (int, []api.Left, bool, error) {
 		done, err := s.client.RequeueDeadLetters(s.ctx, v.apiSelection())
 		return done.Requeued, done.Left, done.More, err
 	})
 }
 
-type deadLetterDismiss struct {
+type deadLetterDismissCmd struct {
 	DeadLetters []string `arg:"" optional:"" name:"dead-letter" help:"IDs of dead letters."`
 	All         bool     `help:"All dead letters, or all that match --workflow, --reason, --since and --until."`
 	deadLetterFilter
 }
 
-func (*deadLetterDismiss) Help() string {
+func (*deadLetterDismissCmd) Help() string {
 	return `What is dismissed leaves the list. An execution stays failed, and can still be
 retried, or run again, by its ID.
 
@@ -50,7 +50,7 @@ Examples:
   hookstart dead-letter dismiss --all --workflow demo --reason 'on purpose'`
 }
 
-func (v *deadLetterDismiss) Run(s *session) error {
+func (v *deadLetterDismissCmd) Run(s *session) error {
 	switch {
 	case v.All == (len(v.DeadLetters) > 0):
 		return &hintError{
@@ -152,8 +152,8 @@ func (s *session) repeatBulkCall(
 			}
 			return err
 		}
-		if s.json {
-			if err := s.print(nil); err != nil {
+		if s.jsonOutput {
+			if err := s.printResponse(nil); err != nil {
 				return err
 			}
 		} else if more && n > 0 {
@@ -162,7 +162,7 @@ func (s *session) repeatBulkCall(
 		if more && n > 0 {
 			continue
 		}
-		if !s.json {
+		if !s.jsonOutput {
 			if err := s.printBulkTotal(total, what, left); err != nil {
 				return err
 			}

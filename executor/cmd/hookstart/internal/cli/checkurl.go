@@ -6,14 +6,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-type adminCheckURL struct{}
+type adminCheckURLCmd struct{}
 
-func (*adminCheckURL) Run(s *session) error {
+func (*adminCheckURLCmd) Run(s *session) error {
 	found, err := s.client.PublicURL(s.ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.print(func() error {
+	if err := s.printResponse(func() error {
 		return s.printRows([][]string{
 			{"URL", found.URL},
 			{"State", found.State},

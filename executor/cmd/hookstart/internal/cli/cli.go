@@ -31,23 +31,23 @@ type flags struct {
 	Output          string `short:"o" help:"table, for people; json, for scripts: the API's answer, unchanged." enum:"table,json" default:"table" group:"all"`
 	program.Version `group:"all"`
 
-	Plan       planVerbs       `cmd:"" help:"What accounts may do."`
-	Account    accountVerbs    `cmd:"" help:"Accounts: each has a plan and owns workflows."`
-	Workflow   workflowVerbs   `cmd:"" help:"Workflows with their webhook trigger nodes."`
-	Trigger    triggerVerbs    `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload, filter, answer."`
-	Sender     senderVerbs     `cmd:"" help:"Who calls a trigger node: how its requests are verified."`
-	Execution  executionVerbs  `cmd:"" help:"What was started, and how it ended."`
-	Queue      queueVerbs      `cmd:"" help:"What waits for runners, and which runners are there."`
-	DeadLetter deadLetterVerbs `cmd:"" help:"Failed executions, and messages that were put aside."`
-	Key        keyVerbs        `cmd:"" help:"Keys: who may call the API, and what they may do and see."`
-	Whoami     whoamiVerb      `cmd:"" help:"Show whose token or key this is, and what it may do." example:"hookstart whoami"`
-	Audit      auditVerbs      `cmd:"" help:"Who changed what."`
-	Export     exportVerb      `cmd:"" help:"Print the installation as YAML documents." detail:"YAML documents of accounts, workflows and senders; tokens and secrets are not in them. What the key does not see is left out." example:"hookstart export > hookstart.yaml"`
-	Apply      applyVerb       `cmd:"" help:"Make the installation what YAML files describe."`
-	Admin      adminVerbs      `cmd:"" help:"The installation itself."`
-	Run        runVerb         `cmd:"" help:"Run a program, or post to a URL, for each execution of a queue."`
+	Plan       planCmds       `cmd:"" help:"What accounts may do."`
+	Account    accountCmds    `cmd:"" help:"Accounts: each has a plan and owns workflows."`
+	Workflow   workflowCmds   `cmd:"" help:"Workflows with their webhook trigger nodes."`
+	Trigger    triggerCmds    `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload, filter, answer."`
+	Sender     senderCmds     `cmd:"" help:"Who calls a trigger node: how its requests are verified."`
+	Execution  executionCmds  `cmd:"" help:"What was started, and how it ended."`
+	Queue      queueCmds      `cmd:"" help:"What waits for runners, and which runners are there."`
+	DeadLetter deadLetterCmds `cmd:"" help:"Failed executions, and messages that were put aside."`
+	Key        keyCmds        `cmd:"" help:"Keys: who may call the API, and what they may do and see."`
+	Whoami     whoamiCmd      `cmd:"" help:"Show whose token or key this is, and what it may do." example:"hookstart whoami"`
+	Audit      auditCmds      `cmd:"" help:"Who changed what."`
+	Export     exportCmd      `cmd:"" help:"Print the installation as YAML documents." detail:"YAML documents of accounts, workflows and senders; tokens and secrets are not in them. What the key does not see is left out." example:"hookstart export > hookstart.yaml"`
+	Apply      applyCmd       `cmd:"" help:"Make the installation what YAML files describe."`
+	Admin      adminCmds      `cmd:"" help:"The installation itself."`
+	Run        runCmd         `cmd:"" help:"Run a program, or post to a URL, for each execution of a queue."`
 
-	Completion completionVerb `cmd:"" help:"Print a script that lets a shell complete commands."`
+	Completion completionCmd `cmd:"" help:"Print a script that lets a shell complete commands."`
 }
 
 // StdStreams holds the standard input, output and error streams of a program.
@@ -78,7 +78,7 @@ func Run(ctx context.Context, args []string, std StdStreams) (code int) {
 	if err != nil {
 		return printError(std.Err, toUsageError(err))
 	}
-	s, err := given.session(ctx, std, command.Command())
+	s, err := given.newSession(ctx, std, command.Command())
 	if err == nil {
 		err = command.Run(s, parser.Model)
 	}
@@ -110,7 +110,7 @@ func newParser(into *flags, std StdStreams) *kong.Kong {
 		verbEnvarsOption,
 		exampleHelpOption,
 		kong.DefaultEnvars(program.EnvPrefix),
-		program.ExitStatus("3 for differences found by apply --dry-run."),
+		program.ExitStatusHelp("3 for differences found by apply --dry-run."),
 		program.PathMapper,
 		idMapper,
 		nodeIDMapper,
@@ -125,11 +125,11 @@ func newParser(into *flags, std StdStreams) *kong.Kong {
 // output format.
 type session struct {
 	StdStreams
-	ctx      context.Context
-	client   *apiclient.Client
-	json     bool
-	response []byte // body of the API's last response
-	now      func() time.Time
+	ctx              context.Context
+	client           *apiclient.Client
+	jsonOutput       bool
+	lastResponseBody []byte // body of the API's last response
+	now              func() time.Time
 }
 
 // needsNoAPI reports whether a command works without the operators' API, and so without an admin
@@ -142,7 +142,7 @@ func needsNoAPI(command string) bool {
 		command == "admin secrets-key" || command == "admin reseal"
 }
 
-func (f *flags) session(ctx context.Context, std StdStreams, command string) (*session, error) {
+func (f *flags) newSession(ctx context.Context, std StdStreams, command string) (*session, error) {
 	token := strings.TrimSpace(f.AdminToken)
 	if token == "" && !needsNoAPI(command) && !f.Admin.Restore.Check {
 		return nil, &usageError{"the admin token is missing", setTokenHint}
@@ -154,10 +154,12 @@ func (f *flags) session(ctx context.Context, std StdStreams, command string) (*s
 			"hookstart --help lists the flags that all verbs have",
 		}
 	}
-	s := &session{StdStreams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
-	s.client = apiclient.New(f.APIURL, token).WithBodyTap(func(body []byte) { s.response = body })
+	s := &session{StdStreams: std, ctx: ctx, jsonOutput: f.Output == "json", now: time.Now}
+	s.client = apiclient.New(f.APIURL, token).WithBodyTap(func(body []byte) {
+		s.lastResponseBody = body
+	})
 	if f.APICA != "" {
-		transport, err := transportTrusting(f.APICA)
+		transport, err := newTransportTrusting(f.APICA)
 		if err != nil {
 			return nil, fmt.Errorf("--api-ca: %w", err)
 		}
@@ -166,8 +168,8 @@ func (f *flags) session(ctx context.Context, std StdStreams, command string) (*s
 	return s, nil
 }
 
-// transportTrusting returns a transport that trusts only the certificate authorities in a file.
-func transportTrusting(caFile string) (http.RoundTripper, error) {
+// newTransportTrusting returns a transport that trusts only the certificate authorities in a file.
+func newTransportTrusting(caFile string) (http.RoundTripper, error) {
 	content, err := os.ReadFile(caFile) //nolint:gosec // the operator's own file
 	if err != nil {
 		return nil, err

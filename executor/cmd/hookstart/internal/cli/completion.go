@@ -9,16 +9,16 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionVerb prints a shell's completion script. To complete a word, the script runs the same
+// completionCmd prints a shell's completion script. To complete a word, the script runs the same
 // verb with the words of the command line. The completion libraries for kong (kong-completion,
 // kongplete) are not used because they depend on posener/complete, which does not support
 // descriptions, and on four more modules that are no longer maintained.
-type completionVerb struct {
+type completionCmd struct {
 	Shell string   `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 	Words []string `arg:"" optional:"" help:"A command line after --, as the scripts pass it: prints what its last word can be."`
 }
 
-func (*completionVerb) Help() string {
+func (*completionCmd) Help() string {
 	return `Prints a script that lets the shell complete verbs, flags and their values. To use it
 in each new shell:
 
@@ -41,7 +41,7 @@ const fileCompletionMarker = "_files"
 //go:embed completion
 var completionScripts embed.FS
 
-func (v *completionVerb) Run(s *session, model *kong.Application) error {
+func (v *completionCmd) Run(s *session, model *kong.Application) error {
 	if len(v.Words) == 0 {
 		script, err := completionScripts.ReadFile("completion/hookstart." + v.Shell)
 		if err != nil {
@@ -82,7 +82,7 @@ func completionCandidates(node *kong.Node, words []string) (found []candidate) {
 	for i, word := range words {
 		last := i == len(words)-1
 		name, _, hasValue := strings.Cut(word, "=")
-		switch flag := flagNamed(node, name); {
+		switch flag := findFlag(node, name); {
 		case word == "=" && last, word != "=" && pending != nil && last:
 			return flagValueCandidates(pending)
 		case word == "=": // bash splits a flag and its value at =
@@ -115,7 +115,7 @@ func completionCandidates(node *kong.Node, words []string) (found []candidate) {
 	return found
 }
 
-func flagNamed(node *kong.Node, name string) *kong.Flag {
+func findFlag(node *kong.Node, name string) *kong.Flag {
 	for _, group := range node.AllFlags(true) {
 		for _, f := range group {
 			if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {

@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type deadLetterVerbs struct {
-	List    deadLetterList    `cmd:"" help:"List dead letters, the newest first."`
-	Retry   deadLetterRequeue `cmd:"" aliases:"requeue" help:"Start failed executions again, or record messages that were put aside."`
-	Dismiss deadLetterDismiss `cmd:"" help:"Take dead letters off the list."`
+type deadLetterCmds struct {
+	List    deadLetterListCmd    `cmd:"" help:"List dead letters, the newest first."`
+	Retry   deadLetterRequeueCmd `cmd:"" aliases:"requeue" help:"Start failed executions again, or record messages that were put aside."`
+	Dismiss deadLetterDismissCmd `cmd:"" help:"Take dead letters off the list."`
 }
 
 // deadLetterFilter holds the flags that select dead letters.
@@ -35,12 +35,12 @@ func (f deadLetterFilter) apiSelection() api.SelectDeadLetters {
 	}
 }
 
-type deadLetterList struct {
+type deadLetterListCmd struct {
 	deadLetterFilter
 	paging
 }
 
-func (*deadLetterList) Help() string {
+func (*deadLetterListCmd) Help() string {
 	return `Executions that failed and were neither retried nor dismissed, messages that the
 database refused, and messages that could not be decoded. The last cannot be
 retried.
@@ -50,25 +50,25 @@ Example:
   hookstart dead-letter list --workflow demo`
 }
 
-func (v *deadLetterList) Run(s *session) error {
+func (v *deadLetterListCmd) Run(s *session) error {
 	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.DeadLetter], error) {
 		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{
 			WorkflowID: v.Workflow, Reason: v.Reason, Since: v.Since.Time, Until: v.Until.Time,
 		}, p)
 	}, listFormat[api.DeadLetter]{
 		// The reason comes last because it is the only cell that may be long.
-		head: []string{"DEAD LETTER", "KIND", "ACCEPTED", "WORKFLOW", "REASON"},
-		row: func(d api.DeadLetter) []string {
+		header: []string{"DEAD LETTER", "KIND", "ACCEPTED", "WORKFLOW", "REASON"},
+		formatRow: func(d api.DeadLetter) []string {
 			return []string{
 				d.ID, d.Kind, ago(d.At, s.now()), cmp.Or(d.WorkflowID, "–"),
 				truncateForDisplay(sanitizeLine(d.Reason), 100),
 			}
 		},
-		none: "No dead letters.",
+		emptyListHint: "No dead letters.",
 	})
 }
 
-type deadLetterRequeue struct {
+type deadLetterRequeueCmd struct {
 	DeadLetter string `arg:"" optional:"" help:"The execution's ID, message- and a stream sequence, or latest: the newest failed execution."`
 	Refused    bool   `help:"All messages that the database refused."`
 	Verbose    bool   `short:"v" help:"With --refused, a line for each message."`
@@ -76,7 +76,7 @@ type deadLetterRequeue struct {
 	deadLetterFilter
 }
 
-func (*deadLetterRequeue) Help() string {
+func (*deadLetterRequeueCmd) Help() string {
 	return `A new execution starts on the original's body, headers and query, and takes
 its place; asked for again, it is the same one. (execution run-again starts another
 one beside it.) With the demo, this makes a dead letter:
@@ -97,7 +97,7 @@ With --all it goes on until nothing is left that can be retried. It can be
 broken off and repeated: each one is retried once.`
 }
 
-func (v *deadLetterRequeue) Run(s *session) error {
+func (v *deadLetterRequeueCmd) Run(s *session) error {
 	id := v.DeadLetter
 	switch {
 	case countTrue(id != "", v.Refused, v.All) != 1:
@@ -114,7 +114,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	}
 	if id == latestKeyword {
 		var err error
-		if id, err = latestDeadLetter(s); err != nil {
+		if id, err = latestDeadLetterID(s); err != nil {
 			return err
 		}
 	}
@@ -140,9 +140,9 @@ func (v *deadLetterRequeue) Run(s *session) error {
 
 // requeueRefusedMessages requeues dead letters of messages that the database refused, so that they
 // are recorded. If the database refuses a message again, it continues with the next one.
-func (v *deadLetterRequeue) requeueRefusedMessages(s *session) error {
+func (v *deadLetterRequeueCmd) requeueRefusedMessages(s *session) error {
 	var ids []string
-	for d, err := range s.deadLetters() {
+	for d, err := range s.allDeadLetters() {
 		if err != nil {
 			return err
 		}
@@ -157,14 +157,14 @@ func (v *deadLetterRequeue) requeueRefusedMessages(s *session) error {
 	var failed []error
 	for _, id := range ids {
 		started, err := s.client.RequeueExecution(s.ctx, id)
-		if v.Verbose || s.json {
+		if v.Verbose || s.jsonOutput {
 			err = s.printResultLine(err, "%s is recorded, from %s", started.ExecutionID, id)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
 		}
 	}
-	if !s.json {
+	if !s.jsonOutput {
 		recorded := len(ids) - len(failed)
 		if err := s.printLine("%d of %d messages are recorded.", recorded, len(ids)); err != nil {
 			return err
@@ -173,9 +173,9 @@ func (v *deadLetterRequeue) requeueRefusedMessages(s *session) error {
 	return errors.Join(failed...)
 }
 
-// latestDeadLetter returns the ID of the newest failed execution among the dead letters.
-func latestDeadLetter(s *session) (string, error) {
-	for d, err := range s.deadLetters() {
+// latestDeadLetterID returns the ID of the newest failed execution among the dead letters.
+func latestDeadLetterID(s *session) (string, error) {
+	for d, err := range s.allDeadLetters() {
 		if err != nil || d.Kind == api.DeadLetterFailed {
 			return d.ID, err
 		}
@@ -186,8 +186,8 @@ func latestDeadLetter(s *session) (string, error) {
 	}
 }
 
-// deadLetters iterates over all dead letters, newest first.
-func (s *session) deadLetters() iter.Seq2[api.DeadLetter, error] {
+// allDeadLetters iterates over all dead letters, newest first.
+func (s *session) allDeadLetters() iter.Seq2[api.DeadLetter, error] {
 	return apiclient.Items(func(p apiclient.Page) (api.List[api.DeadLetter], error) {
 		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{}, p)
 	})

@@ -23,10 +23,10 @@ var verbEnvarsOption = kong.PostBuild(func(k *kong.Kong) error {
 })
 
 func setFlagEnvars(node *kong.Node, prefix string) {
-	prefix += "_" + environmentName(node.Name)
+	prefix += "_" + envarName(node.Name)
 	for _, flag := range node.Flags {
 		if len(flag.Envs) == 0 && flag.Name != "help" && !strings.HasPrefix(flag.Name, "nats-") {
-			flag.Envs = []string{prefix + "_" + environmentName(flag.Name)}
+			flag.Envs = []string{prefix + "_" + envarName(flag.Name)}
 			flag.Tag.Envs = flag.Envs
 		}
 	}
@@ -35,6 +35,6 @@ func setFlagEnvars(node *kong.Node, prefix string) {
 	}
 }
 
-func environmentName(name string) string {
+func envarName(name string) string {
 	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type executionVerbs struct {
-	List   executionList        `cmd:"" help:"List executions, the newest first." example:"hookstart execution list --workflow demo --status queued --since 1h"`
-	Show   executionShow        `cmd:"" help:"Show an execution, with its input." example:"hookstart execution show latest"`
-	Tail   executionTail        `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
-	Again  executionRunAgainCmd `cmd:"" name:"run-again" aliases:"replay" help:"Run executions again: on the same request, or on the sample payload."`
-	Rerun  executionRerun       `cmd:"" hidden:"" help:"Run the same trigger again, on its sample payload." detail:"The same as run-again --sample." example:"hookstart execution rerun latest"`
-	Cancel executionCancel      `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel --workflow demo --since 1h"`
-	Verify executionVerify      `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
+type executionCmds struct {
+	List     executionListCmd     `cmd:"" help:"List executions, the newest first." example:"hookstart execution list --workflow demo --status queued --since 1h"`
+	Show     executionShowCmd     `cmd:"" help:"Show an execution, with its input." example:"hookstart execution show latest"`
+	Tail     executionTailCmd     `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
+	RunAgain executionRunAgainCmd `cmd:"" name:"run-again" aliases:"replay" help:"Run executions again: on the same request, or on the sample payload."`
+	Rerun    executionRerunCmd    `cmd:"" hidden:"" help:"Run the same trigger again, on its sample payload." detail:"The same as run-again --sample." example:"hookstart execution rerun latest"`
+	Cancel   executionCancelCmd   `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel --workflow demo --since 1h"`
+	Verify   executionVerifyCmd   `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
 // latestKeyword is the argument that stands for the ID of the newest execution.
@@ -47,7 +47,7 @@ func (e *executionArg) resolveExecutionID(s *session) (string, error) {
 	return newest.Items[0].ExecutionID, nil
 }
 
-type executionList struct {
+type executionListCmd struct {
 	Account    string  `type:"id" help:"Only this account's." placeholder:"ID"`
 	Workflow   string  `type:"id" help:"Only this workflow's." placeholder:"ID"`
 	Status     string  `help:"queued, running, succeeded, failed, rejected or canceled." enum:",queued,running,succeeded,failed,rejected,canceled" default:"" placeholder:"STATUS"`
@@ -58,7 +58,7 @@ type executionList struct {
 	paging
 }
 
-func (v *executionList) Run(s *session) error {
+func (v *executionListCmd) Run(s *session) error {
 	filter := apiclient.ExecutionFilter{
 		AccountID:  v.Account,
 		WorkflowID: v.Workflow,
@@ -72,10 +72,10 @@ func (v *executionList) Run(s *session) error {
 		return s.client.Executions(s.ctx, filter, p)
 	}, listFormat[api.Execution]{
 		// The workflow comes last because it is the only cell that may be long.
-		head: []string{
+		header: []string{
 			"EXECUTION", "STATUS", "SOURCE", "ATTEMPTS", "ACCEPTED", "QUEUE", "WORKFLOW",
 		},
-		row: func(e api.Execution) []string {
+		formatRow: func(e api.Execution) []string {
 			return []string{
 				e.ExecutionID,
 				e.Status,
@@ -86,7 +86,7 @@ func (v *executionList) Run(s *session) error {
 				e.WorkflowID,
 			}
 		},
-		none: "No such executions.",
+		emptyListHint: "No such executions.",
 	})
 }
 
@@ -98,9 +98,9 @@ func attemptsText(n int) string {
 	return strconv.Itoa(n)
 }
 
-type executionRerun struct{ executionArg }
+type executionRerunCmd struct{ executionArg }
 
-func (v *executionRerun) Run(s *session) error {
+func (v *executionRerunCmd) Run(s *session) error {
 	id, err := v.resolveExecutionID(s)
 	if err != nil {
 		return err
@@ -120,9 +120,9 @@ func (s *session) rerunOnSample(id string) error {
 	return s.printResultLine(err, "%s started on the sample payload", started.ExecutionID)
 }
 
-type executionShow struct{ executionArg }
+type executionShowCmd struct{ executionArg }
 
-func (v *executionShow) Run(s *session) error {
+func (v *executionShowCmd) Run(s *session) error {
 	id, err := v.resolveExecutionID(s)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (v *executionShow) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.print(func() error { return s.showExecution(e) })
+	return s.printResponse(func() error { return s.showExecution(e) })
 }
 
 func (s *session) showExecution(e api.ExecutionDetail) error {
@@ -186,8 +186,8 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 		return s.printLine("Input, headers and query: gone; the stream no longer has the message")
 	}
 	for _, part := range []struct{ name, text string }{
-		{"Query", valuesText(e.Query)},
-		{"Headers", valuesText(e.Headers)},
+		{"Query", headerLinesText(e.Query)},
+		{"Headers", headerLinesText(e.Headers)},
 		{"Input", indentJSON(e.Input)},
 		{"Output", indentJSON(e.Output)},
 	} {
@@ -202,8 +202,8 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	return nil
 }
 
-// valuesText returns headers or query parameters as text, with one name and value per line.
-func valuesText(fields map[string][]string) string {
+// headerLinesText returns headers or query parameters as text, with one name and value per line.
+func headerLinesText(fields map[string][]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		for _, value := range fields[name] {
@@ -213,14 +213,14 @@ func valuesText(fields map[string][]string) string {
 	return strings.Join(all, "\n")
 }
 
-type executionCancel struct {
+type executionCancelCmd struct {
 	Execution string  `arg:"" optional:"" help:"The execution's ID, or latest."`
 	Workflow  string  `type:"id" help:"All of this workflow that have not ended." placeholder:"ID"`
 	Since     timeArg `help:"With --workflow: accepted then or later." placeholder:"TIME"`
 	Until     timeArg `help:"With --workflow: accepted before." placeholder:"TIME"`
 }
 
-func (v *executionCancel) Run(s *session) error {
+func (v *executionCancelCmd) Run(s *session) error {
 	if v.Execution == "" {
 		return v.cancelWorkflowExecutions(s)
 	}
@@ -240,7 +240,7 @@ func (v *executionCancel) Run(s *session) error {
 }
 
 // cancelWorkflowExecutions cancels the selected executions of a workflow.
-func (v *executionCancel) cancelWorkflowExecutions(s *session) error {
+func (v *executionCancelCmd) cancelWorkflowExecutions(s *session) error {
 	if v.Workflow == "" {
 		return errors.New("name an execution, or --workflow: all of it that have not ended")
 	}

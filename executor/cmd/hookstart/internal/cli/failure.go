@@ -128,15 +128,15 @@ func (f *flags) withHint(ctx context.Context, command string, err error) error {
 		// Every executor can list all kinds of objects, so another kind of server has responded.
 		return &hintError{err, elsewhere}
 	}
-	if hint := hintFor(p, command); hint != "" {
+	if hint := problemHint(p, command); hint != "" {
 		return &hintError{err, hint}
 	}
 	return err
 }
 
-// hintFor returns a hint for a problem that the API returned for the given command, or "" if there
-// is none.
-func hintFor(p *api.Problem, command string) string {
+// problemHint returns a hint for a problem that the API returned for the given command, or "" if
+// there is none.
+func problemHint(p *api.Problem, command string) string {
 	kind, _, _ := strings.Cut(command, " ")
 	if kind == "trigger" || kind == "sender" {
 		kind = "workflow"

@@ -30,7 +30,7 @@ Examples:
 
 func (v *triggerFilterCmd) Run(s *session) error {
 	if v.File == "" && v.Set == "" && !v.Clear {
-		t, err := v.get(s)
+		t, err := v.getTrigger(s)
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (v *triggerFilterCmd) Run(s *session) error {
 	text, name := []byte(v.Set), "--set"
 	if v.File != "" {
 		var err error
-		if text, err = s.readFile("--file", v.File); err != nil {
+		if text, err = s.readInputFile("--file", v.File); err != nil {
 			return err
 		}
 		name = "--file"
@@ -51,7 +51,7 @@ func (v *triggerFilterCmd) Run(s *session) error {
 			return err
 		}
 	}
-	t, err := v.patch(s, "filter", filter)
+	t, err := v.patchSetting(s, "filter", filter)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (v *triggerFilterCmd) Run(s *session) error {
 
 // showFilter prints the node's filter and the most recent requests that did not match it.
 func (s *session) showFilter(t api.Trigger) error {
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		if err := s.printRows([][]string{
 			{"Filter", filterText(t)},
 			{"Filtered", filteredCountText(t)},

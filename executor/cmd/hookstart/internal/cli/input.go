@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// readFile reads the file at a path, or stdin if the path is "-". flag is the flag that the path is
-// from, for errors.
-func (s *session) readFile(flag, path string) ([]byte, error) {
+// readInputFile reads the file at a path, or stdin if the path is "-". flag is the flag that the
+// path is from, for errors.
+func (s *session) readInputFile(flag, path string) ([]byte, error) {
 	if path != "-" {
 		text, err := os.ReadFile(path) //nolint:gosec // the operator names a file of their own
 		if err != nil {

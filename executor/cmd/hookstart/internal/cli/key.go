@@ -8,20 +8,20 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type keyVerbs struct {
-	Create keyCreate `cmd:"" help:"Make a key; it is shown once."`
-	List   keyList   `cmd:"" help:"List the keys." example:"hookstart key list"`
-	Revoke keyRevoke `cmd:"" help:"Revoke a key, from the very next request on." example:"hookstart key revoke key_q2VnT0pXbWs"`
+type keyCmds struct {
+	Create keyCreateCmd `cmd:"" help:"Make a key; it is shown once."`
+	List   keyListCmd   `cmd:"" help:"List the keys." example:"hookstart key list"`
+	Revoke keyRevokeCmd `cmd:"" help:"Revoke a key, from the very next request on." example:"hookstart key revoke key_q2VnT0pXbWs"`
 }
 
-type keyCreate struct {
+type keyCreateCmd struct {
 	Name      string     `arg:"" help:"For people: who has it, and what for."`
 	Role      string     `help:"viewer reads, without tokens; editor also changes workflows, runs again and retries; admin also changes accounts and keys." enum:"viewer,editor,admin" required:""`
 	Account   string     `help:"The only account that it has access to; not with the role admin. Default: all of them." type:"id" placeholder:"ACCOUNT"`
 	ExpiresIn secondsArg `help:"When it stops to work, like 1h or 90d. Default: never." placeholder:"DURATION"`
 }
 
-func (*keyCreate) Help() string {
+func (*keyCreateCmd) Help() string {
 	return `The key is the only line on stdout, so that a script can keep it; what it is
 goes to stderr. With -o json, stdout is the API's answer.
 
@@ -31,7 +31,7 @@ Examples:
   export HOOKSTART_ADMIN_TOKEN="$(hookstart key create me --role viewer)"`
 }
 
-func (v *keyCreate) Run(s *session) error {
+func (v *keyCreateCmd) Run(s *session) error {
 	put := api.PutKey{Name: v.Name, Role: v.Role, AccountID: v.Account}
 	if v.ExpiresIn.seconds > 0 {
 		lifetime := time.Duration(v.ExpiresIn.seconds) * time.Second
@@ -41,7 +41,7 @@ func (v *keyCreate) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		ends := "It does not end."
 		if !made.ExpiresAt.IsZero() {
 			ends = "It ends " + ago(made.ExpiresAt, s.now()) + "."
@@ -53,33 +53,33 @@ func (v *keyCreate) Run(s *session) error {
 	})
 }
 
-type keyList struct {
+type keyListCmd struct {
 	Account string `help:"Only keys for this account." type:"id" placeholder:"ACCOUNT"`
 	paging
 }
 
-func (v *keyList) Run(s *session) error {
+func (v *keyListCmd) Run(s *session) error {
 	get := func(p apiclient.Page) (api.List[api.Key], error) {
 		return s.client.Keys(s.ctx, v.Account, p)
 	}
 	return printList(s, v.paging, get, listFormat[api.Key]{
-		head: []string{"KEY", "ROLE", "ACCOUNT", "CREATED", "LAST USED", "ENDS", "NAME"},
-		row: func(k api.Key) []string {
+		header: []string{"KEY", "ROLE", "ACCOUNT", "CREATED", "LAST USED", "ENDS", "NAME"},
+		formatRow: func(k api.Key) []string {
 			return []string{
 				k.ID, k.Role, cmp.Or(k.AccountID, "all"), ago(k.CreatedAt, s.now()),
 				agoOr(k.LastUsedAt, s.now(), "never"), agoOr(k.ExpiresAt, s.now(), "never"),
 				truncateForDisplay(k.Name, 30),
 			}
 		},
-		none: "No keys. Make one: hookstart key create NAME --role viewer",
+		emptyListHint: "No keys. Make one: hookstart key create NAME --role viewer",
 	})
 }
 
-type keyRevoke struct {
+type keyRevokeCmd struct {
 	Key string `arg:"" help:"The key's ID, not the key: hookstart key list shows it."`
 }
 
-func (v *keyRevoke) Run(s *session) error {
+func (v *keyRevokeCmd) Run(s *session) error {
 	if err := s.client.RevokeKey(s.ctx, v.Key); err != nil {
 		return err
 	}
@@ -87,14 +87,14 @@ func (v *keyRevoke) Run(s *session) error {
 	return nil
 }
 
-type whoamiVerb struct{}
+type whoamiCmd struct{}
 
-func (*whoamiVerb) Run(s *session) error {
+func (*whoamiCmd) Run(s *session) error {
 	me, err := s.client.WhoAmI(s.ctx)
 	if err != nil {
 		return err
 	}
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		return s.printRows([][]string{
 			{"Kind", me.Kind},
 			{"ID", cmp.Or(me.ID, "–")},

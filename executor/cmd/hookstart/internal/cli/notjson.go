@@ -27,13 +27,13 @@ func validateJSON(name string, text []byte, hint string) error {
 
 // firstJSONError returns the byte offset of the first error in text, and a description of the
 // error.
-func firstJSONError(text []byte) (at int, reason string) {
-	for at < len(text) {
-		r, size := utf8.DecodeRune(text[at:])
+func firstJSONError(text []byte) (offset int, reason string) {
+	for offset < len(text) {
+		r, size := utf8.DecodeRune(text[offset:])
 		if r == utf8.RuneError && size == 1 {
-			return at, "this is not UTF-8"
+			return offset, "this is not UTF-8"
 		}
-		at += size
+		offset += size
 	}
 	var value json.RawMessage
 	syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &value))

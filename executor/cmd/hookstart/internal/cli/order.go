@@ -28,34 +28,36 @@ Examples:
 
 func (v *triggerOrderCmd) Run(s *session) error {
 	if v.Set == "" && !v.Clear {
-		t, err := v.get(s)
+		t, err := v.getTrigger(s)
 		if err != nil {
 			return err
 		}
-		return v.show(s, t)
+		return v.printOrderKey(s, t)
 	}
 	var place any
 	if !v.Clear {
 		place = v.Set
 	}
-	t, err := v.patch(s, "orderKey", place)
+	t, err := v.patchSetting(s, "orderKey", place)
 	if err != nil {
 		return err
 	}
-	return v.show(s, t)
+	return v.printOrderKey(s, t)
 }
 
-// show prints the order key, and how many of the most recent requests contain a value for the key.
-// It prints a warning if none of them does.
-func (v *triggerOrderCmd) show(s *session, t api.Trigger) error {
+// printOrderKey prints the order key, and how many of the most recent requests contain a value for
+// the key. It prints a warning if none of them does.
+func (v *triggerOrderCmd) printOrderKey(s *session, t api.Trigger) error {
 	if t.OrderKey == "" {
-		return s.print(func() error { return s.printRows([][]string{{"Order key", orderText(t)}}) })
+		return s.printResponse(func() error {
+			return s.printRows([][]string{{"Order key", orderKeyText(t)}})
+		})
 	}
-	response := s.response
+	response := s.lastResponseBody
 	trial, err := s.client.TryOrderKey(s.ctx, v.Workflow, t.NodeID, t.OrderKey)
-	s.response = response // what is printed for scripts
-	if printed := s.print(func() error {
-		rows := [][]string{{"Order key", orderText(t)}}
+	s.lastResponseBody = response // what is printed for scripts
+	if printed := s.printResponse(func() error {
+		rows := [][]string{{"Order key", orderKeyText(t)}}
 		if err == nil {
 			rows = append(rows, []string{"Values", orderKeyTrialText(trial)})
 		}
@@ -83,4 +85,6 @@ func orderKeyTrialText(trial api.OrderKeyTrial) string {
 	return fmt.Sprintf("in %d of the last %d requests", trial.WithValue, trial.Requests)
 }
 
-func orderText(t api.Trigger) string { return cmp.Or(t.OrderKey, "none: executions have no order") }
+func orderKeyText(t api.Trigger) string {
+	return cmp.Or(t.OrderKey, "none: executions have no order")
+}

@@ -31,10 +31,11 @@ func (p *paging) page() apiclient.Page {
 	return apiclient.Page{Limit: p.Limit, Cursor: p.Cursor}
 }
 
-// rawItems returns the unmodified items of the API's last response, which must be a page of a list.
-func (s *session) rawItems() ([]json.RawMessage, error) {
+// rawResponseItems returns the unmodified items of the API's last response, which must be a page of
+// a list.
+func (s *session) rawResponseItems() ([]json.RawMessage, error) {
 	var page api.List[json.RawMessage]
-	if err := json.Unmarshal(s.response, &page); err != nil {
+	if err := json.Unmarshal(s.lastResponseBody, &page); err != nil {
 		return nil, fmt.Errorf("read a page: %w", err)
 	}
 	return page.Items, nil
@@ -42,10 +43,10 @@ func (s *session) rawItems() ([]json.RawMessage, error) {
 
 // listFormat describes how to print a list as a table.
 type listFormat[T any] struct {
-	head []string
-	row  func(T) []string
-	// none is printed for an empty list. It suggests what to do.
-	none string
+	header    []string
+	formatRow func(T) []string
+	// emptyListHint is printed for an empty list. It suggests what to do.
+	emptyListHint string
 }
 
 // printList prints one page of a list, or all pages if --all is set.
@@ -59,8 +60,8 @@ func printList[T any](
 			return err
 		}
 		found = append(found, part.Items...)
-		if p.All && s.json {
-			items, err := s.rawItems()
+		if p.All && s.jsonOutput {
+			items, err := s.rawResponseItems()
 			if err != nil {
 				return err
 			}
@@ -71,7 +72,7 @@ func printList[T any](
 			break
 		}
 	}
-	if p.All && s.json {
+	if p.All && s.jsonOutput {
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(false)
@@ -80,14 +81,14 @@ func printList[T any](
 		}
 		return s.printRaw(text.Bytes())
 	}
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		if len(found) == 0 {
-			s.printNote("%s", format.none)
+			s.printNote("%s", format.emptyListHint)
 			return nil
 		}
-		table := [][]string{format.head}
+		table := [][]string{format.header}
 		for _, item := range found {
-			table = append(table, format.row(item))
+			table = append(table, format.formatRow(item))
 		}
 		if err := s.printRows(table); err != nil {
 			return err

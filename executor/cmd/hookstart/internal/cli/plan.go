@@ -7,20 +7,20 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type planVerbs struct {
-	List planList `cmd:"" help:"List the plans." example:"hookstart plan list"`
+type planCmds struct {
+	List planListCmd `cmd:"" help:"List the plans." example:"hookstart plan list"`
 }
 
-type planList struct{}
+type planListCmd struct{}
 
-func (*planList) Run(s *session) error {
+func (*planListCmd) Run(s *session) error {
 	return printList(s, paging{All: true}, func(p apiclient.Page) (api.List[api.Plan], error) {
 		return s.client.Plans(s.ctx, p)
 	}, listFormat[api.Plan]{
-		head: []string{
+		header: []string{
 			"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT PER WORKFLOW", "BYTES PER DAY",
 		},
-		row: func(p api.Plan) []string {
+		formatRow: func(p api.Plan) []string {
 			active := "any number"
 			if p.MaxActiveWebhookWorkflows != nil {
 				active = strconv.FormatInt(*p.MaxActiveWebhookWorkflows, 10)
@@ -29,8 +29,11 @@ func (*planList) Run(s *session) error {
 			if p.BytesPerDay != nil {
 				bytes = decimalBytes(*p.BytesPerDay)
 			}
-			return []string{p.ID, yesNo(p.WebhookTriggers), active, rateText(&p.RateLimit), bytes}
+			return []string{
+				p.ID, yesNo(p.WebhookTriggers), active, rateLimitText(&p.RateLimit),
+				bytes,
+			}
 		},
-		none: "The plan catalog is empty.",
+		emptyListHint: "The plan catalog is empty.",
 	})
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type queueVerbs struct {
-	Pause  queuePause     `cmd:"" help:"Hand nothing new to the runners of a queue." detail:"What runs goes on; what is accepted waits. It also holds for groups that are made later, and after restarts." example:"hookstart queue pause default --for 2h"`
-	Resume queueResume    `cmd:"" help:"End the pause of a queue." example:"hookstart queue resume default"`
-	Limit  queueLimitCmd  `cmd:"" help:"Limit how many executions a group of runners has in flight at all its members together." example:"hookstart queue limit default main 1"`
-	Stream queueStreamCmd `cmd:"" help:"Give a queue a stream of its own, or take it away."`
-	List   queueList      `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names, or that is paused, or has a stream or a limit of its own: how many starts wait, since when, and which groups of runners take them, with how many members: ? if that is not known, because the executor has just started or the queue's own stream does not answer." example:"hookstart queue list"`
+type queueCmds struct {
+	Pause  queuePauseCmd   `cmd:"" help:"Hand nothing new to the runners of a queue." detail:"What runs goes on; what is accepted waits. It also holds for groups that are made later, and after restarts." example:"hookstart queue pause default --for 2h"`
+	Resume queueResumeCmd  `cmd:"" help:"End the pause of a queue." example:"hookstart queue resume default"`
+	Limit  queueLimitCmd   `cmd:"" help:"Limit how many executions a group of runners has in flight at all its members together." example:"hookstart queue limit default main 1"`
+	Stream queueStreamCmds `cmd:"" help:"Give a queue a stream of its own, or take it away."`
+	List   queueListCmd    `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names, or that is paused, or has a stream or a limit of its own: how many starts wait, since when, and which groups of runners take them, with how many members: ? if that is not known, because the executor has just started or the queue's own stream does not answer." example:"hookstart queue list"`
 }
 
-type queueList struct{ paging }
+type queueListCmd struct{ paging }
 
-func (v *queueList) Run(s *session) error {
+func (v *queueListCmd) Run(s *session) error {
 	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.Queue], error) {
 		return s.client.Queues(s.ctx, p)
 	}, listFormat[api.Queue]{
 		// The groups come last because they are the only cell that may be long.
-		head: []string{"QUEUE", "WAITING", "OLDEST", "RUNNERS", "GROUPS"},
-		row: func(q api.Queue) []string {
+		header: []string{"QUEUE", "WAITING", "OLDEST", "RUNNERS", "GROUPS"},
+		formatRow: func(q api.Queue) []string {
 			members, unknown, groups := 0, q.Incomplete, []string{}
 			for _, g := range q.Groups {
 				members += g.Members
@@ -54,10 +54,10 @@ func (v *queueList) Run(s *session) error {
 			}
 			name := q.Queue
 			if q.Paused != nil {
-				name += " (" + pausedText(*q.Paused) + ")"
+				name += " (" + pauseText(*q.Paused) + ")"
 			}
 			if q.OwnStream != nil {
-				name += " (" + streamText(q.OwnStream) + ")"
+				name += " (" + ownStreamText(q.OwnStream) + ")"
 			}
 			if q.Incomplete {
 				name += " (own stream does not answer)"
@@ -67,7 +67,7 @@ func (v *queueList) Run(s *session) error {
 				membersText(members, unknown), strings.Join(groups, ", "),
 			}
 		},
-		none: "No workflow names a queue.",
+		emptyListHint: "No workflow names a queue.",
 	})
 }
 
@@ -80,20 +80,20 @@ func membersText(members int, unknown bool) string {
 	return strconv.Itoa(members)
 }
 
-// pausedText says that a queue is paused and, if the pause ends by itself, until when.
-func pausedText(p api.QueuePause) string {
+// pauseText says that a queue is paused and, if the pause ends by itself, until when.
+func pauseText(p api.QueuePause) string {
 	if p.Until.IsZero() {
 		return "paused"
 	}
 	return "paused until " + p.Until.UTC().Format(time.RFC3339)
 }
 
-type queueStreamCmd struct {
-	Set    queueStreamSet    `cmd:"" help:"Give a queue a stream of its own, or change its settings." detail:"What is not named becomes as in the shared stream. It returns when the queue has moved; senders are answered 503 for seconds at most." example:"hookstart queue stream set default --max-bytes 10737418240"`
-	Delete queueStreamDelete `cmd:"" help:"Move a queue back to the stream that all queues share." detail:"What waits in its own stream is run from there. It returns when the queue has moved." example:"hookstart queue stream delete default"`
+type queueStreamCmds struct {
+	Set    queueStreamSetCmd    `cmd:"" help:"Give a queue a stream of its own, or change its settings." detail:"What is not named becomes as in the shared stream. It returns when the queue has moved; senders are answered 503 for seconds at most." example:"hookstart queue stream set default --max-bytes 10737418240"`
+	Delete queueStreamDeleteCmd `cmd:"" help:"Move a queue back to the stream that all queues share." detail:"What waits in its own stream is run from there. It returns when the queue has moved." example:"hookstart queue stream delete default"`
 }
 
-type queueStreamSet struct {
+type queueStreamSetCmd struct {
 	queueArg
 	MaxBytes  int64      `help:"The size in bytes at which it refuses what is new. Default: no limit." placeholder:"BYTES"`
 	MaxAge    secondsArg `help:"How long it keeps messages, like 36h or 7d. Default: as long as the shared stream." placeholder:"DURATION"`
@@ -101,7 +101,7 @@ type queueStreamSet struct {
 	Placement []string   `help:"Tag of the servers that hold it; repeatable. Default: any server." placeholder:"TAG"`
 }
 
-func (v *queueStreamSet) Run(s *session) error {
+func (v *queueStreamSetCmd) Run(s *session) error {
 	_, err := s.client.SetQueueStream(s.ctx, v.Queue, api.PutQueueStream{
 		MaxBytes:      v.MaxBytes,
 		MaxAgeSeconds: v.MaxAge.seconds,
@@ -111,9 +111,9 @@ func (v *queueStreamSet) Run(s *session) error {
 	return s.printResultLine(err, "%s has a stream of its own", v.Queue)
 }
 
-type queueStreamDelete struct{ queueArg }
+type queueStreamDeleteCmd struct{ queueArg }
 
-func (v *queueStreamDelete) Run(s *session) error {
+func (v *queueStreamDeleteCmd) Run(s *session) error {
 	return s.printResultLine(
 		s.client.DropQueueStream(s.ctx, v.Queue),
 		"%s is in the shared stream",
@@ -121,8 +121,8 @@ func (v *queueStreamDelete) Run(s *session) error {
 	)
 }
 
-// streamText says whether a queue uses its own stream, drains it, or is moving between streams.
-func streamText(q *api.QueueStream) string {
+// ownStreamText says whether a queue uses its own stream, drains it, or is moving between streams.
+func ownStreamText(q *api.QueueStream) string {
 	switch q.Phase {
 	case "own":
 		return "own stream"
@@ -137,13 +137,13 @@ type queueArg struct {
 	Queue string `arg:"" help:"The queue's name." type:"id"`
 }
 
-type queuePause struct {
+type queuePauseCmd struct {
 	queueArg
 	For   secondsArg `help:"After how long the pause ends by itself, like 90m or 2d. Default: when the queue is resumed." placeholder:"DURATION"`
 	Until time.Time  `help:"When the pause ends by itself, like 2026-01-31T15:04:05Z." placeholder:"TIME"`
 }
 
-func (v *queuePause) Run(s *session) error {
+func (v *queuePauseCmd) Run(s *session) error {
 	until := v.Until
 	if v.For.seconds > 0 {
 		if !until.IsZero() {
@@ -157,14 +157,14 @@ func (v *queuePause) Run(s *session) error {
 	}
 	text := "paused"
 	if q.Paused != nil {
-		text = pausedText(*q.Paused)
+		text = pauseText(*q.Paused)
 	}
 	return s.printResultLine(nil, "%s is %s", v.Queue, text)
 }
 
-type queueResume struct{ queueArg }
+type queueResumeCmd struct{ queueArg }
 
-func (v *queueResume) Run(s *session) error {
+func (v *queueResumeCmd) Run(s *session) error {
 	_, err := s.client.ResumeQueue(s.ctx, v.Queue)
 	return s.printResultLine(err, "%s is resumed", v.Queue)
 }

@@ -24,7 +24,7 @@ Examples:
   hookstart workflow refusals demo --since 1h`
 }
 
-var refusalTableHead = []string{"REFUSED", "CODE", "LAST", "BODY", "USER AGENT"}
+var refusalTableHeader = []string{"REFUSED", "CODE", "LAST", "BODY", "USER AGENT"}
 
 func (s *session) refusalRow(r api.Refusal) []string {
 	return []string{
@@ -40,8 +40,8 @@ func (v *workflowRefusalsCmd) Run(s *session) error {
 	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.Refusal], error) {
 		return s.client.Refusals(s.ctx, v.Workflow, v.Since.Time, p)
 	}, listFormat[api.Refusal]{
-		head: refusalTableHead, row: s.refusalRow,
-		none: "No refused requests to " + v.Workflow +
+		header: refusalTableHeader, formatRow: s.refusalRow,
+		emptyListHint: "No refused requests to " + v.Workflow +
 			" are counted. Counts arrive within a few seconds.",
 	})
 }
@@ -50,11 +50,11 @@ func (v *workflowRefusalsCmd) runForAllWorkflows(s *session) error {
 	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.WorkflowRefusal], error) {
 		return s.client.AllRefusals(s.ctx, v.Since.Time, p)
 	}, listFormat[api.WorkflowRefusal]{
-		head: append([]string{"WORKFLOW"}, refusalTableHead...),
-		row: func(r api.WorkflowRefusal) []string {
+		header: append([]string{"WORKFLOW"}, refusalTableHeader...),
+		formatRow: func(r api.WorkflowRefusal) []string {
 			return append([]string{cmp.Or(r.WorkflowID, "–")}, s.refusalRow(r.Refusal)...)
 		},
-		none: "No refused requests are counted. Counts arrive within a few seconds.",
+		emptyListHint: "No refused requests are counted. Counts arrive within a few seconds.",
 	})
 }
 

@@ -23,9 +23,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
 )
 
-// runVerb implements "hookstart run", a runner that runs a program or sends a POST request to a URL
+// runCmd implements "hookstart run", a runner that runs a program or sends a POST request to a URL
 // for each execution. The help texts of its flags are its documentation.
-type runVerb struct {
+type runCmd struct {
 	Command []string `arg:"" optional:"" name:"program" help:"The program to run for each execution, with its arguments, after --." passthrough:"partial"`
 
 	Queue       string        `help:"The queue whose executions are taken." default:"default"`
@@ -48,7 +48,7 @@ type runVerb struct {
 	LogLevel string `help:"error, warn, info or debug. At info, every attempt is one line." default:"info"`
 }
 
-func (*runVerb) Help() string {
+func (*runCmd) Help() string {
 	return `Takes executions from a queue and runs a program for each. It needs NATS only, no
 admin token.
 
@@ -68,7 +68,7 @@ Examples:
   hookstart run --queue orders --http https://ci.example.com/hooks --http-secret-file secret`
 }
 
-func (v *runVerb) Run(s *session) error {
+func (v *runCmd) Run(s *session) error {
 	if len(v.Command) > 0 && v.Command[0] == "--" { // kong does not remove it
 		v.Command = v.Command[1:]
 	}
@@ -80,7 +80,7 @@ func (v *runVerb) Run(s *session) error {
 		return &usageError{err.Error(), "hookstart run --help"}
 	}
 	defer ops.FlushLog()
-	options := v.options(log)
+	options := v.runnerOptions(log)
 	cut, stopWatching := secondSignalContext()
 	defer stopWatching()
 	stopping, stop := context.WithCancel(cut)
@@ -91,12 +91,12 @@ func (v *runVerb) Run(s *session) error {
 		return err
 	}
 	nc, err := bus.Connect(s.ctx, bus.Options{
-		URL:       v.NATSURL,
-		Name:      "hookstart run",
-		Timeout:   v.ConnectTimeout,
-		CredsFile: v.NATSCreds,
-		CAFile:    v.NATSCA,
-		Log:       log,
+		URL:            v.NATSURL,
+		Name:           "hookstart run",
+		ConnectTimeout: v.ConnectTimeout,
+		CredsFile:      v.NATSCreds,
+		CAFile:         v.NATSCA,
+		Log:            log,
 	})
 	if err != nil {
 		return err
@@ -111,12 +111,15 @@ func (v *runVerb) Run(s *session) error {
 		}
 		defer stop()
 	}
-	stopChecks := o.Watch(s.ctx, log, ops.Check{Part: "NATS", Ask: func(context.Context) error {
-		if !nc.IsConnected() {
-			return errors.New("the connection is lost")
-		}
-		return nil
-	}})
+	stopChecks := o.Watch(s.ctx, log, ops.Check{
+		Component: "NATS",
+		Probe: func(context.Context) error {
+			if !nc.IsConnected() {
+				return errors.New("the connection is lost")
+			}
+			return nil
+		},
+	})
 	defer stopChecks()
 	options.Observe = runnermetrics.New(o.Metrics)
 	options.OnReady = func() {
@@ -139,7 +142,7 @@ func (v *runVerb) Run(s *session) error {
 }
 
 // validateFlags returns an error if flags are invalid or contradict each other.
-func (v *runVerb) validateFlags() error {
+func (v *runCmd) validateFlags() error {
 	const help = "hookstart run --help"
 	switch {
 	case len(v.Command) == 0 && v.HTTP == "":
@@ -161,9 +164,9 @@ func (v *runVerb) validateFlags() error {
 	return nil
 }
 
-// options returns the options for the runner kit. The kit's timeout is longer than the program's,
-// so that the kit does not abandon the handler first.
-func (v *runVerb) options(log *logrus.Logger) runner.Options {
+// runnerOptions returns the options for the runner kit. The kit's timeout is longer than the
+// program's, so that the kit does not abandon the handler first.
+func (v *runCmd) runnerOptions(log *logrus.Logger) runner.Options {
 	o := runner.Options{
 		Queue:        v.Queue,
 		Group:        v.Group,
@@ -189,7 +192,7 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 // prepareHandler validates the target before any execution is received. It returns a function that
 // creates the handler. The handler cannot be created earlier, because maxOutput is known only once
 // there is a connection. Once stopping is closed, the programs of canceled executions are stopped.
-func (v *runVerb) prepareHandler(
+func (v *runCmd) prepareHandler(
 	s *session, log logrus.FieldLogger, stopping <-chan struct{},
 ) (func(maxOutput int64) runner.Handler, error) {
 	if v.HTTP == "" {
@@ -197,17 +200,17 @@ func (v *runVerb) prepareHandler(
 		if err != nil {
 			return nil, err
 		}
-		c := &target.Command{
-			Path:     path,
-			Args:     v.Command[1:],
-			Env:      target.InheritedEnv(os.Environ()),
-			Raw:      v.Raw,
-			Timeout:  v.Timeout,
-			Stderr:   s.Err,
-			Stopping: stopping,
+		c := &target.CommandHandler{
+			Path:           path,
+			Args:           v.Command[1:],
+			Env:            target.InheritedEnv(os.Environ()),
+			RawBody:        v.Raw,
+			Timeout:        v.Timeout,
+			Stderr:         s.Err,
+			RunnerStopping: stopping,
 		}
 		return func(maxOutput int64) runner.Handler {
-			c.MaxOutput = maxOutput
+			c.MaxOutputBytes = maxOutput
 			return c.Handle
 		}, nil
 	}
@@ -217,7 +220,7 @@ func (v *runVerb) prepareHandler(
 			"--http must be like https://ci.example.com/hooks", "hookstart run --help",
 		}
 	}
-	secrets, err := v.secrets()
+	secrets, err := v.signingSecrets()
 	if err != nil {
 		return nil, err
 	}
@@ -228,17 +231,18 @@ func (v *runVerb) prepareHandler(
 	p := &target.HTTPHandler{
 		URL:     to,
 		Secrets: secrets,
-		Raw:     v.Raw,
+		RawBody: v.Raw,
 		Client:  target.NewClient(max(v.Concurrency, 10)),
 	}
 	return func(maxOutput int64) runner.Handler {
-		p.MaxOutput = maxOutput
+		p.MaxOutputBytes = maxOutput
 		return p.Handle
 	}, nil
 }
 
-// secrets returns the secrets that sign the requests of --http, or nil if none are configured.
-func (v *runVerb) secrets() ([]target.Secret, error) {
+// signingSecrets returns the secrets that sign the requests of --http, or nil if none are
+// configured.
+func (v *runCmd) signingSecrets() ([]target.Secret, error) {
 	flag, text := "--http-secret", v.HTTPSecret
 	if v.HTTPSecretFile != "" {
 		content, err := os.ReadFile(v.HTTPSecretFile)

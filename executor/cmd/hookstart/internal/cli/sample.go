@@ -26,7 +26,7 @@ Examples:
 
 func (v *triggerSampleCmd) Run(s *session) error {
 	if v.File == "" && v.Data == "" {
-		t, err := v.get(s)
+		t, err := v.getTrigger(s)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (v *triggerSampleCmd) Run(s *session) error {
 	sample, name := []byte(v.Data), "--data"
 	if v.File != "" {
 		var err error
-		if sample, err = s.readFile("--file", v.File); err != nil {
+		if sample, err = s.readInputFile("--file", v.File); err != nil {
 			return err
 		}
 		name = "--file"
@@ -52,7 +52,7 @@ func (v *triggerSampleCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	if s.json {
+	if s.jsonOutput {
 		return s.showSample(t, v.Workflow)
 	}
 	return s.printLine("The sample payload of %s of %s is set: %d bytes", id, v.Workflow,
@@ -61,7 +61,7 @@ func (v *triggerSampleCmd) Run(s *session) error {
 
 // showSample prints only the node's sample payload, because other fields contain tokens.
 func (s *session) showSample(t api.Trigger, workflowID string) error {
-	if s.json {
+	if s.jsonOutput {
 		return s.printRaw(t.SamplePayload)
 	}
 	if !isNonNullJSON(t.SamplePayload) {

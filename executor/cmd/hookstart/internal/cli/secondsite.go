@@ -18,20 +18,20 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-type adminSecondSite struct {
-	Copy     secondSiteCopy     `cmd:"" help:"Begin to copy, or give the copies the first site's present settings."`
-	Status   secondSiteStatus   `cmd:"" help:"Show how far the copies are."`
-	TakeOver secondSiteTakeOver `cmd:"" name:"take-over" help:"Make the copies accept messages, after the first site was lost."`
+type secondSiteCmds struct {
+	Copy     secondSiteCopyCmd     `cmd:"" help:"Begin to copy, or give the copies the first site's present settings."`
+	Status   secondSiteStatusCmd   `cmd:"" help:"Show how far the copies are."`
+	TakeOver secondSiteTakeOverCmd `cmd:"" name:"take-over" help:"Make the copies accept messages, after the first site was lost."`
 }
 
-type secondSiteCopy struct {
+type secondSiteCopyCmd struct {
 	Replicas int           `help:"Number of NATS servers of the second site that keep each copy." default:"1"`
 	Wait     time.Duration `help:"How long to wait for the first site, and until NATS has made the copies." default:"1m"`
 
 	natsFlags
 }
 
-func (*secondSiteCopy) Help() string {
+func (*secondSiteCopyCmd) Help() string {
 	return `Connects to the NATS servers of the second site, which need a leaf node connection to
 the first site, and an admin's key. It can be repeated: repeat it after a queue got a stream of
 its own, and after the settings of the streams were changed. deploy/docs/regions.md has all
@@ -42,7 +42,7 @@ Example:
   hookstart admin second-site copy --nats-url tls://second:4222 --nats-creds admin.nk`
 }
 
-func (v *secondSiteCopy) Run(s *session) error {
+func (v *secondSiteCopyCmd) Run(s *session) error {
 	js, err := v.connect(s.ctx)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (v *secondSiteCopy) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	site := secondsite.Site{JetStream: js, First: first}
+	site := secondsite.Site{JetStream: js, FirstSite: first}
 	ctx, cancel := context.WithTimeout(s.ctx, v.Wait)
 	defer cancel()
 	// The leaf node connection may not have been established yet.
@@ -69,14 +69,14 @@ func (v *secondSiteCopy) Run(s *session) error {
 			"deploy/nats/second-site.conf connects the servers",
 		}
 	case err != nil:
-		return withServersHint(err)
+		return withTooFewServersHint(err)
 	}
 	return v.awaitContactAndShow(ctx, s, site)
 }
 
 // awaitContactAndShow waits until every copied stream has been in contact with the first site, and
 // then prints the state of the copies.
-func (v *secondSiteCopy) awaitContactAndShow(
+func (v *secondSiteCopyCmd) awaitContactAndShow(
 	ctx context.Context, s *session, site secondsite.Site,
 ) error {
 	var all []secondsite.MirrorState
@@ -102,16 +102,16 @@ func (v *secondSiteCopy) awaitContactAndShow(
 
 // neverInContact reports whether a copied stream has had no contact with the first site since it
 // was created or since its server was started.
-func neverInContact(c secondsite.MirrorState) bool { return !c.Promoted && c.Heard < 0 }
+func neverInContact(c secondsite.MirrorState) bool { return !c.Promoted && c.SinceContact < 0 }
 
-type secondSiteStatus struct {
+type secondSiteStatusCmd struct {
 	MaxBehind time.Duration `help:"The exit code is 1 if the first site was not heard for longer, or if messages are missing and the last copied one is older." default:"1m"`
 	Metrics   bool          `help:"Print metrics in Prometheus's text format, for the textfile collector of its node exporter. The exit code is 0 if NATS answers."`
 
 	natsFlags
 }
 
-func (*secondSiteStatus) Help() string {
+func (*secondSiteStatusCmd) Help() string {
 	return `Shows each copy: the time of its last message at the first site, how many messages it
 lacks, and when the first site was heard last. While the first site cannot be reached, the number
 of messages that are missing is the last known one.
@@ -130,7 +130,7 @@ Examples:
 // seems to be behind when the first message after a long pause arrives.
 const mirrorSettleTimeout = 5 * time.Second
 
-func (v *secondSiteStatus) Run(s *session) error {
+func (v *secondSiteStatusCmd) Run(s *session) error {
 	js, err := v.connect(s.ctx)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	site := secondsite.Site{JetStream: js, First: first}
+	site := secondsite.Site{JetStream: js, FirstSite: first}
 	if v.Metrics {
 		return v.printMetrics(s, site)
 	}
@@ -154,7 +154,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 		})
 	})
 	if err != nil {
-		return withCopyHint(err)
+		return withNotCopiedHint(err)
 	}
 	if err := showCopies(s, all); err != nil {
 		return err
@@ -173,9 +173,9 @@ func (v *secondSiteStatus) Run(s *session) error {
 	}
 }
 
-// withCopyHint adds a hint to the error that a site has no copies. It returns any other error
+// withNotCopiedHint adds a hint to the error that a site has no copies. It returns any other error
 // unchanged.
-func withCopyHint(err error) error {
+func withNotCopiedHint(err error) error {
 	if errors.Is(err, secondsite.ErrNotCopied) {
 		return &hintError{
 			err, "--nats-url must name the servers of the second site; hookstart admin " +
@@ -201,18 +201,20 @@ func mirrorProblems(
 		switch {
 		case c.IsStalled(limit):
 			silent = append(silent, c.Stream)
-			if at := now.Add(-c.Heard); c.Heard >= 0 && (heard.IsZero() || at.Before(heard)) {
+			if at := now.Add(-c.SinceContact); c.SinceContact >= 0 &&
+				(heard.IsZero() || at.Before(heard)) {
 				heard = at
 			}
-			if c.At.After(last) {
-				last = c.At
+			if c.LastStoredAt.After(last) {
+				last = c.LastStoredAt
 			}
-			if c.Problem != "" {
-				why = " (" + c.Problem + ")"
+			if c.MirrorError != "" {
+				why = " (" + c.MirrorError + ")"
 			}
 		case c.IsLagging(now, limit):
 			problems = append(problems, fmt.Sprintf("the copy of %s lacks %d messages, and its "+
-				"last one was stored %s", c.Stream, c.Lag, agoAndExact(c.At, now)))
+				"last one was stored %s", c.Stream, c.MissingMessages,
+				agoAndExact(c.LastStoredAt, now)))
 		}
 	}
 	if len(silent) == 0 {
@@ -250,10 +252,10 @@ func uncopiedStreams(
 
 // printMetrics prints the state of each copy as metrics. They contain times rather than ages, so
 // that an age computed from them keeps growing when the metrics file is no longer updated.
-func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error {
+func (v *secondSiteStatusCmd) printMetrics(s *session, site secondsite.Site) error {
 	all, err := site.MirrorStates(s.ctx)
 	if err != nil {
-		return withCopyHint(err)
+		return withNotCopiedHint(err)
 	}
 	var text strings.Builder
 	head := func(name, help string) {
@@ -267,19 +269,21 @@ func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error 
 		{
 			"missing_messages",
 			"Messages that the copy of a stream lacks, as far as its servers know.",
-			func(c secondsite.MirrorState) float64 { return float64(c.Lag) },
+			func(c secondsite.MirrorState) float64 { return float64(c.MissingMessages) },
 		},
 		{
 			"heard_timestamp_seconds",
 			"When the first site was heard last, in Unix time; 0: not since NATS started here.",
 			func(c secondsite.MirrorState) float64 {
-				return unixOrZero(s.now().Add(-c.Heard), c.Heard >= 0)
+				return unixOrZero(s.now().Add(-c.SinceContact), c.SinceContact >= 0)
 			},
 		},
 		{
 			"stored_timestamp_seconds",
 			"When the copy's last message was stored at the first site, in Unix time; 0: none.",
-			func(c secondsite.MirrorState) float64 { return unixOrZero(c.At, !c.At.IsZero()) },
+			func(c secondsite.MirrorState) float64 {
+				return unixOrZero(c.LastStoredAt, !c.LastStoredAt.IsZero())
+			},
 		},
 	} {
 		head(metric.name, metric.help)
@@ -305,14 +309,14 @@ func unixOrZero(t time.Time, known bool) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
-type secondSiteTakeOver struct {
+type secondSiteTakeOverCmd struct {
 	RunnerGroups []string `help:"The groups of runners, as for executors: queue/group, comma-separated. Their consumers begin with what has not ended." required:"" placeholder:"QUEUE/GROUP"`
 	Yes          bool     `help:"Confirm that the first site accepts nothing any more."`
 
 	natsFlags
 }
 
-func (*secondSiteTakeOver) Help() string {
+func (*secondSiteTakeOverCmd) Help() string {
 	return `Before it, make sure that the first site accepts nothing any more, for good. What the
 first site has accepted and the copies lack is lost. Start executors and ingresses of the second
 site after it. It can be repeated if it was interrupted. There is no way back to a copy.
@@ -322,7 +326,7 @@ Example:
   hookstart admin second-site take-over --runner-groups default/main --yes`
 }
 
-func (v *secondSiteTakeOver) Run(s *session) error {
+func (v *secondSiteTakeOverCmd) Run(s *session) error {
 	var groups []stream.RunnerGroup
 	for _, text := range v.RunnerGroups {
 		group, err := stream.ParseRunnerGroup(text)
@@ -346,31 +350,33 @@ func (v *secondSiteTakeOver) Run(s *session) error {
 	defer js.Conn().Close()
 	p, err := secondsite.Site{JetStream: js}.Promote(s.ctx, groups)
 	if err != nil {
-		return withCopyHint(err)
+		return withNotCopiedHint(err)
 	}
 	s.printNote("The second site may accept requests. Runners are given %d executions without a "+
-		"final report.", p.Unfinished)
-	return showCopies(s, p.State)
+		"final report.", p.Republished)
+	return showCopies(s, p.States)
 }
 
 func showCopies(s *session, all []secondsite.MirrorState) error {
 	items := []map[string]any{}
 	rows := [][]string{{"STREAM", "LAST MESSAGE", "STORED", "MISSING", "FIRST SITE HEARD"}}
 	for _, c := range all {
-		missing, heard := strconv.FormatUint(c.Lag, 10), "never"
+		missing, heard := strconv.FormatUint(c.MissingMessages, 10), "never"
 		switch {
 		case c.Promoted:
 			missing, heard = "–", "no copy any more"
-		case c.Heard >= 0:
-			heard = fmt.Sprintf("%s ago", c.Heard.Round(time.Millisecond))
+		case c.SinceContact >= 0:
+			heard = fmt.Sprintf("%s ago", c.SinceContact.Round(time.Millisecond))
 		}
 		rows = append(rows, []string{
-			c.Stream, strconv.FormatUint(c.Last, 10), agoOr(c.At, s.now(), "–"), missing, heard,
+			c.Stream, strconv.FormatUint(c.LastSequence, 10), agoOr(c.LastStoredAt, s.now(), "–"),
+			missing, heard,
 		})
 		items = append(items, map[string]any{
-			"stream": c.Stream, "messages": c.Messages, "lastSequence": c.Last,
-			"lastStoredAt": c.At, "missing": c.Lag, "heardSecondsAgo": c.Heard.Seconds(),
-			"promoted": c.Promoted, "problem": c.Problem,
+			"stream": c.Stream, "messages": c.Messages, "lastSequence": c.LastSequence,
+			"lastStoredAt": c.LastStoredAt, "missing": c.MissingMessages,
+			"heardSecondsAgo": c.SinceContact.Seconds(),
+			"promoted":        c.Promoted, "problem": c.MirrorError,
 		})
 	}
 	return s.printValue(map[string]any{"items": items}, func() error { return s.printRows(rows) })

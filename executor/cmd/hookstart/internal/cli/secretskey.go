@@ -7,9 +7,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-type adminSecretsKey struct{}
+type adminSecretsKeyCmd struct{}
 
-func (*adminSecretsKey) Help() string {
+func (*adminSecretsKeyCmd) Help() string {
 	return `Prints a line for the file that executors and ingresses get as --secrets-key-file.
 The first line seals, all of them open. To change the key: put a new line first,
 restart every ingress and executor, run hookstart admin reseal, then take the old
@@ -20,16 +20,16 @@ Example:
   hookstart admin secrets-key`
 }
 
-func (*adminSecretsKey) Run(s *session) error { return s.printLine("%s", seal.NewKeyLine()) }
+func (*adminSecretsKeyCmd) Run(s *session) error { return s.printLine("%s", seal.NewKeyLine()) }
 
-// adminReseal connects to NATS directly, so that it works even if a missing key keeps every
+// adminResealCmd connects to NATS directly, so that it works even if a missing key keeps every
 // executor from starting.
-type adminReseal struct {
+type adminResealCmd struct {
 	natsFlags
 	SecretsKeyFile string `help:"File with the keys, as for executors: the first seals, all open." type:"path"`
 }
 
-func (*adminReseal) Help() string {
+func (*adminResealCmd) Help() string {
 	return `Everything may run meanwhile. Tokens that were stored in clear are sealed, too. NATS
 may keep what was overwritten in its files until it compacts them.
 
@@ -38,10 +38,10 @@ Example:
   hookstart admin reseal --secrets-key-file secrets.key`
 }
 
-// resealProgressRecords is the approximate number of records after which progress is reported.
-const resealProgressRecords = 10_000
+// resealProgressInterval is the approximate number of records after which progress is reported.
+const resealProgressInterval = 10_000
 
-func (v *adminReseal) Run(s *session) error {
+func (v *adminResealCmd) Run(s *session) error {
 	keys, err := seal.ReadFile(v.SecretsKeyFile)
 	if err != nil {
 		return err
@@ -58,9 +58,9 @@ func (v *adminReseal) Run(s *session) error {
 	defer js.Conn().Close()
 	noted := 0
 	done, err := edit.Reseal(s.ctx, js, keys, newDiscardLogger(), func(sofar edit.ResealResult) {
-		if sofar.Read-noted >= resealProgressRecords {
-			noted = sofar.Read
-			s.printNote("%d records read, %d sealed anew", sofar.Read, sofar.Written)
+		if sofar.RecordsRead-noted >= resealProgressInterval {
+			noted = sofar.RecordsRead
+			s.printNote("%d records read, %d sealed anew", sofar.RecordsRead, sofar.RecordsWritten)
 		}
 	})
 	switch {
@@ -69,5 +69,5 @@ func (v *adminReseal) Run(s *session) error {
 	case err != nil:
 		return err
 	}
-	return s.printLine("%d records read, %d sealed anew", done.Read, done.Written)
+	return s.printLine("%d records read, %d sealed anew", done.RecordsRead, done.RecordsWritten)
 }

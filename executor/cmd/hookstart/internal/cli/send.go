@@ -20,7 +20,7 @@ import (
 // sendTimeout is the timeout of a request. An ingress always responds sooner.
 const sendTimeout = 60 * time.Second
 
-type triggerSend struct {
+type triggerSendCmd struct {
 	nodeArgs
 	File        string   `help:"Send what is in this file. -: stdin." placeholder:"PATH" xor:"payload"`
 	Data        *string  `help:"Send this." placeholder:"TEXT" xor:"payload"`
@@ -29,7 +29,7 @@ type triggerSend struct {
 	Header      []string `help:"A further header; may be repeated." placeholder:"NAME:VALUE" sep:"none"`
 }
 
-func (*triggerSend) Help() string {
+func (*triggerSendCmd) Help() string {
 	return `Without --file and --data the sample payload is sent. A refusal's exit code is 1.
 
 To a node with a sender the executor sends it, signed with the newest secret, which
@@ -47,19 +47,19 @@ Examples:
 // URL can be reached from here, and api.SentTest lacks the outcome of an execution for which the
 // response waits. If the node has a sender, however, only the executor has the secret, so the
 // executor sends the request.
-func (v *triggerSend) Run(s *session) error {
-	t, err := v.get(s)
+func (v *triggerSendCmd) Run(s *session) error {
+	t, err := v.getTrigger(s)
 	if err != nil {
 		return err
 	}
-	body, err := v.body(s, t)
+	body, err := v.requestBody(s, t)
 	if err != nil {
 		return err
 	}
 	if t.Sender != nil {
-		return v.sendAsSender(s, t, body)
+		return v.sendThroughExecutor(s, t, body)
 	}
-	request, err := v.request(s, t, body)
+	request, err := v.newRequest(s, t, body)
 	if err != nil {
 		return err
 	}
@@ -77,10 +77,10 @@ func (v *triggerSend) Run(s *session) error {
 	return v.reportResponse(s, response, text)
 }
 
-func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
+func (v *triggerSendCmd) requestBody(s *session, t api.Trigger) ([]byte, error) {
 	switch {
 	case v.File != "":
-		return s.readFile("--file", v.File)
+		return s.readInputFile("--file", v.File)
 	case v.Data != nil:
 		return []byte(*v.Data), nil
 	case isNonNullJSON(t.SamplePayload):
@@ -93,8 +93,8 @@ func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
 	}
 }
 
-// sendAsSender makes the executor send the request as the node's sender would.
-func (v *triggerSend) sendAsSender(s *session, t api.Trigger, body []byte) error {
+// sendThroughExecutor makes the executor send the request as the node's sender would.
+func (v *triggerSendCmd) sendThroughExecutor(s *session, t api.Trigger, body []byte) error {
 	text := base64.StdEncoding.EncodeToString(body)
 	test := api.SendTest{
 		Body:         &text,
@@ -104,7 +104,7 @@ func (v *triggerSend) sendAsSender(s *session, t api.Trigger, body []byte) error
 		Headers:      map[string][]string{},
 	}
 	for _, header := range v.Header {
-		name, value, err := cutHeader(header)
+		name, value, err := parseHeader(header)
 		if err != nil {
 			return err
 		}
@@ -130,8 +130,8 @@ func (v *triggerSend) sendAsSender(s *session, t api.Trigger, body []byte) error
 	}, sent.Status)
 }
 
-// cutHeader parses the value of a --header flag, such as X-Name:value.
-func cutHeader(text string) (name, value string, err error) {
+// parseHeader parses the value of a --header flag, such as X-Name:value.
+func parseHeader(text string) (name, value string, err error) {
 	name, value, ok := strings.Cut(text, ":")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 	if !ok || name == "" {
@@ -143,7 +143,7 @@ func cutHeader(text string) (name, value string, err error) {
 	return name, value, err
 }
 
-func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Request, error) {
+func (v *triggerSendCmd) newRequest(s *session, t api.Trigger, body []byte) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, t.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("the webhook URL cannot be used: %w", noredirect.WithoutURL(err))
@@ -164,7 +164,7 @@ func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Req
 		request.Header.Set(name, v.DeliveryID)
 	}
 	for _, header := range v.Header {
-		name, value, err := cutHeader(header)
+		name, value, err := parseHeader(header)
 		if err != nil {
 			return nil, err
 		}
@@ -188,15 +188,16 @@ type webhookResponse struct {
 	Outcome      string `json:"outcome"` // see webhook.OutcomeUnknown
 	RetryAfter   int64  `json:"retryAfter"`
 
-	// Run is the execution's status, if the response waited for it.
-	Run    string          `json:"-"`
-	Output json.RawMessage `json:"output"`
-	Error  string          `json:"error"`
-	Raw    []byte          `json:"-"` // the whole response body, if it is the execution's output
+	// ExecutionStatus is the execution's status, if the response waited for it.
+	ExecutionStatus string          `json:"-"`
+	Output          json.RawMessage `json:"output"`
+	Error           string          `json:"error"`
+	RawBody         []byte          `json:"-"` // the whole response body, if it is the execution's output
 }
 
-// readResponse decodes a response. ok reports whether the response can be from a webhook endpoint.
-func readResponse(response *http.Response, text []byte) (a webhookResponse, ok bool) {
+// decodeResponse decodes a response. ok reports whether the response can be from a webhook
+// endpoint.
+func decodeResponse(response *http.Response, text []byte) (a webhookResponse, ok bool) {
 	id := response.Header.Get(webhook.HeaderExecutionID)
 	problem := strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json")
 	isSuccess := response.StatusCode == http.StatusOK || response.StatusCode == http.StatusAccepted
@@ -207,18 +208,18 @@ func readResponse(response *http.Response, text []byte) (a webhookResponse, ok b
 			Status any `json:"status"` // a number if the body is a problem
 		}
 		if json.Unmarshal(text, &run) == nil {
-			a.Run, _ = run.Status.(string)
+			a.ExecutionStatus, _ = run.Status.(string)
 		}
 		return a, true
 	}
 	if id == "" {
 		return a, false
 	}
-	return webhookResponse{Success: true, ExecutionID: id, Raw: text}, true
+	return webhookResponse{Success: true, ExecutionID: id, RawBody: text}, true
 }
 
-func (v *triggerSend) reportResponse(s *session, response *http.Response, text []byte) error {
-	a, ok := readResponse(response, text)
+func (v *triggerSendCmd) reportResponse(s *session, response *http.Response, text []byte) error {
+	a, ok := decodeResponse(response, text)
 	if !ok {
 		return &hintError{
 			fmt.Errorf("%s answered %s, not as a webhook endpoint does", response.Request.URL.Host,
@@ -226,9 +227,9 @@ func (v *triggerSend) reportResponse(s *session, response *http.Response, text [
 			"is it an ingress? Its address is what the ingress's --public-url says",
 		}
 	}
-	if s.response = text; a.Raw != nil {
+	if s.lastResponseBody = text; a.RawBody != nil {
 		var err error
-		if s.response, err = json.Marshal(map[string]any{
+		if s.lastResponseBody, err = json.Marshal(map[string]any{
 			"executionId": a.ExecutionID,
 			"status":      response.StatusCode,
 			"body":        string(text),
@@ -240,8 +241,10 @@ func (v *triggerSend) reportResponse(s *session, response *http.Response, text [
 }
 
 // printResponse prints the endpoint's response. For a refusal it returns an error.
-func (v *triggerSend) printResponse(s *session, status string, a webhookResponse, code int) error {
-	if err := s.print(func() error {
+func (v *triggerSendCmd) printResponse(s *session, status string, a webhookResponse,
+	code int,
+) error {
+	if err := s.printResponse(func() error {
 		table := [][]string{{"Status", status}}
 		switch {
 		case a.Outcome == webhook.OutcomeUnknown:
@@ -260,8 +263,8 @@ func (v *triggerSend) printResponse(s *session, status string, a webhookResponse
 		if a.Success && a.ExecutionID != "" {
 			table = append(table, []string{"Deduplicated", yesNo(a.Deduplicated)})
 		}
-		if a.Run != "" {
-			table = append(table, []string{"Run", a.Run})
+		if a.ExecutionStatus != "" {
+			table = append(table, []string{"Run", a.ExecutionStatus})
 		}
 		if len(a.Output) > 0 {
 			table = append(table, []string{"Output", string(a.Output)})
@@ -269,10 +272,10 @@ func (v *triggerSend) printResponse(s *session, status string, a webhookResponse
 		if a.Error != "" {
 			table = append(table, []string{"Error", a.Error})
 		}
-		if err := s.printRows(table); err != nil || len(a.Raw) == 0 {
+		if err := s.printRows(table); err != nil || len(a.RawBody) == 0 {
 			return err
 		}
-		return s.printLine("%s", a.Raw)
+		return s.printLine("%s", a.RawBody)
 	}); err != nil || a.Success {
 		return err
 	}
@@ -286,7 +289,7 @@ func (v *triggerSend) printResponse(s *session, status string, a webhookResponse
 
 // refusalError returns p as an error, with a hint that fits the refusal. p and a hold the same
 // response in two forms.
-func (v *triggerSend) refusalError(s *session, p *api.Problem, a webhookResponse) error {
+func (v *triggerSendCmd) refusalError(s *session, p *api.Problem, a webhookResponse) error {
 	hint := ""
 	switch webhook.Code(p.Code) {
 	case webhook.CodeWorkflowInactive:
@@ -320,7 +323,7 @@ func (v *triggerSend) refusalError(s *session, p *api.Problem, a webhookResponse
 
 // unavailableHint returns a hint that explains what to do if it is not confirmed that the request
 // was stored.
-func (v *triggerSend) unavailableHint(p *api.Problem, a webhookResponse) string {
+func (v *triggerSendCmd) unavailableHint(p *api.Problem, a webhookResponse) string {
 	if a.Outcome == webhook.OutcomeUnknown {
 		return "hookstart execution show " + a.ExecutionID + " says whether it was started; " +
 			retryHint("")
@@ -328,7 +331,7 @@ func (v *triggerSend) unavailableHint(p *api.Problem, a webhookResponse) string 
 	return fmt.Sprintf("send it again in %d s", max(1, p.RetryAfter))
 }
 
-func (v *triggerSend) unreachableError(request *http.Request, err error) error {
+func (v *triggerSendCmd) unreachableError(request *http.Request, err error) error {
 	if strings.Contains(err.Error(), "x509: ") {
 		return &hintError{
 			fmt.Errorf("the webhook endpoint at %s has a certificate that is not trusted here: %w",

@@ -10,19 +10,19 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-type senderVerbs struct {
-	List   senderList   `cmd:"" help:"List the kinds of senders." example:"hookstart sender list\nhookstart sender list stripe"`
-	Show   senderShow   `cmd:"" help:"Show who calls a trigger node." detail:"Secrets are never shown again, only their last characters." example:"hookstart sender set demo --preset plain\nhookstart sender show demo"`
-	Set    senderSet    `cmd:"" help:"Say who calls a trigger node: only its requests are accepted then."`
-	Rotate senderRotate `cmd:"" help:"Add a secret, and end the others."`
-	Remove senderRemove `cmd:"" help:"End one secret, or go back to the token alone." example:"hookstart sender set demo --preset plain\nhookstart sender remove demo"`
+type senderCmds struct {
+	List   senderListCmd   `cmd:"" help:"List the kinds of senders." example:"hookstart sender list\nhookstart sender list stripe"`
+	Show   senderShowCmd   `cmd:"" help:"Show who calls a trigger node." detail:"Secrets are never shown again, only their last characters." example:"hookstart sender set demo --preset plain\nhookstart sender show demo"`
+	Set    senderSetCmd    `cmd:"" help:"Say who calls a trigger node: only its requests are accepted then."`
+	Rotate senderRotateCmd `cmd:"" help:"Add a secret, and end the others."`
+	Remove senderRemoveCmd `cmd:"" help:"End one secret, or go back to the token alone." example:"hookstart sender set demo --preset plain\nhookstart sender remove demo"`
 }
 
-type senderList struct {
+type senderListCmd struct {
 	Preset string `arg:"" optional:"" help:"Show all that is known of one, by its ID."`
 }
 
-func (v *senderList) Run(s *session) error {
+func (v *senderListCmd) Run(s *session) error {
 	presets, err := s.client.SenderPresets(s.ctx)
 	if err != nil {
 		return err
@@ -30,12 +30,12 @@ func (v *senderList) Run(s *session) error {
 	if v.Preset != "" {
 		for _, p := range presets.Items {
 			if p.ID == v.Preset || slices.Contains(p.Aliases, v.Preset) {
-				return s.print(func() error { return s.showPreset(p) })
+				return s.printResponse(func() error { return s.showPreset(p) })
 			}
 		}
 		return &usageError{fmt.Sprintf("there is no preset %q", v.Preset), "hookstart sender list"}
 	}
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		table := [][]string{{"PRESET", "VERIFIES", "SENDER"}}
 		for _, p := range presets.Items {
 			table = append(table, []string{p.ID, yesNo(p.Verifies), p.Title})
@@ -78,9 +78,9 @@ func (s *session) showPreset(p api.SenderPreset) error {
 	return s.printRows(rows)
 }
 
-type senderShow struct{ nodeArgs }
+type senderShowCmd struct{ nodeArgs }
 
-func (v *senderShow) Run(s *session) error {
+func (v *senderShowCmd) Run(s *session) error {
 	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
@@ -101,14 +101,14 @@ func (n *nodeArgs) withSenderHint(err error) error {
 	return err
 }
 
-type senderSet struct {
+type senderSetCmd struct {
 	nodeArgs
 	Preset     string            `help:"The kind of sender: hookstart sender list." required:""`
 	SecretFile string            `help:"File with its secrets, one a line, the newest first; - is stdin. Default: those that are there stay." placeholder:"FILE"`
 	Setting    map[string]string `help:"A setting of the preset. Repeatable." placeholder:"NAME=VALUE" mapsep:"none"`
 }
 
-func (*senderSet) Help() string {
+func (*senderSetCmd) Help() string {
 	return `From the very next request on, only what the sender has signed is accepted.
 hookstart sender list PRESET says what to paste where. The secret is read from a
 file, because other users may see a command's arguments.
@@ -118,14 +118,14 @@ Example:
   echo my-secret | hookstart sender set demo --preset github --secret-file -`
 }
 
-func (v *senderSet) Run(s *session) error {
+func (v *senderSetCmd) Run(s *session) error {
 	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
 	}
 	put := api.PutSender{Preset: v.Preset, Settings: v.Setting}
 	if v.SecretFile != "" {
-		if put.Secrets, err = s.secrets(v.SecretFile); err != nil {
+		if put.Secrets, err = s.readSecretsFile(v.SecretFile); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (v *senderSet) Run(s *session) error {
 
 // withPresetHint adds a hint that says where presets and their settings are documented. The help of
 // a flag has no room for them.
-func (v *senderSet) withPresetHint(err error) error {
+func (v *senderSetCmd) withPresetHint(err error) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
 		return err
@@ -155,9 +155,10 @@ func (v *senderSet) withPresetHint(err error) error {
 	return err
 }
 
-// secrets returns the secrets in a file with one secret per line. It reads stdin if path is "-".
-func (s *session) secrets(path string) ([]string, error) {
-	text, err := s.readFile("--secret-file", path)
+// readSecretsFile returns the secrets in a file with one secret per line. It reads stdin if path is
+// "-".
+func (s *session) readSecretsFile(path string) ([]string, error) {
+	text, err := s.readInputFile("--secret-file", path)
 	if err != nil {
 		return nil, err
 	}
@@ -169,14 +170,14 @@ func (s *session) secrets(path string) ([]string, error) {
 	return secrets, nil
 }
 
-type senderRotate struct {
+type senderRotateCmd struct {
 	nodeArgs
 	SecretFile string     `help:"File with the new secret; - is stdin." required:"" placeholder:"FILE"`
 	KeepOld    secondsArg `help:"How long the others work on. Default: they end at once." placeholder:"DURATION"`
 	KeepAll    bool       `help:"The others do not end."`
 }
 
-func (*senderRotate) Help() string {
+func (*senderRotateCmd) Help() string {
 	return `Add the new secret here first, then give it to the sender: nothing is refused meanwhile.
 
 Example:
@@ -185,12 +186,12 @@ Example:
   echo my-next-one | hookstart sender rotate demo --secret-file - --keep-old 1d`
 }
 
-func (v *senderRotate) Run(s *session) error {
+func (v *senderRotateCmd) Run(s *session) error {
 	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
 	}
-	secrets, err := s.secrets(v.SecretFile)
+	secrets, err := s.readSecretsFile(v.SecretFile)
 	if err != nil {
 		return err
 	}
@@ -208,12 +209,12 @@ func (v *senderRotate) Run(s *session) error {
 	return s.showSender(stored, v.withSenderHint(err))
 }
 
-type senderRemove struct {
+type senderRemoveCmd struct {
 	nodeArgs
 	Secret string `help:"End this secret only." placeholder:"ID"`
 }
 
-func (v *senderRemove) Run(s *session) error {
+func (v *senderRemoveCmd) Run(s *session) error {
 	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
@@ -231,7 +232,7 @@ func (s *session) showSender(sender api.Sender, err error) error {
 	if err != nil {
 		return err
 	}
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		rows := [][]string{{"Sender", sender.Preset}}
 		for _, name := range slices.Sorted(maps.Keys(sender.Settings)) {
 			rows = append(rows, []string{"Setting", name + "=" + sender.Settings[name]})

@@ -58,24 +58,24 @@ func (v *adminSizeCmd) Run(s *session) error {
 		return err
 	}
 	defer js.Conn().Close()
-	held, err := sizing.Read(s.ctx, js)
+	held, err := sizing.ReadNATSUsage(s.ctx, js)
 	if err != nil {
 		return err
 	}
-	report := sizing.NewReport(size, held, sizing.Limits{
-		NATSMemory:   v.NATSMemory,
-		NATSDisk:     v.NATSDisk,
-		DatabaseDisk: v.DatabaseDisk,
-		Rate:         v.MaxRate,
+	report := sizing.NewReport(size, held, sizing.ConfiguredLimits{
+		NATSMemoryBytes:        v.NATSMemory,
+		NATSDiskBytes:          v.NATSDisk,
+		DatabaseDiskBytes:      v.DatabaseDisk,
+		MaxDeliveriesPerSecond: v.MaxRate,
 	})
-	return s.printValue(report, func() error { return v.show(s, report) })
+	return s.printValue(report, func() error { return v.printReport(s, report) })
 }
 
-func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
-	if !r.Complete {
+func (v *adminSizeCmd) printReport(s *session, r sizing.Report) error {
+	if !r.CoversWeek {
 		data := "of one hour or less"
-		if r.Days*24 > 1 {
-			data = "of " + daysText(r.Days)
+		if r.CoveredDays*24 > 1 {
+			data = "of " + daysText(r.CoveredDays)
 		}
 		if err := s.printLine(
 			"There is no week of data yet, only %s. What follows is a rough estimate.",
@@ -84,7 +84,7 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 			return err
 		}
 	}
-	text := fmt.Sprintf("Deliveries: %s on average", formatRate(r.PerSecond))
+	text := fmt.Sprintf("Deliveries: %s on average", formatRate(r.DeliveriesPerSecond))
 	if !r.BusiestHour.IsZero() {
 		text += fmt.Sprintf(", %s in the busiest hour (%s)", formatRate(r.BusiestPerSecond),
 			r.BusiestHour.UTC().Format("2006-01-02 15:04 UTC"))
@@ -99,12 +99,12 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 	}
 	rows := [][]string{{"LIMIT OF", "NOW", "LIMIT", "USED", "REACHED"}}
 	for _, w := range r.Forecasts {
-		now, limit, used := formatAmount(w.Now, w.Unit), "–", "–"
+		now, limit, used := formatAmount(w.CurrentAmount, w.Unit), "–", "–"
 		if w.Detail != "" {
 			now += " (" + w.Detail + ")"
 		}
 		if w.Limit != nil {
-			limit, used = formatAmount(*w.Limit, w.Unit), formatPercent(*w.Percent)
+			limit, used = formatAmount(*w.Limit, w.Unit), formatPercent(*w.PercentUsed)
 		}
 		rows = append(rows, []string{w.Name, now, limit, used, limitReachedText(w)})
 	}
@@ -141,7 +141,7 @@ func (v *adminSizeCmd) showAdvice(s *session, forecasts []sizing.LimitForecast) 
 	names := map[string][]string{}
 	for _, w := range forecasts {
 		near := w.Reached == sizing.ReachedNow || w.Reached == sizing.ReachedInDays ||
-			w.Percent != nil && *w.Percent >= minAdvicePercent &&
+			w.PercentUsed != nil && *w.PercentUsed >= minAdvicePercent &&
 				w.Reached != sizing.ReachedDropsOldest
 		if !near && !v.Advice {
 			continue
@@ -173,10 +173,10 @@ func limitReachedText(w sizing.LimitForecast) string {
 	case sizing.ReachedNow:
 		return "now"
 	case sizing.ReachedInDays:
-		if *w.Days < 1 {
+		if *w.DaysLeft < 1 {
 			return "within a day"
 		}
-		return "in " + strconv.Itoa(int(*w.Days)) + " days"
+		return "in " + strconv.Itoa(int(*w.DaysLeft)) + " days"
 	case sizing.ReachedNotInAYear:
 		return "not within a year"
 	case sizing.ReachedDropsOldest:
@@ -192,11 +192,11 @@ func formatAmount(n float64, unit sizing.Unit) string {
 	case sizing.UnitBytes:
 		for _, u := range []string{"B", "KB", "MB", "GB"} {
 			if n < 1000 {
-				return formatDigits(n) + " " + u
+				return formatTwoDigits(n) + " " + u
 			}
 			n /= 1000
 		}
-		return formatDigits(n) + " TB"
+		return formatTwoDigits(n) + " TB"
 	case sizing.UnitPerSecond:
 		return formatRate(n)
 	case sizing.UnitSeconds:
@@ -211,11 +211,11 @@ func formatAmount(n float64, unit sizing.Unit) string {
 func formatRate(perSecond float64) string {
 	switch {
 	case perSecond == 0 || perSecond >= 0.1:
-		return formatDigits(perSecond) + "/s"
+		return formatTwoDigits(perSecond) + "/s"
 	case perSecond >= 1.0/3600:
-		return formatDigits(perSecond*3600) + "/h"
+		return formatTwoDigits(perSecond*3600) + "/h"
 	default:
-		return formatDigits(perSecond*86400) + "/day"
+		return formatTwoDigits(perSecond*86400) + "/day"
 	}
 }
 
@@ -224,12 +224,12 @@ func formatPercent(n float64) string {
 	if n > 0 && n < 0.01 {
 		return "< 0.01 %"
 	}
-	return formatDigits(n) + " %"
+	return formatTwoDigits(n) + " %"
 }
 
-// formatDigits formats a number with about two significant digits. It never drops digits before the
-// decimal point.
-func formatDigits(n float64) string {
+// formatTwoDigits formats a number with about two significant digits. It never drops digits before
+// the decimal point.
+func formatTwoDigits(n float64) string {
 	switch {
 	case n == 0 || n >= 10:
 		return strconv.FormatFloat(n, 'f', 0, 64)

@@ -37,11 +37,11 @@ func (s *session) printRaw(text []byte) error {
 	return err
 }
 
-// print prints the body of the API's last response if the output is for scripts. Otherwise it calls
-// printText.
-func (s *session) print(printText func() error) error {
-	if s.json {
-		return s.printRaw(s.response)
+// printResponse prints the body of the API's last response if the output is for scripts. Otherwise
+// it calls printText.
+func (s *session) printResponse(printText func() error) error {
+	if s.jsonOutput {
+		return s.printRaw(s.lastResponseBody)
 	}
 	return printText()
 }
@@ -52,13 +52,13 @@ func (s *session) printResultLine(err error, format string, args ...any) error {
 	if err != nil {
 		return err
 	}
-	return s.print(func() error { return s.printLine(format, args...) })
+	return s.printResponse(func() error { return s.printLine(format, args...) })
 }
 
 // printValue prints a value that is not a response of the API: as JSON if the output is for
 // scripts, otherwise by calling printText.
 func (s *session) printValue(value any, printText func() error) error {
-	if !s.json {
+	if !s.jsonOutput {
 		return printText()
 	}
 	text, err := json.Marshal(value)

@@ -15,36 +15,36 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-type executionTail struct {
+type executionTailCmd struct {
 	Workflow string `type:"id" help:"Only this workflow's." placeholder:"ID"`
 }
 
-func (v *executionTail) Run(s *session) error {
+func (v *executionTailCmd) Run(s *session) error {
 	if v.Workflow != "" {
 		if _, err := s.client.Workflow(s.ctx, v.Workflow); isNotFound(err) {
 			s.printNote("There is no workflow %q now: hookstart workflow list", v.Workflow)
 		}
 	}
 	t := &executionTailer{
-		session:    s,
-		workflowID: v.Workflow,
-		since:      s.now(),
-		shown:      map[string]printedState{},
-		patience:   minRetryDelay,
+		session:     s,
+		workflowID:  v.Workflow,
+		startedAt:   s.now(),
+		lastPrinted: map[string]printedState{},
+		retryDelay:  minRetryDelay,
 	}
 	watch := &apiclient.ExecutionWatch{
 		WorkflowID: v.Workflow,
-		Gap:        t.printMissed,
-		Changed:    func(e api.Execution) error { return t.printChange(e, s.response) },
+		Gap:        t.printMissedChanges,
+		Changed:    func(e api.Execution) error { return t.printChange(e, s.lastResponseBody) },
 	}
-	watch.Opened = func() error { return t.open(watch.LastEventID != "") }
+	watch.Opened = func() error { return t.streamOpened(watch.LastEventID != "") }
 	for s.ctx.Err() == nil {
 		err := s.client.Watch(s.ctx, watch)
 		if t.isPermanentError(err) {
 			return err
 		}
 		if t.connected {
-			t.connected, t.lostAt = false, s.now()
+			t.connected, t.connectionLostAt = false, s.now()
 			if s.ctx.Err() == nil {
 				s.printNote("hookstart: the connection is lost; connecting again")
 			}
@@ -61,7 +61,8 @@ func (t *executionTailer) isPermanentError(err error) bool {
 		return true
 	}
 	p, ok := errors.AsType[*api.Problem](err)
-	return t.ctx.Err() == nil && (!t.everOpened || ok && p.Status < http.StatusInternalServerError)
+	return t.ctx.Err() == nil && (!t.everConnected || ok &&
+		p.Status < http.StatusInternalServerError)
 }
 
 const (
@@ -78,13 +79,13 @@ const (
 // executionTailer prints each change of an execution once, even if it has to reconnect in between.
 type executionTailer struct {
 	*session
-	workflowID string
-	since      time.Time // when the verb was started
-	everOpened bool
-	connected  bool      // and all missed changes have been printed
-	lostAt     time.Time // when the last connection was lost
-	patience   time.Duration
-	shown      map[string]printedState
+	workflowID       string
+	startedAt        time.Time // when the verb was started
+	everConnected    bool
+	connected        bool      // and all missed changes have been printed
+	connectionLostAt time.Time // when the last connection was lost
+	retryDelay       time.Duration
+	lastPrinted      map[string]printedState
 }
 
 // printedState is the state in which an execution was last printed.
@@ -99,41 +100,41 @@ type writeError struct{ error }
 // waitBeforeRetry waits before the next attempt to connect, or until the context is done. Each wait
 // is twice as long as the previous one, up to maxRetryDelay.
 func (t *executionTailer) waitBeforeRetry() {
-	retry.Sleep(t.ctx, t.patience)
-	t.patience = min(2*t.patience, maxRetryDelay)
+	retry.Sleep(t.ctx, t.retryDelay)
+	t.retryDelay = min(2*t.retryDelay, maxRetryDelay)
 }
 
-// open is called when an event stream has been opened. The first time, it prints the column heads
-// for people. If a later stream does not resume where the previous one ended, it prints the changes
-// that were missed in between.
-func (t *executionTailer) open(resumes bool) error {
-	t.patience = minRetryDelay
-	if t.everOpened && !resumes {
-		return t.printMissed()
+// streamOpened is called when an event stream has been opened. The first time, it prints the column
+// heads for people. If a later stream does not resume where the previous one ended, it prints the
+// changes that were missed in between.
+func (t *executionTailer) streamOpened(resumes bool) error {
+	t.retryDelay = minRetryDelay
+	if t.everConnected && !resumes {
+		return t.printMissedChanges()
 	}
 	t.connected = true
-	if t.everOpened {
+	if t.everConnected {
 		return nil
 	}
-	t.everOpened = true
-	if t.json {
+	t.everConnected = true
+	if t.jsonOutput {
 		return nil
 	}
 	t.printNote("Watching; Ctrl-C ends it.")
-	return t.write(fmt.Sprintf(tailLineFormat, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION",
+	return t.writeLine(fmt.Sprintf(tailLineFormat, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION",
 		"WORKFLOW"))
 }
 
-// printMissed prints the changes that were missed while there was no connection. It looks up the
-// executions that were accepted in that time, and those whose last printed state is not final.
-func (t *executionTailer) printMissed() error {
+// printMissedChanges prints the changes that were missed while there was no connection. It looks up
+// the executions that were accepted in that time, and those whose last printed state is not final.
+func (t *executionTailer) printMissedChanges() error {
 	t.connected = false
-	missed, err := t.missedChanges()
+	missed, err := t.missedExecutions()
 	if err != nil {
 		return err
 	}
 	unfinished := map[string]bool{}
-	for id, state := range t.shown {
+	for id, state := range t.lastPrinted {
 		if !execution.Status(state.status).Final() {
 			unfinished[id] = true
 		}
@@ -149,7 +150,7 @@ func (t *executionTailer) printMissed() error {
 		delete(unfinished, e.ExecutionID)
 	}
 	for id := range unfinished {
-		if err := t.printCurrent(id); err != nil {
+		if err := t.printCurrentState(id); err != nil {
 			return err
 		}
 	}
@@ -157,12 +158,12 @@ func (t *executionTailer) printMissed() error {
 	return nil
 }
 
-// printCurrent looks up an execution and prints it if its state has changed since it was last
+// printCurrentState looks up an execution and prints it if its state has changed since it was last
 // printed.
-func (t *executionTailer) printCurrent(id string) error {
+func (t *executionTailer) printCurrentState(id string) error {
 	detail, err := t.client.Execution(t.ctx, id)
 	if isNotFound(err) {
-		delete(t.shown, id)
+		delete(t.lastPrinted, id)
 		return nil
 	}
 	if err != nil {
@@ -175,22 +176,22 @@ func (t *executionTailer) printCurrent(id string) error {
 	return t.printChange(detail.Execution, record)
 }
 
-// missedChanges returns the records of the executions that were accepted after the connection was
-// lost, or shortly before, newest first.
-func (t *executionTailer) missedChanges() (records []json.RawMessage, err error) {
+// missedExecutions returns the records of the executions that were accepted after the connection
+// was lost, or shortly before, newest first.
+func (t *executionTailer) missedExecutions() (records []json.RawMessage, err error) {
 	filter, page := apiclient.ExecutionFilter{
 		WorkflowID: t.workflowID,
-		Since:      t.lostAt.Add(-reconnectOverlap),
+		Since:      t.connectionLostAt.Add(-reconnectOverlap),
 	}, apiclient.Page{Limit: api.MaxLimit}
-	if filter.Since.Before(t.since) {
-		filter.Since = t.since
+	if filter.Since.Before(t.startedAt) {
+		filter.Since = t.startedAt
 	}
 	for len(records) < maxRememberedStates {
 		part, err := t.client.Executions(t.ctx, filter, page)
 		if err != nil {
 			return nil, err
 		}
-		items, err := t.rawItems()
+		items, err := t.rawResponseItems()
 		if err != nil {
 			return nil, err
 		}
@@ -212,20 +213,20 @@ const tailLineFormat = "%-12s  %-9s  %-7s  %-36s  %s"
 // received from the API.
 func (t *executionTailer) printChange(e api.Execution, record []byte) error {
 	now := printedState{e.Status, e.Duplicates}
-	if t.shown[e.ExecutionID] == now {
+	if t.lastPrinted[e.ExecutionID] == now {
 		return nil
 	}
-	if len(t.shown) >= maxRememberedStates {
-		maps.DeleteFunc(t.shown, func(_ string, state printedState) bool {
+	if len(t.lastPrinted) >= maxRememberedStates {
+		maps.DeleteFunc(t.lastPrinted, func(_ string, state printedState) bool {
 			return execution.Status(state.status).Final()
 		})
 	}
-	if len(t.shown) >= maxRememberedStates {
-		clear(t.shown)
+	if len(t.lastPrinted) >= maxRememberedStates {
+		clear(t.lastPrinted)
 	}
-	t.shown[e.ExecutionID] = now
-	if t.json {
-		return t.write(string(record))
+	t.lastPrinted[e.ExecutionID] = now
+	if t.jsonOutput {
+		return t.writeLine(string(record))
 	}
 	at := e.AcceptedAt
 	for _, later := range []time.Time{e.StartedAt, e.FinishedAt} {
@@ -237,12 +238,12 @@ func (t *executionTailer) printChange(e api.Execution, record []byte) error {
 	if e.Duplicates > 0 {
 		workflow += fmt.Sprintf(" +%d repeats", e.Duplicates)
 	}
-	return t.write(sanitizeLine(fmt.Sprintf(tailLineFormat, at.UTC().Format("15:04:05.000"),
+	return t.writeLine(sanitizeLine(fmt.Sprintf(tailLineFormat, at.UTC().Format("15:04:05.000"),
 		e.Status,
 		e.Source, e.ExecutionID, workflow)))
 }
 
-func (t *executionTailer) write(line string) error {
+func (t *executionTailer) writeLine(line string) error {
 	if _, err := fmt.Fprintln(t.Out, line); err != nil {
 		return &writeError{err}
 	}

@@ -67,7 +67,7 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-func rateText(r *api.RateLimit) string {
+func rateLimitText(r *api.RateLimit) string {
 	if r == nil {
 		return "the plan's"
 	}
@@ -135,18 +135,18 @@ func indentJSON(text json.RawMessage) string {
 }
 
 // nestingDepth returns the maximum nesting depth of a JSON text.
-func nestingDepth(text json.RawMessage) (most int) {
+func nestingDepth(text json.RawMessage) (maxDepth int) {
 	tokens := json.NewDecoder(bytes.NewReader(text))
 	tokens.UseNumber()
 	for now := 0; ; {
 		token, err := tokens.Token()
 		if err != nil {
-			return most
+			return maxDepth
 		}
 		switch token {
 		case json.Delim('{'), json.Delim('['):
 			now++
-			most = max(most, now)
+			maxDepth = max(maxDepth, now)
 		case json.Delim('}'), json.Delim(']'):
 			now--
 		}

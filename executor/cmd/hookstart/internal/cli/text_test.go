@@ -104,7 +104,7 @@ func TestAmounts(t *testing.T) {
 		}
 	}
 	in := func(days float64) sizing.LimitForecast {
-		return sizing.LimitForecast{Reached: sizing.ReachedInDays, Days: &days}
+		return sizing.LimitForecast{Reached: sizing.ReachedInDays, DaysLeft: &days}
 	}
 	for want, w := range map[string]sizing.LimitForecast{
 		"now":               {Reached: sizing.ReachedNow},

@@ -9,15 +9,15 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type triggerVerbs struct {
-	Show   triggerShow      `cmd:"" help:"Show its webhook URL, tokens and limits." example:"hookstart trigger show demo --show-token"`
-	Rotate triggerRotate    `cmd:"" help:"Make a new token." example:"hookstart trigger rotate demo --keep-old 1h"`
+type triggerCmds struct {
+	Show   triggerShowCmd   `cmd:"" help:"Show its webhook URL, tokens and limits." example:"hookstart trigger show demo --show-token"`
+	Rotate triggerRotateCmd `cmd:"" help:"Make a new token." example:"hookstart trigger rotate demo --keep-old 1h"`
 	Sample triggerSampleCmd `cmd:"" help:"Show the sample payload, or set it."`
 	Filter triggerFilterCmd `cmd:"" help:"Show which requests start an execution, or set it."`
 	Order  triggerOrderCmd  `cmd:"" help:"Show the place of the order key, or set it: executions with one key run one after the other."`
 	Answer triggerAnswerCmd `cmd:"" help:"Show whether the answer waits for the end of the execution, or set it."`
-	Send   triggerSend      `cmd:"" help:"Post to its webhook URL, as a sender does."`
-	Rerun  triggerRerun     `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
+	Send   triggerSendCmd   `cmd:"" help:"Post to its webhook URL, as a sender does."`
+	Rerun  triggerRerunCmd  `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
 }
 
 // nodeArgs holds the arguments that identify a trigger node.
@@ -26,8 +26,9 @@ type nodeArgs struct {
 	Node     string `arg:"" optional:"" type:"node" help:"The trigger node's ID. Default: its only one."`
 }
 
-// patch changes one setting of the node. A value that is nil or JSON null removes the setting.
-func (n *nodeArgs) patch(s *session, setting string, value any) (api.Trigger, error) {
+// patchSetting changes one setting of the node. A value that is nil or JSON null removes the
+// setting.
+func (n *nodeArgs) patchSetting(s *session, setting string, value any) (api.Trigger, error) {
 	id, err := n.resolveNodeID(s)
 	if err != nil {
 		return api.Trigger{}, err
@@ -57,7 +58,7 @@ func (n *nodeArgs) resolveNodeID(s *session) (string, error) {
 	}
 }
 
-func (n *nodeArgs) get(s *session) (api.Trigger, error) {
+func (n *nodeArgs) getTrigger(s *session) (api.Trigger, error) {
 	id, err := n.resolveNodeID(s)
 	if err != nil {
 		return api.Trigger{}, err
@@ -74,26 +75,26 @@ type tokenDisplay struct {
 	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
 }
 
-type triggerShow struct {
+type triggerShowCmd struct {
 	nodeArgs
 	tokenDisplay
 }
 
-func (v *triggerShow) Run(s *session) error {
-	t, err := v.get(s)
+func (v *triggerShowCmd) Run(s *session) error {
+	t, err := v.getTrigger(s)
 	if err != nil {
 		return err
 	}
-	return v.show(s, t)
+	return v.showTrigger(s, t)
 }
 
-type triggerRotate struct {
+type triggerRotateCmd struct {
 	nodeArgs
 	KeepOld secondsArg `help:"How long the current tokens stay valid. Default: they end at once." placeholder:"DURATION"`
 	tokenDisplay
 }
 
-func (v *triggerRotate) Run(s *session) error {
+func (v *triggerRotateCmd) Run(s *session) error {
 	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
@@ -107,12 +108,12 @@ func (v *triggerRotate) Run(s *session) error {
 		s.printNote("The old token has ended: senders need the new URL now. It is shown by " +
 			"--show-token, here and with trigger show.")
 	}
-	return v.show(s, t)
+	return v.showTrigger(s, t)
 }
 
-type triggerRerun struct{ nodeArgs }
+type triggerRerunCmd struct{ nodeArgs }
 
-func (v *triggerRerun) Run(s *session) error {
+func (v *triggerRerunCmd) Run(s *session) error {
 	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
@@ -123,9 +124,9 @@ func (v *triggerRerun) Run(s *session) error {
 		started.ExecutionID)
 }
 
-// show prints a node's settings. It prints the tokens only if the flag is set.
-func (k tokenDisplay) show(s *session, t api.Trigger) error {
-	return s.print(func() error {
+// showTrigger prints a node's settings. It prints the tokens only if the flag is set.
+func (k tokenDisplay) showTrigger(s *session, t api.Trigger) error {
+	return s.printResponse(func() error {
 		sample := "none"
 		if isNonNullJSON(t.SamplePayload) {
 			sample = fmt.Sprintf("%d bytes (trigger sample)", len(t.SamplePayload))
@@ -142,13 +143,13 @@ func (k tokenDisplay) show(s *session, t api.Trigger) error {
 			{"Node", t.NodeID},
 			{"Name", t.Name},
 			{"Sample", sample},
-			{"Rate limit", rateText(&t.RateLimit)},
+			{"Rate limit", rateLimitText(&t.RateLimit)},
 			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
 			{"Sender", senderText(t.Sender)},
 			{"Delivery ID", deliveryIDSourcesText(t)},
 			{"Filter", filterText(t)},
-			{"Order key", orderText(t)},
-			{"Answer", answerText(t)},
+			{"Order key", orderKeyText(t)},
+			{"Answer", answerSettingText(t)},
 		}); err != nil {
 			return err
 		}

@@ -11,21 +11,21 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-type executionVerify struct {
+type executionVerifyCmd struct {
 	executionArg
 	Wait time.Duration `help:"How long to wait for its record." default:"5s"`
 }
 
 // pathStep is one step of an execution's path through the system.
 type pathStep struct {
-	Name   string    `json:"step"`
-	OK     bool      `json:"ok"`
-	At     time.Time `json:"at,omitzero"`
-	When   string    `json:"-"` // shown instead of the time if the time is not recorded
-	Detail string    `json:"detail"`
+	Name     string    `json:"step"`
+	OK       bool      `json:"ok"`
+	At       time.Time `json:"at,omitzero"`
+	TimeText string    `json:"-"` // shown instead of the time if the time is not recorded
+	Detail   string    `json:"detail"`
 }
 
-func (v *executionVerify) Run(s *session) error {
+func (v *executionVerifyCmd) Run(s *session) error {
 	// If the argument is "latest", wait until there is an execution, because the first one may not
 	// have been recorded yet.
 	isNone := func(err error) bool { return errors.Is(err, errNoExecution) }
@@ -52,7 +52,7 @@ func (v *executionVerify) Run(s *session) error {
 			"is the ID one that a webhook answered? If so, the executor's /readyz says whether " +
 				"it records; --wait waits longer",
 		}
-	} else if !e.messageAccountedFor() {
+	} else if !e.messageStoredOrExpired() {
 		missing = &hintError{
 			fmt.Errorf("the stream has no message %d of execution %s any more", e.StreamSequence,
 				id),
@@ -69,10 +69,10 @@ func (v *executionVerify) Run(s *session) error {
 // checkedExecution is an execution whose path through the system is being verified.
 type checkedExecution struct{ api.ExecutionDetail }
 
-// messageAccountedFor reports whether nothing is wrong with the execution's message: either the
+// messageStoredOrExpired reports whether nothing is wrong with the execution's message: either the
 // stream still has it, or it is so old that the stream may have removed it. By default, the stream
 // keeps messages for a week.
-func (e checkedExecution) messageAccountedFor() bool {
+func (e checkedExecution) messageStoredOrExpired() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
@@ -104,7 +104,7 @@ func pathSteps(e checkedExecution) []pathStep {
 	}
 	stored := pathStep{
 		Name:   "stored",
-		OK:     e.messageAccountedFor(),
+		OK:     e.messageStoredOrExpired(),
 		At:     e.StoredAt,
 		Detail: fmt.Sprintf("in the stream, sequence %d", e.StreamSequence),
 	}
@@ -112,10 +112,10 @@ func pathSteps(e checkedExecution) []pathStep {
 		stored.Detail += "; no longer kept"
 	}
 	consumed := pathStep{
-		Name:   "consumed",
-		OK:     true,
-		When:   "before the record",
-		Detail: "by the executor, which acknowledges with the record",
+		Name:     "consumed",
+		OK:       true,
+		TimeText: "before the record",
+		Detail:   "by the executor, which acknowledges with the record",
 	}
 	recorded := pathStep{
 		Name:   "recorded",
@@ -133,7 +133,7 @@ func stateStep(e api.ExecutionDetail) pathStep {
 	state := pathStep{Name: "state", OK: true, Detail: e.Status}
 	switch e.Status {
 	case "queued":
-		state.When = "now"
+		state.TimeText = "now"
 		state.Detail += ": no runner has said yet that it started"
 	case "running":
 		state.At = e.StartedAt
@@ -162,7 +162,7 @@ func stepsWithoutRecord(waited time.Duration) []pathStep {
 func (s *session) showSteps(id string, steps []pathStep, complete bool) error {
 	var table [][]string
 	for _, step := range steps {
-		mark, at := "✗", cmp.Or(step.When, "–")
+		mark, at := "✗", cmp.Or(step.TimeText, "–")
 		if step.OK {
 			mark = "✓"
 		}

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-type adminVersions struct{}
+type adminVersionsCmd struct{}
 
-func (*adminVersions) Run(s *session) error {
+func (*adminVersionsCmd) Run(s *session) error {
 	found, err := s.client.Members(s.ctx)
 	if err != nil {
 		return err
 	}
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		rows := [][]string{{"ROLE", "INSTANCE", "VERSION", "TABLES", "KEYS"}}
 		for _, m := range found.Items {
 			tables := "–"

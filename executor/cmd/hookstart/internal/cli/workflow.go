@@ -9,14 +9,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type workflowVerbs struct {
-	Put        workflowPut         `cmd:"" help:"Create a workflow, or change one."`
-	Get        workflowGet         `cmd:"" help:"Show a workflow." example:"hookstart workflow get demo"`
-	List       workflowList        `cmd:"" help:"List the workflows." example:"hookstart workflow list --account demo"`
-	Activate   workflowActivate    `cmd:"" help:"Let its webhooks start executions." example:"hookstart workflow activate demo"`
-	Deactivate workflowDeactivate  `cmd:"" help:"Stop its webhooks from starting executions." example:"hookstart workflow deactivate demo\nhookstart workflow activate demo"`
-	Refusals   workflowRefusalsCmd `cmd:"" help:"Show why requests were refused, and how often: to one, or to all."`
-	Delete     workflowDelete      `cmd:"" help:"Delete a workflow, with its tokens." detail:"The records of its executions stay. Its webhook URLs cannot be had back." example:"hookstart workflow put scratch --account demo\nhookstart workflow delete scratch"`
+type workflowCmds struct {
+	Put        workflowPutCmd        `cmd:"" help:"Create a workflow, or change one."`
+	Get        workflowGetCmd        `cmd:"" help:"Show a workflow." example:"hookstart workflow get demo"`
+	List       workflowListCmd       `cmd:"" help:"List the workflows." example:"hookstart workflow list --account demo"`
+	Activate   workflowActivateCmd   `cmd:"" help:"Let its webhooks start executions." example:"hookstart workflow activate demo"`
+	Deactivate workflowDeactivateCmd `cmd:"" help:"Stop its webhooks from starting executions." example:"hookstart workflow deactivate demo\nhookstart workflow activate demo"`
+	Refusals   workflowRefusalsCmd   `cmd:"" help:"Show why requests were refused, and how often: to one, or to all."`
+	Delete     workflowDeleteCmd     `cmd:"" help:"Delete a workflow, with its tokens." detail:"The records of its executions stay. Its webhook URLs cannot be had back." example:"hookstart workflow put scratch --account demo\nhookstart workflow delete scratch"`
 }
 
 // workflowArg is the argument that holds a workflow's ID.
@@ -24,50 +24,51 @@ type workflowArg struct {
 	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 }
 
-type workflowGet struct{ workflowArg }
+type workflowGetCmd struct{ workflowArg }
 
-func (v *workflowGet) Run(s *session) error {
+func (v *workflowGetCmd) Run(s *session) error {
 	return s.showWorkflow(s.client.Workflow(s.ctx, v.Workflow))
 }
 
-type workflowList struct {
+type workflowListCmd struct {
 	Account string `type:"id" help:"Only this account's." placeholder:"ID"`
 	paging
 }
 
-func (v *workflowList) Run(s *session) error {
+func (v *workflowListCmd) Run(s *session) error {
 	account := cmp.Or(v.Account, "demo")
 	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.Workflow], error) {
 		return s.client.Workflows(s.ctx, v.Account, p)
 	}, listFormat[api.Workflow]{
-		head: []string{"WORKFLOW", "ACCOUNT", "ACTIVE", "QUEUE", "UPDATED", "NAME"},
-		row: func(w api.Workflow) []string {
+		header: []string{"WORKFLOW", "ACCOUNT", "ACTIVE", "QUEUE", "UPDATED", "NAME"},
+		formatRow: func(w api.Workflow) []string {
 			return []string{
-				w.ID, w.AccountID, stateText(w), w.Queue, ago(w.UpdatedAt, s.now()),
+				w.ID, w.AccountID, workflowStateText(w), w.Queue, ago(w.UpdatedAt, s.now()),
 				truncateForDisplay(w.Name, 20),
 			}
 		},
-		none: "No workflows. Create one: hookstart workflow put orders --account " + account,
+		emptyListHint: "No workflows. Create one: hookstart workflow put orders --account " +
+			account,
 	})
 }
 
-type workflowActivate struct{ workflowArg }
+type workflowActivateCmd struct{ workflowArg }
 
-func (v *workflowActivate) Run(s *session) error {
+func (v *workflowActivateCmd) Run(s *session) error {
 	w, err := s.client.Activate(s.ctx, v.Workflow)
 	return s.printResultLine(s.withPlanHint(err, v.Workflow), "%s is active", w.ID)
 }
 
-type workflowDeactivate struct{ workflowArg }
+type workflowDeactivateCmd struct{ workflowArg }
 
-func (v *workflowDeactivate) Run(s *session) error {
+func (v *workflowDeactivateCmd) Run(s *session) error {
 	w, err := s.client.Deactivate(s.ctx, v.Workflow)
 	return s.printResultLine(err, "%s is inactive", w.ID)
 }
 
-type workflowDelete struct{ workflowArg }
+type workflowDeleteCmd struct{ workflowArg }
 
-func (v *workflowDelete) Run(s *session) error {
+func (v *workflowDeleteCmd) Run(s *session) error {
 	return s.printResultLine(s.client.DeleteWorkflow(s.ctx, v.Workflow), "%s is deleted",
 		v.Workflow)
 }
@@ -76,11 +77,11 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 	if err != nil {
 		return err
 	}
-	return s.print(func() error {
+	return s.printResponse(func() error {
 		active := "no: hookstart workflow activate " + w.ID
 		switch {
 		case w.PlanRefusal != "":
-			active = stateText(w) + ": its webhooks are refused; hookstart account put " +
+			active = workflowStateText(w) + ": its webhooks are refused; hookstart account put " +
 				w.AccountID + " --plan PLAN changes the plan"
 		case w.Active:
 			active = "since " + agoAndExact(w.ActivatedAt, s.now())
@@ -100,16 +101,16 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 			{"Active", active},
 			{"Triggers", strings.Join(nodes, ", ")},
 			{"Queue", w.Queue},
-			{"Rate limit", rateText(w.RateLimit)},
+			{"Rate limit", rateLimitText(w.RateLimit)},
 			{"Created", agoAndExact(w.CreatedAt, s.now())},
 			{"Updated", agoAndExact(w.UpdatedAt, s.now())},
 		})
 	})
 }
 
-// stateText returns whether the workflow's webhooks start executions: yes or no, or why the plan
-// prevents it.
-func stateText(w api.Workflow) string {
+// workflowStateText returns whether the workflow's webhooks start executions: yes or no, or why the
+// plan prevents it.
+func workflowStateText(w api.Workflow) string {
 	switch w.PlanRefusal {
 	case "":
 		return yesNo(w.Active)

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type workflowPut struct {
+type workflowPutCmd struct {
 	Workflow     string     `arg:"" type:"id" help:"The workflow's ID."`
 	Account      string     `type:"id" help:"The account that owns it. A new workflow needs one." placeholder:"ID"`
 	Name         string     `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
@@ -21,7 +21,7 @@ type workflowPut struct {
 	File         string     `help:"Replace it with this JSON instead, as the API takes it or as workflow get -o json shows it. -: stdin." placeholder:"PATH"`
 }
 
-func (*workflowPut) Help() string {
+func (*workflowPutCmd) Help() string {
 	return `A new workflow is inactive. What the flags do not say stays as it is.
 
 Examples:
@@ -31,14 +31,14 @@ Examples:
   hookstart workflow get orders -o json | hookstart workflow put orders --file -`
 }
 
-func (v *workflowPut) Run(s *session) error {
+func (v *workflowPutCmd) Run(s *session) error {
 	w, err := v.put(s)
 	return s.showWorkflow(w, s.withPlanHint(err, v.Workflow))
 }
 
-func (v *workflowPut) put(s *session) (api.Workflow, error) {
+func (v *workflowPutCmd) put(s *session) (api.Workflow, error) {
 	if v.File != "" {
-		text, updatedAt, err := v.fromFile(s)
+		text, updatedAt, err := v.readWorkflowFile(s)
 		if err != nil {
 			return api.Workflow{}, err
 		}
@@ -62,9 +62,9 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 	}
 	put := api.PutWorkflow{
 		AccountID: v.Account, Name: cmp.Or(v.Name, v.Workflow), Queue: v.Queue,
-		Triggers: v.triggers([]api.WorkflowTrigger{{NodeID: "webhook", Name: "Webhook"}}),
+		Triggers: v.triggersToPut([]api.WorkflowTrigger{{NodeID: "webhook", Name: "Webhook"}}),
 	}
-	if put.RateLimit, err = v.rateLimit(nil); err != nil {
+	if put.RateLimit, err = v.rateLimitToPut(nil); err != nil {
 		return api.Workflow{}, err
 	}
 	return s.client.IfNew().PutWorkflow(s.ctx, v.Workflow, put)
@@ -72,7 +72,7 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 
 // patchExisting applies the flags to the workflow have, whose ETag is tag. Nodes are replaced as a
 // whole, so a change of nodes fails if the workflow has changed since it was read.
-func (v *workflowPut) patchExisting(
+func (v *workflowPutCmd) patchExisting(
 	s *session,
 	have api.Workflow,
 	tag string,
@@ -88,7 +88,7 @@ func (v *workflowPut) patchExisting(
 		}
 	}
 	if v.RateRequests != nil || v.RateWindow.seconds != 0 {
-		limit, err := v.rateLimit(have.RateLimit)
+		limit, err := v.rateLimitToPut(have.RateLimit)
 		if err != nil {
 			return api.Workflow{}, err
 		}
@@ -97,14 +97,14 @@ func (v *workflowPut) patchExisting(
 	if len(v.Trigger) == 0 {
 		return s.client.PatchWorkflow(s.ctx, v.Workflow, patch)
 	}
-	patch["triggers"] = v.triggers(have.Triggers)
+	patch["triggers"] = v.triggersToPut(have.Triggers)
 	return s.client.IfMatch(tag).PatchWorkflow(s.ctx, v.Workflow, patch)
 }
 
 // replaceIfUnchanged replaces the workflow only if it was last updated at the given time, so that a
 // file with old output of "workflow get" cannot undo later changes. If there is no such workflow,
 // it creates one.
-func (v *workflowPut) replaceIfUnchanged(
+func (v *workflowPutCmd) replaceIfUnchanged(
 	s *session, text []byte, updatedAt time.Time,
 ) (none api.Workflow, err error) {
 	var tag string
@@ -125,9 +125,9 @@ func (v *workflowPut) replaceIfUnchanged(
 	return s.client.IfMatch(tag).PutWorkflowJSON(s.ctx, v.Workflow, text)
 }
 
-// triggers returns the trigger nodes named by the flags, or the current nodes if the flags name
-// none. Existing nodes keep their names and settings.
-func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
+// triggersToPut returns the trigger nodes named by the flags, or the current nodes if the flags
+// name none. Existing nodes keep their names and settings.
+func (v *workflowPutCmd) triggersToPut(have []api.WorkflowTrigger) []api.PutTrigger {
 	current := map[string]api.WorkflowTrigger{}
 	wanted := v.Trigger
 	for _, t := range have {
@@ -149,7 +149,7 @@ func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
 	return put
 }
 
-func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
+func (v *workflowPutCmd) rateLimitToPut(have *api.RateLimit) (*api.RateLimit, error) {
 	if v.RateRequests == nil && v.RateWindow.seconds == 0 {
 		return have, nil
 	}
@@ -186,10 +186,12 @@ var readOnlyFields = []string{
 
 const workflowJSONHint = "hookstart workflow get demo -o json shows one"
 
-// fromFile reads a workflow from the file, which may be the output of "workflow get", and removes
-// the fields that only the API sets. updatedAt is the update time in the file, or zero if the file
-// has none.
-func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, err error) {
+// readWorkflowFile reads a workflow from the file, which may be the output of "workflow get", and
+// removes the fields that only the API sets. updatedAt is the update time in the file, or zero if
+// the file has none.
+func (v *workflowPutCmd) readWorkflowFile(s *session) (text []byte, updatedAt time.Time,
+	err error,
+) {
 	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil ||
 		v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
 		return nil, updatedAt, &usageError{
@@ -197,7 +199,7 @@ func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, er
 			"hookstart workflow put --help",
 		}
 	}
-	text, err = s.readFile("--file", v.File)
+	text, err = s.readInputFile("--file", v.File)
 	if err != nil {
 		return nil, updatedAt, err
 	}

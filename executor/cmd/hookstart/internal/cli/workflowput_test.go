@@ -15,8 +15,8 @@ func TestWorkflowPutKeepsSettingsOfNodes(t *testing.T) {
 		NodeID: "node", Name: "name", Filter: json.RawMessage(`{"ptr:/a":"b"}`),
 		OrderKey: "ptr:/key", Answer: &api.Answer{WaitSeconds: 5, Raw: true},
 	}
-	v := workflowPut{Trigger: []string{"new", "node"}}
-	put := v.triggers([]api.WorkflowTrigger{have})[1]
+	v := workflowPutCmd{Trigger: []string{"new", "node"}}
+	put := v.triggersToPut([]api.WorkflowTrigger{have})[1]
 	was, is := reflect.ValueOf(have), reflect.ValueOf(put)
 	for i := range is.NumField() {
 		name := is.Type().Field(i).Name

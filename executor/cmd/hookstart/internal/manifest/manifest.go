@@ -37,15 +37,15 @@ type DocumentSet struct {
 	Senders   []Sender
 	Queues    []Queue
 
-	// places holds the file and the position of each document, keyed by document key. It is nil if
-	// the set was not read from files.
-	places map[string]documentLocation
-	// presetIDs maps the aliases of presets to the IDs by which the API names them. It is nil if
-	// the set was read from files.
-	presetIDs map[string]string
-	// secretSettings holds the names of the secret settings, keyed by preset ID. It is nil if the
-	// set was read from files.
-	secretSettings map[string][]string
+	// locations holds the file and the position of each document, keyed by document key. It is nil
+	// if the set was not read from files.
+	locations map[string]documentLocation
+	// presetIDsByAlias maps the aliases of presets to the IDs by which the API names them. It is
+	// nil if the set was read from files.
+	presetIDsByAlias map[string]string
+	// secretSettingsByPreset holds the names of the secret settings, keyed by preset ID. It is nil
+	// if the set was read from files.
+	secretSettingsByPreset map[string][]string
 }
 
 // Account is the document that describes an account.
@@ -116,8 +116,8 @@ type Trigger struct {
 type Answer struct {
 	// WaitSeconds is the maximum time to wait, counted from the request.
 	WaitSeconds int64 `json:"waitSeconds" yaml:"waitSeconds"`
-	// Raw makes the execution's output the whole response body.
-	Raw bool `json:"raw,omitempty" yaml:"raw,omitempty"`
+	// RawOutput makes the execution's output the whole response body.
+	RawOutput bool `json:"raw,omitempty" yaml:"raw,omitempty"`
 }
 
 // Filter is a filter in JSON. In YAML documents it is a mapping.
@@ -138,7 +138,7 @@ func (f Filter) MarshalJSON() ([]byte, error) { return json.RawMessage(f).Marsha
 func (f Filter) MarshalYAML() (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(f))
 	decoder.UseNumber()
-	mapping, err := yamlNode(decoder)
+	mapping, err := decodeYAMLNode(decoder)
 	if err != nil {
 		return nil, fmt.Errorf("filter: %w", err)
 	}
@@ -146,9 +146,9 @@ func (f Filter) MarshalYAML() (any, error) {
 	return mapping, nil
 }
 
-// yamlNode reads a JSON value and returns it as YAML, on one line. It does not pass the JSON to a
-// YAML parser, because not all JSON is valid YAML: YAML has no surrogate pairs, for example.
-func yamlNode(from *json.Decoder) (*yaml.Node, error) {
+// decodeYAMLNode reads a JSON value and returns it as YAML, on one line. It does not pass the JSON
+// to a YAML parser, because not all JSON is valid YAML: YAML has no surrogate pairs, for example.
+func decodeYAMLNode(from *json.Decoder) (*yaml.Node, error) {
 	token, err := from.Token()
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func yamlNode(from *json.Decoder) (*yaml.Node, error) {
 			node.Kind = yaml.MappingNode
 		}
 		for from.More() { // in an object, each name and each value
-			child, err := yamlNode(from)
+			child, err := decodeYAMLNode(from)
 			if err != nil {
 				return nil, err
 			}
@@ -228,36 +228,36 @@ func (s *DocumentSet) Read(file string, from io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return fixErrorLine(file, err)
+			return locateYAMLError(file, err)
 		}
 		at := documentLocation{file, &node}
-		keepDates(&node)
+		datesToStrings(&node)
 		var document map[string]any
 		if err := node.Decode(&document); err != nil {
-			return fixErrorLine(file, err)
+			return locateYAMLError(file, err)
 		}
 		if document == nil { // nothing between two separators
 			continue
 		}
-		key, err := s.add(document)
+		key, err := s.addDocument(document)
 		if err != nil {
 			return at.addLocation(err)
 		}
-		if s.places == nil {
-			s.places = map[string]documentLocation{}
+		if s.locations == nil {
+			s.locations = map[string]documentLocation{}
 		}
-		s.places[key] = at
+		s.locations[key] = at
 	}
 }
 
-// keepDates converts dates and times into strings, so that they stay as they are in the file. As a
-// time.Time, 2026-11-26 would become "2026-11-26T00:00:00Z" in JSON.
-func keepDates(node *yaml.Node) {
+// datesToStrings converts dates and times into strings, so that they stay as they are in the file.
+// As a time.Time, 2026-11-26 would become "2026-11-26T00:00:00Z" in JSON.
+func datesToStrings(node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {
 		node.SetString(node.Value)
 	}
 	for _, child := range node.Content {
-		keepDates(child)
+		datesToStrings(child)
 	}
 }
 
@@ -269,7 +269,7 @@ func (s *DocumentSet) IsEmpty() bool {
 // AddLocation prefixes an error with the file and line of the document with the given key, if the
 // set contains that document.
 func (s *DocumentSet) AddLocation(key string, err error) error {
-	if at, ok := s.places[key]; ok {
+	if at, ok := s.locations[key]; ok {
 		return at.addLocation(err)
 	}
 	return err
@@ -285,7 +285,7 @@ type documentLocation struct {
 // names no field of the document, the line is the first one of the document.
 func (p documentLocation) addLocation(err error) error {
 	line := p.node.Content[0].Line
-	for _, name := range fieldsInError(err) {
+	for _, name := range fieldNamesInError(err) {
 		if at := fieldLine(p.node, name); at > 0 {
 			line = at
 			break
@@ -301,8 +301,8 @@ var (
 	lastFieldPattern    = regexp.MustCompile(`[A-Za-z]+$`)
 )
 
-// fieldsInError returns the names of the fields that an error mentions.
-func fieldsInError(err error) (names []string) {
+// fieldNamesInError returns the names of the fields that an error mentions.
+func fieldNamesInError(err error) (names []string) {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		names = append(names, lastFieldPattern.FindString(wrong.Field))
 	}
@@ -332,9 +332,9 @@ func fieldLine(node *yaml.Node, name string) int {
 	return 0
 }
 
-// fixErrorLine rewrites an error of the YAML package so that, like other errors, it begins with the
-// file and the line number.
-func fixErrorLine(file string, err error) error {
+// locateYAMLError rewrites an error of the YAML package so that, like other errors, it begins with
+// the file and the line number.
+func locateYAMLError(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	found := yamlLinePattern.FindStringSubmatchIndex(text)
 	if found == nil {
@@ -343,21 +343,21 @@ func fixErrorLine(file string, err error) error {
 	return fmt.Errorf("%s:%s: %s", file, text[found[2]:found[3]], text[:found[0]]+text[found[1]:])
 }
 
-// add decodes a document according to its kind, adds it to the set and returns its key.
-func (s *DocumentSet) add(document map[string]any) (key string, err error) {
+// addDocument decodes a document according to its kind, adds it to the set and returns its key.
+func (s *DocumentSet) addDocument(document map[string]any) (key string, err error) {
 	data, err := json.Marshal(document)
 	if err != nil {
 		return "", err
 	}
 	switch kind := document["kind"]; kind {
 	case KindAccount:
-		return decodeInto(&s.Accounts, data)
+		return decodeDocument(&s.Accounts, data)
 	case KindWorkflow:
-		return decodeInto(&s.Workflows, data)
+		return decodeDocument(&s.Workflows, data)
 	case KindSender:
-		return decodeInto(&s.Senders, data)
+		return decodeDocument(&s.Senders, data)
 	case KindQueue:
-		return decodeInto(&s.Queues, data)
+		return decodeDocument(&s.Queues, data)
 	case nil:
 		return "", fmt.Errorf("kind is missing: %s", kindsText)
 	default:
@@ -365,9 +365,9 @@ func (s *DocumentSet) add(document map[string]any) (key string, err error) {
 	}
 }
 
-// decodeInto decodes one document, adds it to a list and returns its key. Unknown fields and
+// decodeDocument decodes one document, adds it to a list and returns its key. Unknown fields and
 // duplicate documents are errors.
-func decodeInto[T interface{ key() string }](list *[]T, data []byte) (key string, err error) {
+func decodeDocument[T interface{ key() string }](list *[]T, data []byte) (key string, err error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
 	var object T
@@ -456,7 +456,7 @@ func (w Workflow) apiPutWorkflow() api.PutWorkflow {
 			OrderKey:      t.OrderKey,
 		}
 		if t.Answer != nil {
-			trigger.Answer = &api.Answer{WaitSeconds: t.Answer.WaitSeconds, Raw: t.Answer.Raw}
+			trigger.Answer = &api.Answer{WaitSeconds: t.Answer.WaitSeconds, Raw: t.Answer.RawOutput}
 		}
 		put.Triggers = append(put.Triggers, trigger)
 	}

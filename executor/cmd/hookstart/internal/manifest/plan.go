@@ -21,14 +21,14 @@ import (
 // Step is one difference between the documents and an installation, with the change that removes
 // it.
 type Step struct {
-	// Lines is a human-readable description of the change. The first line is a heading.
-	Lines []string
-	// Do applies the change.
-	Do func(ctx context.Context, client *apiclient.Client) error
-	// Needs holds the keys of documents whose steps must have succeeded first. For example, a
-	// workflow is activated only after its senders have been set.
-	Needs []string
-	key   string // the key of the document
+	// DescriptionLines is a human-readable description of the change. The first line is a heading.
+	DescriptionLines []string
+	// Apply applies the change.
+	Apply func(ctx context.Context, client *apiclient.Client) error
+	// RequiredKeys holds the keys of documents whose steps must have succeeded first. For example,
+	// a workflow is activated only after its senders have been set.
+	RequiredKeys []string
+	key          string // the key of the document
 }
 
 // Key returns the key of the step's document, by which other steps say that they depend on it.
@@ -45,9 +45,9 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 			steps = append(steps, *step)
 		}
 	}
-	workflows := byKey(have.Workflows)
-	accounts := byKey(have.Accounts)
-	senders := byKey(have.Senders)
+	workflows := documentsByKey(have.Workflows)
+	accounts := documentsByKey(have.Accounts)
+	senders := documentsByKey(have.Senders)
 	for _, a := range want.Accounts {
 		before, ok := accounts[a.key()]
 		add(a.step(before, ok))
@@ -57,11 +57,11 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 		add(w.step(before, ok))
 	}
 	for _, s := range want.Senders {
-		s.Preset = cmp.Or(have.presetIDs[s.Preset], s.Preset)
+		s.Preset = cmp.Or(have.presetIDsByAlias[s.Preset], s.Preset)
 		before, ok := senders[s.key()]
 		add(s.step(before, ok))
 	}
-	queues := byKey(have.Queues)
+	queues := documentsByKey(have.Queues)
 	for _, q := range want.Queues {
 		add(q.step(queues[q.key()]))
 	}
@@ -69,10 +69,10 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 		before := workflows[w.key()]
 		step := w.activationStep(before.Active != nil && *before.Active)
 		if step != nil && *w.Active {
-			step.Needs = []string{w.key()}
+			step.RequiredKeys = []string{w.key()}
 			for _, s := range want.Senders {
 				if s.WorkflowID == w.ID {
-					step.Needs = append(step.Needs, s.key())
+					step.RequiredKeys = append(step.RequiredKeys, s.key())
 				}
 			}
 		}
@@ -87,12 +87,13 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 	return steps
 }
 
-// CheckSecrets returns an error if a document of want contains the value of a secret setting.
-// Otherwise, Plan would display the value, and would find a difference every time, because the API
-// never returns secret settings to compare with. have determines which settings are secret.
-func CheckSecrets(have, want *DocumentSet) error {
+// CheckNoSecretValues returns an error if a document of want contains the value of a secret
+// setting. Otherwise, Plan would display the value, and would find a difference every time, because
+// the API never returns secret settings to compare with. have determines which settings are secret.
+func CheckNoSecretValues(have, want *DocumentSet) error {
 	for _, s := range want.Senders {
-		for _, name := range have.secretSettings[cmp.Or(have.presetIDs[s.Preset], s.Preset)] {
+		for _, name := range have.secretSettingsByPreset[cmp.Or(have.presetIDsByAlias[s.Preset],
+			s.Preset)] {
 			if s.Settings[name] != "" {
 				return want.AddLocation(s.key(), fmt.Errorf("settings: %s is secret: name an "+
 					"environment variable that holds it in settingsFrom", name))
@@ -102,7 +103,7 @@ func CheckSecrets(have, want *DocumentSet) error {
 	return nil
 }
 
-func byKey[T interface{ key() string }](list []T) map[string]T {
+func documentsByKey[T interface{ key() string }](list []T) map[string]T {
 	found := make(map[string]T, len(list))
 	for _, object := range list {
 		found[object.key()] = object
@@ -110,12 +111,12 @@ func byKey[T interface{ key() string }](list []T) map[string]T {
 	return found
 }
 
-// fields maps the names of a document's fields to their values as text.
-type fields map[string]string
+// fieldTexts maps the names of a document's fields to their values as text.
+type fieldTexts map[string]string
 
 // diffLines returns a line for each field that was added, removed or changed, sorted by field name.
-func diffLines(before, after fields) (lines []string) {
-	names := fields{}
+func diffLines(before, after fieldTexts) (lines []string) {
+	names := fieldTexts{}
 	maps.Copy(names, before)
 	maps.Copy(names, after)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -138,21 +139,21 @@ func diffLines(before, after fields) (lines []string) {
 // nothing to change. what is the object's key. If the object does not exist, the step creates it.
 // Otherwise, it changes the fields that differ.
 func newStep(
-	what string, exists bool, before, after fields,
+	what string, exists bool, before, after fieldTexts,
 	do func(context.Context, *apiclient.Client) error,
 ) *Step {
 	if !exists {
 		return &Step{
-			Lines: append([]string{"+ " + what}, diffLines(nil, after)...),
-			Do:    do,
-			key:   what,
+			DescriptionLines: append([]string{"+ " + what}, diffLines(nil, after)...),
+			Apply:            do,
+			key:              what,
 		}
 	}
 	lines := diffLines(before, after)
 	if len(lines) == 0 {
 		return nil
 	}
-	return &Step{Lines: append([]string{"~ " + what}, lines...), Do: do, key: what}
+	return &Step{DescriptionLines: append([]string{"~ " + what}, lines...), Apply: do, key: what}
 }
 
 func (a Account) step(before Account, exists bool) *Step {
@@ -197,8 +198,9 @@ func (a Account) eventsStep(before Account) *Step {
 		needs = append(needs, Workflow{ID: a.Events.WorkflowID}.key())
 	}
 	return &Step{
-		Lines: append([]string{"~ " + a.key()}, lines...), key: a.key(), Needs: needs,
-		Do: func(ctx context.Context, client *apiclient.Client) error {
+		DescriptionLines: append([]string{"~ " + a.key()}, lines...), key: a.key(),
+		RequiredKeys: needs,
+		Apply: func(ctx context.Context, client *apiclient.Client) error {
 			if a.Events == nil {
 				return client.DeleteEvents(ctx, a.ID)
 			}
@@ -208,11 +210,11 @@ func (a Account) eventsStep(before Account) *Step {
 	}
 }
 
-func (e *Events) fields() fields {
+func (e *Events) fields() fieldTexts {
 	if e == nil {
 		return nil
 	}
-	f := fields{"events.workflowId": e.WorkflowID}
+	f := fieldTexts{"events.workflowId": e.WorkflowID}
 	if len(e.Kinds) > 0 {
 		f["events.kinds"] = strings.Join(slices.Sorted(slices.Values(e.Kinds)), ", ")
 	}
@@ -229,8 +231,8 @@ func conflictError(key string) error {
 		"--dry-run, then run apply again", key)
 }
 
-func (a Account) fields() fields {
-	return fields{"name": strconv.Quote(a.Name), "plan": a.Plan}
+func (a Account) fields() fieldTexts {
+	return fieldTexts{"name": strconv.Quote(a.Name), "plan": a.Plan}
 }
 
 func (w Workflow) step(before Workflow, exists bool) *Step {
@@ -265,8 +267,8 @@ func (w Workflow) step(before Workflow, exists bool) *Step {
 	})
 }
 
-func (w Workflow) fields() fields {
-	f := fields{"accountId": w.AccountID, "name": strconv.Quote(w.Name), "queue": w.Queue}
+func (w Workflow) fields() fieldTexts {
+	f := fieldTexts{"accountId": w.AccountID, "name": strconv.Quote(w.Name), "queue": w.Queue}
 	if w.RateLimit != nil {
 		f["rateLimit"] = fmt.Sprintf("%d in %d s", w.RateLimit.Requests, w.RateLimit.WindowSeconds)
 	}
@@ -274,7 +276,7 @@ func (w Workflow) fields() fields {
 		at := "triggers[" + t.NodeID + "]"
 		f[at+".name"] = strconv.Quote(t.Name)
 		if t.SamplePayload != "" {
-			f[at+".samplePayload"] = compact(t.SamplePayload)
+			f[at+".samplePayload"] = compactJSON(t.SamplePayload)
 		}
 		if len(t.Filter) > 0 {
 			f[at+".filter"] = canonicalFilterJSON(t.Filter)
@@ -292,7 +294,7 @@ func (w Workflow) fields() fields {
 // String returns a human-readable description of the setting.
 func (a Answer) String() string {
 	text := fmt.Sprintf("waits %d s", a.WaitSeconds)
-	if a.Raw {
+	if a.RawOutput {
 		text += ", raw"
 	}
 	return text
@@ -326,12 +328,15 @@ func (w Workflow) activationStep(active bool) *Step {
 	if *w.Active {
 		change, word = (*apiclient.Client).Activate, "activate"
 	}
-	return &Step{Lines: []string{"~ " + w.key() + ": " + word}, key: w.key(), Do: func(
-		ctx context.Context, client *apiclient.Client,
-	) error {
-		_, err := change(client, ctx, w.ID)
-		return err
-	}}
+	return &Step{
+		DescriptionLines: []string{"~ " + w.key() + ": " + word}, key: w.key(),
+		Apply: func(
+			ctx context.Context, client *apiclient.Client,
+		) error {
+			_, err := change(client, ctx, w.ID)
+			return err
+		},
+	}
 }
 
 func (s Sender) step(before Sender, exists bool) *Step {
@@ -340,7 +345,7 @@ func (s Sender) step(before Sender, exists bool) *Step {
 	) error {
 		put := api.PutSender{Preset: s.Preset, Settings: s.Settings}
 		if !exists || before.Preset != s.Preset {
-			if err := s.addSecrets(&put); err != nil {
+			if err := s.addSecretsFromEnv(&put); err != nil {
 				return err
 			}
 		}
@@ -356,9 +361,9 @@ func (s Sender) step(before Sender, exists bool) *Step {
 	})
 }
 
-// addSecrets reads the secrets from environment variables and adds them to the sender. Secrets are
-// never in the documents.
-func (s Sender) addSecrets(to *api.PutSender) error {
+// addSecretsFromEnv reads the secrets from environment variables and adds them to the sender.
+// Secrets are never in the documents.
+func (s Sender) addSecretsFromEnv(to *api.PutSender) error {
 	for _, name := range s.SecretsFrom {
 		secret := os.Getenv(name)
 		if secret == "" {
@@ -380,8 +385,8 @@ func (s Sender) addSecrets(to *api.PutSender) error {
 	return nil
 }
 
-func (s Sender) fields() fields {
-	f := fields{"preset": s.Preset}
+func (s Sender) fields() fieldTexts {
+	f := fieldTexts{"preset": s.Preset}
 	for name, value := range s.Settings {
 		if value != "" { // the API does not store empty settings
 			f["settings."+name] = strconv.Quote(value)
@@ -394,9 +399,10 @@ func (s Sender) fields() fields {
 // They are ordered so that no deletion depends on a later one.
 func deletionSteps(have, want *DocumentSet) (steps []Step) {
 	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
-		steps = append(steps, Step{Lines: []string{"- " + key}, Do: do})
+		steps = append(steps, Step{DescriptionLines: []string{"- " + key}, Apply: do})
 	}
-	workflows, accounts, senders := byKey(want.Workflows), byKey(want.Accounts), byKey(want.Senders)
+	workflows, accounts, senders := documentsByKey(want.Workflows), documentsByKey(want.Accounts),
+		documentsByKey(want.Senders)
 	for _, s := range have.Senders {
 		_, workflowStays := workflows[Workflow{ID: s.WorkflowID}.key()]
 		if _, stays := senders[s.key()]; !stays && workflowStays {
@@ -409,7 +415,7 @@ func deletionSteps(have, want *DocumentSet) (steps []Step) {
 			})
 		}
 	}
-	queues := byKey(want.Queues)
+	queues := documentsByKey(want.Queues)
 	for _, q := range have.Queues {
 		if _, stays := queues[q.key()]; !stays {
 			remove(q.key()+": its own stream",
@@ -435,9 +441,9 @@ func deletionSteps(have, want *DocumentSet) (steps []Step) {
 	return steps
 }
 
-// compact removes insignificant white space from a payload, for comparison and display. A payload
-// that is not JSON is returned unchanged.
-func compact(p Payload) string {
+// compactJSON removes insignificant white space from a payload, for comparison and display. A
+// payload that is not JSON is returned unchanged.
+func compactJSON(p Payload) string {
 	var text bytes.Buffer
 	if json.Compact(&text, []byte(p)) != nil {
 		return string(p)

@@ -64,8 +64,8 @@ func (q Queue) step(before Queue) *Step {
 		return nil
 	}
 	return &Step{
-		Lines: append([]string{"~ " + q.key()}, lines...), key: q.key(),
-		Do: func(ctx context.Context, client *apiclient.Client) error {
+		DescriptionLines: append([]string{"~ " + q.key()}, lines...), key: q.key(),
+		Apply: func(ctx context.Context, client *apiclient.Client) error {
 			if q.Stream == nil {
 				return client.DropQueueStream(ctx, q.ID)
 			}
@@ -75,11 +75,11 @@ func (q Queue) step(before Queue) *Step {
 	}
 }
 
-func (q Queue) fields() fields {
+func (q Queue) fields() fieldTexts {
 	if q.Stream == nil {
 		return nil
 	}
-	f := fields{"stream": "its own"}
+	f := fieldTexts{"stream": "its own"}
 	for name, number := range map[string]int64{
 		"maxBytes":      q.Stream.MaxBytes,
 		"maxAgeSeconds": q.Stream.MaxAgeSeconds,

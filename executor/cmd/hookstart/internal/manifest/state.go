@@ -30,8 +30,8 @@ func ReadState(ctx context.Context, client *apiclient.Client) (*DocumentSet, err
 	if err != nil {
 		return nil, err
 	}
-	s.presetIDs = presetIDs(presets.Items)
-	s.secretSettings = secretSettings(presets.Items)
+	s.presetIDsByAlias = presetIDsByAlias(presets.Items)
+	s.secretSettingsByPreset = secretSettingsByPreset(presets.Items)
 	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) {
 		return client.Workflows(ctx, "", p)
 	}) {
@@ -54,8 +54,8 @@ func ReadState(ctx context.Context, client *apiclient.Client) (*DocumentSet, err
 	return s, nil
 }
 
-// presetIDs returns a map from the aliases of presets to the IDs of these presets.
-func presetIDs(presets []api.SenderPreset) map[string]string {
+// presetIDsByAlias returns a map from the aliases of presets to the IDs of these presets.
+func presetIDsByAlias(presets []api.SenderPreset) map[string]string {
 	ids := map[string]string{}
 	for _, p := range presets {
 		for _, alias := range p.Aliases {
@@ -65,8 +65,9 @@ func presetIDs(presets []api.SenderPreset) map[string]string {
 	return ids
 }
 
-// secretSettings returns the names of the secret settings of each preset, keyed by preset ID.
-func secretSettings(presets []api.SenderPreset) map[string][]string {
+// secretSettingsByPreset returns the names of the secret settings of each preset, keyed by preset
+// ID.
+func secretSettingsByPreset(presets []api.SenderPreset) map[string][]string {
 	secret := map[string][]string{}
 	for _, p := range presets {
 		for _, setting := range p.Settings {
@@ -108,7 +109,7 @@ func (s *DocumentSet) addWorkflow(
 		trigger.Filter = Filter(t.Filter)
 		trigger.OrderKey = t.OrderKey
 		if t.Answer != nil {
-			trigger.Answer = &Answer{WaitSeconds: t.Answer.WaitSeconds, Raw: t.Answer.Raw}
+			trigger.Answer = &Answer{WaitSeconds: t.Answer.WaitSeconds, RawOutput: t.Answer.Raw}
 		}
 		document.Triggers = append(document.Triggers, trigger)
 		if t.Sender != nil {

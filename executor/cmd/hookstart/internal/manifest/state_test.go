@@ -15,14 +15,17 @@ func TestASenderByItsAliasIsNoDifference(t *testing.T) {
 	t.Parallel()
 	stored := Sender{WorkflowID: "orders", NodeID: "hook", Preset: "standard-webhooks"}
 	have := &DocumentSet{
-		Senders:   []Sender{stored},
-		presetIDs: presetIDs([]api.SenderPreset{{ID: stored.Preset, Aliases: []string{"svix"}}}),
+		Senders: []Sender{stored},
+		presetIDsByAlias: presetIDsByAlias([]api.SenderPreset{{
+			ID:      stored.Preset,
+			Aliases: []string{"svix"},
+		}}),
 	}
 	wanted := stored
 	wanted.Preset, wanted.Settings = "svix", map[string]string{"toleranceSeconds": ""}
 	want := &DocumentSet{Senders: []Sender{wanted}}
 	for _, step := range Plan(have, want, true) {
-		t.Errorf("%q", step.Lines)
+		t.Errorf("%q", step.DescriptionLines)
 	}
 	want.Senders[0].Preset = "github"
 	if steps := Plan(have, want, true); len(steps) != 1 {
@@ -81,7 +84,7 @@ func TestFiltersAreWrittenAsYAML(t *testing.T) {
 			continue
 		}
 		for _, step := range Plan(have, read, false) {
-			t.Errorf("%s: %q", filter, step.Lines)
+			t.Errorf("%s: %q", filter, step.DescriptionLines)
 		}
 	}
 }
@@ -140,7 +143,10 @@ func TestSecretSettingsAreNotInDocuments(t *testing.T) {
 		Settings: []api.PresetSetting{{Name: "url"}, {Name: "verifyToken", Secret: true}},
 	}}
 	const refused = "f:5: settings: verifyToken is secret"
-	have := &DocumentSet{presetIDs: presetIDs(presets), secretSettings: secretSettings(presets)}
+	have := &DocumentSet{
+		presetIDsByAlias:       presetIDsByAlias(presets),
+		secretSettingsByPreset: secretSettingsByPreset(presets),
+	}
 	for document, want := range map[string]string{
 		"preset: meta\nsettings: {url: u, verifyToken: hidden}":   refused,
 		"preset: whatsapp\nsettings: {verifyToken: hidden}":       refused,
@@ -153,7 +159,7 @@ func TestSecretSettingsAreNotInDocuments(t *testing.T) {
 			"kind: Sender\nworkflowId: w\nnodeId: n\n"+document)); err != nil {
 			t.Fatal(err)
 		}
-		err := CheckSecrets(have, read)
+		err := CheckNoSecretValues(have, read)
 		if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), want) ||
 			strings.Contains(err.Error(), "hidden")) {
 			t.Errorf("%s: %v", document, err)

@@ -14,14 +14,14 @@ import (
 
 // State is the state of a stream's replicas.
 type State struct {
-	Stream  string // the name of the stream
-	Want    int    // number of replicas to wait for
-	Current int    // number of replicas that are complete
-	Lag     uint64 // number of operations by which the slowest replica lags
+	Stream           string // the name of the stream
+	WantedReplicas   int    // number of replicas to wait for
+	CompleteReplicas int    // number of replicas that are complete
+	LagOperations    uint64 // number of operations by which the slowest replica lags
 }
 
-// Done reports whether all replicas are complete.
-func (s State) Done() bool { return s.Current == s.Want }
+// IsComplete reports whether all replicas are complete.
+func (s State) IsComplete() bool { return s.CompleteReplicas == s.WantedReplicas }
 
 // Set changes the number of replicas of existing streams, one stream after another, and waits until
 // the replicas are complete. While it waits, it calls progress twice a second. Set is idempotent,
@@ -57,30 +57,30 @@ func awaitComplete(
 		if info, err = s.Info(ctx); err != nil {
 			return false // the leader is changing: the next one will respond
 		}
-		last = stateOf(info, replicas)
+		last = replicaState(info, replicas)
 		progress(last)
-		return last.Done()
+		return last.IsComplete()
 	})
-	if err == nil && !last.Done() {
+	if err == nil && !last.IsComplete() {
 		err = ctx.Err()
 	}
 	return err
 }
 
-func stateOf(info *jetstream.StreamInfo, want int) State {
-	state := State{Stream: info.Config.Name, Want: want}
+func replicaState(info *jetstream.StreamInfo, want int) State {
+	state := State{Stream: info.Config.Name, WantedReplicas: want}
 	if info.Cluster == nil { // a single server
-		state.Current = 1
+		state.CompleteReplicas = 1
 		return state
 	}
 	if info.Cluster.Leader != "" {
-		state.Current = 1
+		state.CompleteReplicas = 1
 	}
 	for _, peer := range info.Cluster.Replicas {
 		if peer.Current && !peer.Offline {
-			state.Current++
+			state.CompleteReplicas++
 		}
-		state.Lag = max(state.Lag, peer.Lag)
+		state.LagOperations = max(state.LagOperations, peer.Lag)
 	}
 	return state
 }

@@ -20,7 +20,7 @@ func TestSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+	if err := stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
 	}
 	const messages = 500
@@ -36,7 +36,7 @@ func TestSet(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if last := seen[len(seen)-1]; !last.Done() || last.Current != 3 ||
+	if last := seen[len(seen)-1]; !last.IsComplete() || last.CompleteReplicas != 3 ||
 		last.Stream != stream.ExecutionsName {
 		t.Errorf("%+v", last)
 	}

@@ -57,16 +57,16 @@ type promotedSettings struct {
 type Site struct {
 	// JetStream is a connection to the second site with administrator permissions.
 	JetStream jetstream.JetStream
-	// First provides access to the JetStream API of the first site through the connection to the
-	// second site, with the API prefix FirstSiteAPIPrefix. Only EnsureMirrors and UncopiedStreams
-	// use it.
-	First jetstream.JetStream
+	// FirstSite provides access to the JetStream API of the first site through the connection to
+	// the second site, with the API prefix FirstSiteAPIPrefix. Only EnsureMirrors and
+	// UncopiedStreams use it.
+	FirstSite jetstream.JetStream
 }
 
-// mirroredStreams returns the names of the streams to mirror, in the order in which they are
+// streamsToMirror returns the names of the streams to mirror, in the order in which they are
 // promoted: the streams of start messages come last. queues holds the queues that have their own
 // streams.
-func mirroredStreams(queues []string) []string {
+func streamsToMirror(queues []string) []string {
 	names := append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
 		stream.ProgressName)
 	for _, queue := range queues {
@@ -95,7 +95,7 @@ func (s Site) EnsureMirrors(ctx context.Context, replicas int) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range mirroredStreams(queues) {
+	for _, name := range streamsToMirror(queues) {
 		if err := s.ensureMirror(ctx, name, replicas); err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
@@ -105,7 +105,7 @@ func (s Site) EnsureMirrors(ctx context.Context, replicas int) error {
 
 // ownStreamQueues returns the queues that have their own streams at the first site, sorted.
 func (s Site) ownStreamQueues(ctx context.Context) (ownStreamQueues []string, err error) {
-	starts, _, err := stream.Streams(ctx, s.First)
+	starts, _, err := stream.Streams(ctx, s.FirstSite)
 	if err != nil {
 		return nil, fmt.Errorf("the streams of the first site: %w", err)
 	}
@@ -119,7 +119,7 @@ func (s Site) ownStreamQueues(ctx context.Context) (ownStreamQueues []string, er
 }
 
 func (s Site) ensureMirror(ctx context.Context, name string, replicas int) error {
-	first, err := s.First.Stream(ctx, name)
+	first, err := s.FirstSite.Stream(ctx, name)
 	if err != nil {
 		return fmt.Errorf("at the first site: %w", err)
 	}
@@ -216,7 +216,7 @@ func (s Site) mirrorsInPromotionOrder(ctx context.Context) (all []*jetstream.Str
 			queues[queue] = true
 		}
 	}
-	for _, name := range mirroredStreams(slices.Sorted(maps.Keys(queues))) {
+	for _, name := range streamsToMirror(slices.Sorted(maps.Keys(queues))) {
 		info, ok := here[name]
 		if !ok {
 			return nil, fmt.Errorf("stream %s %w", name, ErrNotCopied)
@@ -237,7 +237,7 @@ func (s Site) UncopiedStreams(ctx context.Context) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range mirroredStreams(queues) {
+	for _, name := range streamsToMirror(queues) {
 		if here[name] == nil {
 			names = append(names, name)
 		}
@@ -247,27 +247,30 @@ func (s Site) UncopiedStreams(ctx context.Context) (names []string, err error) {
 
 // MirrorState is the state of a stream at the second site.
 type MirrorState struct {
-	Stream   string
-	Messages uint64
-	Last     uint64        // sequence of the last message
-	At       time.Time     // when that message was stored at the first site; zero if there is none
-	Lag      uint64        // number of messages that the mirror lacks, as far as its servers know
-	Heard    time.Duration // time since the last contact with the first site; negative means never
-	Problem  string        // the error that NATS reports for the mirror; "" means none
-	Promoted bool          // the stream is no longer a mirror
+	Stream       string
+	Messages     uint64
+	LastSequence uint64 // sequence of the last message
+	// when that message was stored at the first site; zero if there is none
+	LastStoredAt time.Time
+	// number of messages that the mirror lacks, as far as its servers know
+	MissingMessages uint64
+	// time since the last contact with the first site; negative means never
+	SinceContact time.Duration
+	MirrorError  string // the error that NATS reports for the mirror; "" means none
+	Promoted     bool   // the stream is no longer a mirror
 }
 
 // IsStalled reports whether the last contact with the first site was longer ago than limit. While
 // the sites are connected, there is contact every second, even without messages.
 func (c MirrorState) IsStalled(limit time.Duration) bool {
-	return !c.Promoted && (c.Heard < 0 || c.Heard > limit)
+	return !c.Promoted && (c.SinceContact < 0 || c.SinceContact > limit)
 }
 
 // IsLagging reports whether the mirror lacks messages and its last message was stored at the
 // first site more than limit before now. It is briefly true while the first message after a long
 // pause is being mirrored.
 func (c MirrorState) IsLagging(now time.Time, limit time.Duration) bool {
-	return !c.Promoted && c.Lag > 0 && now.Sub(c.At) > limit
+	return !c.Promoted && c.MissingMessages > 0 && now.Sub(c.LastStoredAt) > limit
 }
 
 // MirrorStates returns the state of each stream that is or was a mirror. It does not need a
@@ -279,17 +282,17 @@ func (s Site) MirrorStates(ctx context.Context) (all []MirrorState, err error) {
 	}
 	for _, info := range infos {
 		c := MirrorState{
-			Stream:   info.Config.Name,
-			Messages: info.State.Msgs,
-			Last:     info.State.LastSeq,
-			At:       info.State.LastTime,
-			Promoted: info.Config.Mirror == nil,
-			Heard:    -1,
+			Stream:       info.Config.Name,
+			Messages:     info.State.Msgs,
+			LastSequence: info.State.LastSeq,
+			LastStoredAt: info.State.LastTime,
+			Promoted:     info.Config.Mirror == nil,
+			SinceContact: -1,
 		}
 		if info.Mirror != nil {
-			c.Lag, c.Heard = info.Mirror.Lag, info.Mirror.Active
+			c.MissingMessages, c.SinceContact = info.Mirror.Lag, info.Mirror.Active
 			if info.Mirror.Error != nil {
-				c.Problem = info.Mirror.Error.Description
+				c.MirrorError = info.Mirror.Error.Description
 			}
 		}
 		all = append(all, c)
@@ -299,8 +302,8 @@ func (s Site) MirrorStates(ctx context.Context) (all []MirrorState, err error) {
 
 // Promotion describes the second site after it has taken over.
 type Promotion struct {
-	State      []MirrorState // the streams after the promotion
-	Unfinished int           // number of unfinished start messages that were published again
+	States      []MirrorState // the streams after the promotion
+	Republished int           // number of unfinished start messages that were published again
 }
 
 // Promote turns the mirrors into streams that accept messages, and creates the consumers of the
@@ -317,10 +320,10 @@ func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promo
 			return p, fmt.Errorf("stream %s: %w", info.Config.Name, err)
 		}
 	}
-	if p.Unfinished, err = s.republishUnfinished(ctx, infos, groups); err != nil {
+	if p.Republished, err = s.republishUnfinished(ctx, infos, groups); err != nil {
 		return p, err
 	}
-	p.State, err = s.MirrorStates(ctx)
+	p.States, err = s.MirrorStates(ctx)
 	return p, err
 }
 
@@ -387,7 +390,7 @@ func (s Site) createRunnerConsumers(
 	}
 	queues := map[string]bool{}
 	for _, g := range groups {
-		config := g.ConsumerConfigAt(layout, stream.RunnerAckWait)
+		config := g.ConsumerConfigForLayout(layout, stream.RunnerAckWait)
 		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
 		config.OptStartSeq = end + 1
 		if _, err := stream.EnsureConsumer(ctx, s.JetStream, config); err != nil {

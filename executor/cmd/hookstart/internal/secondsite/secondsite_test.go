@@ -174,7 +174,7 @@ func (s *sites) install(js jetstream.JetStream) {
 	ctx := s.t.Context()
 	for _, err := range []error{
 		stream.EnsureReports(ctx, js, 1),
-		stream.Ensure(ctx, js, stream.DefaultSettings),
+		stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings),
 		stream.EnsureCancellations(ctx, js, stream.DefaultSettings),
 		edit.EnsureBuckets(ctx, js, 1),
 	} {
@@ -267,7 +267,7 @@ func (s *sites) awaitCopied() {
 		all, err := secondsite.Site{JetStream: s.two}.MirrorStates(s.t.Context())
 		return err == nil && !slices.ContainsFunc(all, func(c secondsite.MirrorState) bool {
 			first, err := s.one.Stream(s.t.Context(), c.Stream)
-			return err != nil || first.CachedInfo().State.LastSeq != c.Last
+			return err != nil || first.CachedInfo().State.LastSeq != c.LastSequence
 		})
 	})
 }
@@ -529,11 +529,20 @@ func TestFallsBehind(t *testing.T) {
 		copied secondsite.MirrorState
 		want   bool
 	}{
-		"quiet":   {secondsite.MirrorState{At: now.Add(-time.Hour)}, false},
-		"current": {secondsite.MirrorState{At: now.Add(-time.Second), Lag: 9}, false},
-		"behind":  {secondsite.MirrorState{At: now.Add(-time.Hour), Lag: 9}, true},
+		"quiet": {secondsite.MirrorState{LastStoredAt: now.Add(-time.Hour)}, false},
+		"current": {
+			secondsite.MirrorState{LastStoredAt: now.Add(-time.Second), MissingMessages: 9},
+			false,
+		},
+		"behind": {
+			secondsite.MirrorState{LastStoredAt: now.Add(-time.Hour), MissingMessages: 9},
+			true,
+		},
 		"promoted": {
-			secondsite.MirrorState{At: now.Add(-time.Hour), Lag: 9, Promoted: true}, false,
+			secondsite.MirrorState{
+				LastStoredAt: now.Add(-time.Hour), MissingMessages: 9,
+				Promoted: true,
+			}, false,
 		},
 	} {
 		if got := c.copied.IsLagging(now, time.Minute); got != c.want {

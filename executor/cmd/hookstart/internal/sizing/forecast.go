@@ -20,11 +20,11 @@ const (
 
 // WeekStats summarizes what arrived in the last seven days, or since the installation began.
 type WeekStats struct {
-	Days   float64 // number of days covered: at most 7, at least an hour
-	PerDay float64 // mean number per day
-	// Growth is the amount by which the daily amount grows from one day to the next. It is 0 if
-	// fewer than minTrendDays whole days are covered.
-	Growth float64
+	CoveredDays float64 // number of days covered: at most 7, at least an hour
+	PerDay      float64 // mean number per day
+	// DailyGrowth is the amount by which the daily amount grows from one day to the next. It is 0
+	// if fewer than minTrendDays whole days are covered.
+	DailyGrowth float64
 }
 
 // NewWeekStats returns the WeekStats for the amounts that arrived in the last seven periods of 24
@@ -36,16 +36,16 @@ func NewWeekStats(periods [7]float64, covered time.Duration) WeekStats {
 	for _, n := range periods {
 		sum += n
 	}
-	w := WeekStats{Days: covered.Hours() / 24}
-	w.PerDay = sum / w.Days
-	whole := slices.Clone(periods[:int(w.Days)])
+	w := WeekStats{CoveredDays: covered.Hours() / 24}
+	w.PerDay = sum / w.CoveredDays
+	whole := slices.Clone(periods[:int(w.CoveredDays)])
 	slices.Reverse(whole)
-	w.Growth = medianDailyGrowth(whole)
+	w.DailyGrowth = medianDailyGrowth(whole)
 	return w
 }
 
 // KnowsGrowth reports whether enough days are covered to compute the growth.
-func (w WeekStats) KnowsGrowth() bool { return int(w.Days) >= minTrendDays }
+func (w WeekStats) KnowsGrowth() bool { return int(w.CoveredDays) >= minTrendDays }
 
 // medianDailyGrowth returns the growth from one day to the next: the median of the slopes between
 // all pairs of days (the Theil–Sen estimator), so that two days without traffic, such as a weekend,
@@ -71,31 +71,31 @@ func medianDailyGrowth(days []float64) float64 {
 // RetainedAmount describes an amount of something that arrives and is kept for some time, such as
 // messages.
 type RetainedAmount struct {
-	Now    float64 // the current amount
-	PerDay float64 // the amount that now arrives per day
-	Growth float64 // how much PerDay increases per day
-	// Keep is the number of days for which everything is kept. 0 means forever.
-	Keep float64
-	// Span is the number of days in which the current amount arrived. 0 means that all of it has
-	// just arrived.
-	Span float64
+	CurrentAmount float64 // the current amount
+	PerDay        float64 // the amount that now arrives per day
+	DailyGrowth   float64 // how much PerDay increases per day
+	// KeepDays is the number of days for which everything is kept. 0 means forever.
+	KeepDays float64
+	// SpanDays is the number of days in which the current amount arrived. 0 means that all of it
+	// has just arrived.
+	SpanDays float64
 }
 
 // AmountAfter returns the amount after a number of days: the part of the current amount that has
 // not expired by then, assuming that it arrived evenly, plus everything that has arrived since.
 func (h RetainedAmount) AmountAfter(days float64) float64 {
-	left, begin := h.Now, 0.0
-	if h.Keep > 0 {
-		begin = max(0, days-h.Keep)
+	left, begin := h.CurrentAmount, 0.0
+	if h.KeepDays > 0 {
+		begin = max(0, days-h.KeepDays)
 		switch {
-		case days >= h.Keep:
+		case days >= h.KeepDays:
 			left = 0
-		case h.Span > 0:
-			left *= min(1, (h.Keep-days)/h.Span)
+		case h.SpanDays > 0:
+			left *= min(1, (h.KeepDays-days)/h.SpanDays)
 		}
 	}
 	if days == 0 {
-		left = h.Now // it may include expired items that the server has not deleted yet
+		left = h.CurrentAmount // it may include expired items that the server has not deleted yet
 	}
 	return left + h.arrivedWithin(days) - h.arrivedWithin(begin)
 }
@@ -103,10 +103,10 @@ func (h RetainedAmount) AmountAfter(days float64) float64 {
 // arrivedWithin returns the amount that arrives within a number of days from now. If arrivals are
 // declining, none arrive after the rate has reached zero.
 func (h RetainedAmount) arrivedWithin(days float64) float64 {
-	if h.Growth < 0 {
-		days = min(days, h.PerDay/-h.Growth)
+	if h.DailyGrowth < 0 {
+		days = min(days, h.PerDay/-h.DailyGrowth)
 	}
-	return h.PerDay*days + h.Growth*days*days/2
+	return h.PerDay*days + h.DailyGrowth*days*days/2
 }
 
 // DaysUntil returns the number of days until an amount reaches a limit, or 0 if it has already

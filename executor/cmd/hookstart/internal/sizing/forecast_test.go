@@ -43,12 +43,12 @@ func TestWeek(t *testing.T) {
 		"nothing, and no time":          {[7]float64{}, 0, WeekStats{1. / 24, 0, 0}},
 	} {
 		got := NewWeekStats(c.periods, c.covered)
-		if !near(got.Days, c.want.Days) || !near(got.PerDay, c.want.PerDay) ||
-			!near(got.Growth, c.want.Growth) {
+		if !near(got.CoveredDays, c.want.CoveredDays) || !near(got.PerDay, c.want.PerDay) ||
+			!near(got.DailyGrowth, c.want.DailyGrowth) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	if (WeekStats{Days: 2.9}).KnowsGrowth() || !(WeekStats{Days: 3}).KnowsGrowth() {
+	if (WeekStats{CoveredDays: 2.9}).KnowsGrowth() || !(WeekStats{CoveredDays: 3}).KnowsGrowth() {
 		t.Error("growth is known from three whole days on")
 	}
 }
@@ -62,47 +62,47 @@ func TestHolding(t *testing.T) {
 		after map[float64]float64
 	}{
 		"kept forever": {
-			RetainedAmount{Now: 50, PerDay: 10},
+			RetainedAmount{CurrentAmount: 50, PerDay: 10},
 			map[float64]float64{0: 50, 1: 60, 100: 1050},
 		},
 		"kept forever, at a rate that grows": {
-			RetainedAmount{Now: 50, PerDay: 10, Growth: 2},
+			RetainedAmount{CurrentAmount: 50, PerDay: 10, DailyGrowth: 2},
 			map[float64]float64{1: 61, 10: 250},
 		},
 		"a window that is full: it stays": {
-			RetainedAmount{Now: 70, PerDay: 10, Keep: 7, Span: 7},
+			RetainedAmount{CurrentAmount: 70, PerDay: 10, KeepDays: 7, SpanDays: 7},
 			map[float64]float64{0: 70, 1: 70, 3.5: 70, 7: 70, 8: 70, 300: 70},
 		},
 		"a window of 7 days that is 2 days old: full after 5 more": {
-			RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2},
+			RetainedAmount{CurrentAmount: 20, PerDay: 10, KeepDays: 7, SpanDays: 2},
 			map[float64]float64{0: 20, 1: 30, 5: 70, 6: 70, 7: 70, 50: 70},
 		},
 		"a window with more than the last week brought: it shrinks": {
-			RetainedAmount{Now: 140, PerDay: 10, Keep: 7, Span: 7},
+			RetainedAmount{CurrentAmount: 140, PerDay: 10, KeepDays: 7, SpanDays: 7},
 			map[float64]float64{0: 140, 3.5: 105, 7: 70, 8: 70},
 		},
 		"a window at a rate that grows": {
-			RetainedAmount{Now: 10, PerDay: 10, Growth: 1, Keep: 1, Span: 1},
+			RetainedAmount{CurrentAmount: 10, PerDay: 10, DailyGrowth: 1, KeepDays: 1, SpanDays: 1},
 			map[float64]float64{0: 10, 1: 10.5, 2: 11.5, 11: 20.5},
 		},
 		"a rate that declines to nothing": {
-			RetainedAmount{Now: 0, PerDay: 10, Growth: -5},
+			RetainedAmount{CurrentAmount: 0, PerDay: 10, DailyGrowth: -5},
 			map[float64]float64{1: 7.5, 2: 10, 3: 10, 300: 10},
 		},
 		"nothing arrives any more: the window runs empty": {
-			RetainedAmount{Now: 70, Keep: 7, Span: 7},
+			RetainedAmount{CurrentAmount: 70, KeepDays: 7, SpanDays: 7},
 			map[float64]float64{0: 70, 3.5: 35, 7: 0, 8: 0},
 		},
 		"nothing at all": {
-			RetainedAmount{Growth: -1},
+			RetainedAmount{DailyGrowth: -1},
 			map[float64]float64{0: 0, 1: 0, 365: 0},
 		},
 		"a present without a span goes at once, at its end": {
-			RetainedAmount{Now: 70, PerDay: 10, Keep: 7},
+			RetainedAmount{CurrentAmount: 70, PerDay: 10, KeepDays: 7},
 			map[float64]float64{0: 70, 1: 80, 7: 70},
 		},
 		"older than the window: what the server has not deleted yet": {
-			RetainedAmount{Now: 80, PerDay: 10, Keep: 7, Span: 8},
+			RetainedAmount{CurrentAmount: 80, PerDay: 10, KeepDays: 7, SpanDays: 8},
 			map[float64]float64{0: 80, 7: 70},
 		},
 	} {
@@ -117,7 +117,7 @@ func TestHolding(t *testing.T) {
 func TestDaysUntil(t *testing.T) {
 	t.Parallel()
 	line := func(perDay float64) func(float64) float64 {
-		return RetainedAmount{Now: 50, PerDay: perDay}.AmountAfter
+		return RetainedAmount{CurrentAmount: 50, PerDay: perDay}.AmountAfter
 	}
 	for name, c := range map[string]struct {
 		limit float64
@@ -133,19 +133,22 @@ func TestDaysUntil(t *testing.T) {
 		"after a year":              {50 + 366, line(1), 0, false},
 		"never, without growth":     {51, line(0), 0, false},
 		"never: the window is full": {
-			71, RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2}.AmountAfter, 0, false,
+			71, RetainedAmount{CurrentAmount: 20, PerDay: 10, KeepDays: 7, SpanDays: 2}.AmountAfter,
+			0, false,
 		},
 		"while the window fills": {
-			60, RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2}.AmountAfter, 4, true,
+			60, RetainedAmount{CurrentAmount: 20, PerDay: 10, KeepDays: 7, SpanDays: 2}.AmountAfter,
+			4, true,
 		},
 		"when the rate has grown": {
 			20.5, RetainedAmount{
-				Now: 10, PerDay: 10, Growth: 1, Keep: 1,
-				Span: 1,
+				CurrentAmount: 10, PerDay: 10, DailyGrowth: 1, KeepDays: 1,
+				SpanDays: 1,
 			}.AmountAfter, 11, true,
 		},
 		"reached before it declines": {
-			12, RetainedAmount{Now: 10, PerDay: 10, Growth: -10}.AmountAfter, 0.4, true,
+			12, RetainedAmount{CurrentAmount: 10, PerDay: 10, DailyGrowth: -10}.AmountAfter, 0.4,
+			true,
 		},
 	} {
 		if got, ok := DaysUntil(c.limit, c.after); ok != c.ok || !near(got, c.want) {

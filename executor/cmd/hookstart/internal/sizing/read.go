@@ -15,9 +15,9 @@ import (
 // NATSUsage holds the usage and limits of the streams and of the JetStream account.
 type NATSUsage struct {
 	Streams []Stream
-	Tiers   []Tier
-	// Created is when the shared stream was created.
-	Created time.Time
+	Tiers   []AccountTier
+	// SharedStreamCreatedAt is when the shared stream was created.
+	SharedStreamCreatedAt time.Time
 }
 
 // Stream holds the usage, the limits and the recent growth of a stream.
@@ -33,15 +33,15 @@ type Stream struct {
 
 	// The deduplication window, and the number of messages in it. Both are set only for streams of
 	// start messages.
-	DedupWindow time.Duration
-	Remembered  int64
+	DedupWindow         time.Duration
+	DedupWindowMessages int64
 
-	// Week counts the messages that were stored in the last week.
-	Week WeekStats
+	// WeekMessages counts the messages that were stored in the last week.
+	WeekMessages WeekStats
 
 	// The number of messages that have not been recorded yet, and the age of the oldest of them.
-	Unrecorded int64
-	Behind     time.Duration
+	UnrecordedMessages  int64
+	OldestUnrecordedAge time.Duration
 }
 
 // StreamKind is the purpose of a stream.
@@ -55,9 +55,9 @@ const (
 	StreamKindOther // the registry, and streams of internal messages
 )
 
-// Tier holds the usage and the limits of the JetStream account. They apply either to the whole
-// account or to its streams with a certain number of replicas.
-type Tier struct {
+// AccountTier holds the usage and the limits of the JetStream account. They apply either to the
+// whole account or to its streams with a certain number of replicas.
+type AccountTier struct {
 	Name     string // R1, R3 and so on; "" means the whole account
 	Replicas int    // the number in Name; 0 means the whole account
 
@@ -67,8 +67,8 @@ type Tier struct {
 	Consumers, MaxConsumers int
 }
 
-// Read queries NATS for the usage and limits of all streams and of the JetStream account.
-func Read(ctx context.Context, js jetstream.JetStream) (NATSUsage, error) {
+// ReadNATSUsage queries NATS for the usage and limits of all streams and of the JetStream account.
+func ReadNATSUsage(ctx context.Context, js jetstream.JetStream) (NATSUsage, error) {
 	var found NATSUsage
 	starts, reports, err := stream.Streams(ctx, js)
 	if err != nil {
@@ -91,7 +91,7 @@ func Read(ctx context.Context, js jetstream.JetStream) (NATSUsage, error) {
 			return NATSUsage{}, err
 		}
 		if name == stream.ExecutionsName {
-			found.Created = created
+			found.SharedStreamCreatedAt = created
 		}
 		found.Streams = append(found.Streams, s)
 	}
@@ -102,18 +102,18 @@ func Read(ctx context.Context, js jetstream.JetStream) (NATSUsage, error) {
 	if err != nil {
 		return NATSUsage{}, fmt.Errorf("the limits of the NATS account: %w", err)
 	}
-	found.Tiers = tiers(account)
+	found.Tiers = accountTiers(account)
 	return found, nil
 }
 
-func tiers(account *jetstream.AccountInfo) []Tier {
+func accountTiers(account *jetstream.AccountInfo) []AccountTier {
 	all := map[string]jetstream.Tier{"": account.Tier}
 	if len(account.Tiers) > 0 {
 		all = account.Tiers
 	}
-	var found []Tier
+	var found []AccountTier
 	for name, t := range all {
-		tier := Tier{
+		tier := AccountTier{
 			Name:         name,
 			Bytes:        toInt64(t.Store),
 			MaxBytes:     max(t.Limits.MaxStore, 0), // -1: no limit
@@ -127,7 +127,7 @@ func tiers(account *jetstream.AccountInfo) []Tier {
 		}
 		found = append(found, tier)
 	}
-	slices.SortFunc(found, func(a, b Tier) int { return a.Replicas - b.Replicas })
+	slices.SortFunc(found, func(a, b AccountTier) int { return a.Replicas - b.Replicas })
 	return found
 }
 
@@ -198,13 +198,13 @@ func (s *Stream) readWeekStats(
 			break // the stream has no older messages
 		}
 	}
-	s.Week = NewWeekStats(periods, now.Sub(s.completeSince(info)))
+	s.WeekMessages = NewWeekStats(periods, now.Sub(s.completeSince(info)))
 	if s.Kind != StreamKindStarts {
 		return nil
 	}
 	s.DedupWindow = info.Config.Duplicates
 	remembered, err := stored(now.Add(-s.DedupWindow))
-	s.Remembered = min(int64(remembered), s.Messages)
+	s.DedupWindowMessages = min(int64(remembered), s.Messages)
 	return err
 }
 
@@ -235,8 +235,8 @@ func (s *Stream) readRecorderLag(ctx context.Context, handle jetstream.Stream) e
 		return fmt.Errorf("consumer %s of the stream %s: %w", stream.RecorderConsumer, s.Name, err)
 	}
 	info := consumer.CachedInfo()
-	s.Unrecorded = stream.Unacknowledged(info)
-	if s.Unrecorded == 0 {
+	s.UnrecordedMessages = stream.Unacknowledged(info)
+	if s.UnrecordedMessages == 0 {
 		return nil
 	}
 	oldest, err := handle.GetMsg(ctx, info.AckFloor.Stream+1, jetstream.WithGetMsgSubject(">"))
@@ -246,7 +246,7 @@ func (s *Stream) readRecorderLag(ctx context.Context, handle jetstream.Stream) e
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", s.Name, err)
 	}
-	s.Behind = max(info.TimeStamp.Sub(oldest.Time), 0)
+	s.OldestUnrecordedAge = max(info.TimeStamp.Sub(oldest.Time), 0)
 	return nil
 }
 

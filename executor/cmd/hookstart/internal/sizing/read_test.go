@@ -28,7 +28,7 @@ func TestRead(t *testing.T) {
 	}
 	settings := stream.DefaultSettings
 	settings.MaxBytes = 1 << 20
-	check(stream.Ensure(ctx, js, settings))
+	check(stream.EnsureSharedStreams(ctx, js, settings))
 	check(stream.EnsureOwnStreams(ctx, js, settings, "own", stream.QueueStreamLimits{
 		MaxBytes: 1 << 16, MaxAge: 48 * time.Hour,
 	}))
@@ -53,7 +53,7 @@ func TestRead(t *testing.T) {
 		check(msg.DoubleAck(ctx))
 	}
 
-	got, err := Read(ctx, js)
+	got, err := ReadNATSUsage(ctx, js)
 	check(err)
 	find := func(name string) Stream {
 		t.Helper()
@@ -65,22 +65,24 @@ func TestRead(t *testing.T) {
 	}
 	s := find(stream.ExecutionsName)
 	if s.Kind != StreamKindStarts || s.Messages != shared || s.Bytes <= 0 || s.MaxBytes != 1<<20 ||
-		s.MaxAge != 7*day || s.DedupWindow != day || s.Remembered != shared || s.Replicas != 1 ||
-		len(s.Servers) != 1 || s.Unrecorded != shared-1 || s.Behind <= 0 {
+		s.MaxAge != 7*day || s.DedupWindow != day || s.DedupWindowMessages != shared ||
+		s.Replicas != 1 ||
+		len(s.Servers) != 1 || s.UnrecordedMessages != shared-1 || s.OldestUnrecordedAge <= 0 {
 		t.Errorf("%+v", s)
 	}
-	if !near(s.Week.Days, 1./24) || !near(s.Week.PerDay, shared*24) {
-		t.Errorf("in the first hour: %+v", s.Week)
+	if !near(s.WeekMessages.CoveredDays, 1./24) || !near(s.WeekMessages.PerDay, shared*24) {
+		t.Errorf("in the first hour: %+v", s.WeekMessages)
 	}
 	s = find(stream.OwnStreamName("own"))
 	if s.Kind != StreamKindStarts || s.Messages != own || s.MaxBytes != 1<<16 ||
 		s.MaxAge != 2*day ||
-		s.Remembered != own || s.Unrecorded != 0 ||
-		s.Behind != 0 {
+		s.DedupWindowMessages != own || s.UnrecordedMessages != 0 ||
+		s.OldestUnrecordedAge != 0 {
 		t.Errorf("%+v", s)
 	}
 	for _, name := range []string{stream.ProgressName, stream.OwnProgressStreamName("own")} {
-		if s := find(name); s.Kind != StreamKindReports || s.MaxBytes <= 0 || s.Remembered != 0 {
+		if s := find(name); s.Kind != StreamKindReports || s.MaxBytes <= 0 ||
+			s.DedupWindowMessages != 0 {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -88,13 +90,13 @@ func TestRead(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if len(got.Tiers) != 1 || got.Tiers[0].MaxBytes != 0 || got.Tiers[0].MaxStreams != 0 ||
-		got.Tiers[0].Streams != 5 || time.Since(got.Created) > time.Hour {
-		t.Errorf("%+v, %s", got.Tiers, got.Created)
+		got.Tiers[0].Streams != 5 || time.Since(got.SharedStreamCreatedAt) > time.Hour {
+		t.Errorf("%+v, %s", got.Tiers, got.SharedStreamCreatedAt)
 	}
 
 	check(js.DeleteStream(ctx, stream.ExecutionsName))
-	if got, err = Read(ctx, js); err != nil || !got.Created.IsZero() {
-		t.Errorf("without the shared stream: %s, %v", got.Created, err)
+	if got, err = ReadNATSUsage(ctx, js); err != nil || !got.SharedStreamCreatedAt.IsZero() {
+		t.Errorf("without the shared stream: %s, %v", got.SharedStreamCreatedAt, err)
 	}
 }
 

@@ -28,26 +28,26 @@ const (
 	maxMeasuredWorkflows = 1_000_000
 )
 
-// Limits holds limits that neither NATS nor the operators' API reports. 0 means unknown.
-type Limits struct {
-	NATSMemory   int64   // memory for delivery IDs of each NATS server, in bytes
-	NATSDisk     int64   // disk of each NATS server, in bytes
-	DatabaseDisk int64   // disk of the database, in bytes
-	Rate         float64 // maximum rate, in deliveries per second
+// ConfiguredLimits holds limits that neither NATS nor the operators' API reports. 0 means unknown.
+type ConfiguredLimits struct {
+	NATSMemoryBytes        int64   // memory for delivery IDs of each NATS server, in bytes
+	NATSDiskBytes          int64   // disk of each NATS server, in bytes
+	DatabaseDiskBytes      int64   // disk of the database, in bytes
+	MaxDeliveriesPerSecond float64 // maximum rate, in deliveries per second
 }
 
 // Report describes how far an installation is from its limits.
 type Report struct {
 	At time.Time `json:"at"`
-	// Days is the number of days that the rates are based on. The report is complete if it is
-	// seven.
-	Days     float64 `json:"days"`
-	Complete bool    `json:"complete"`
-	// PerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is the mean
-	// rate in the busiest hour, which began at BusiestHour.
-	PerSecond        float64   `json:"deliveriesPerSecond"`
-	BusiestPerSecond float64   `json:"busiestPerSecond"`
-	BusiestHour      time.Time `json:"busiestHour,omitzero"`
+	// CoveredDays is the number of days that the rates are based on. The report is complete if it
+	// is seven.
+	CoveredDays float64 `json:"days"`
+	CoversWeek  bool    `json:"complete"`
+	// DeliveriesPerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is
+	// the mean rate in the busiest hour, which began at BusiestHour.
+	DeliveriesPerSecond float64   `json:"deliveriesPerSecond"`
+	BusiestPerSecond    float64   `json:"busiestPerSecond"`
+	BusiestHour         time.Time `json:"busiestHour,omitzero"`
 	// GrowthPerDay is the growth of the rate from one day to the next, as a fraction of the mean
 	// rate. It is nil if too few days are covered to compute it.
 	GrowthPerDay *float64 `json:"growthPerDay"`
@@ -61,15 +61,15 @@ type LimitForecast struct {
 	Name string `json:"name"`
 	Unit Unit   `json:"unit"`
 	// The current amount, and further information about it for people.
-	Now    float64 `json:"now"`
-	Detail string  `json:"detail,omitempty"`
+	CurrentAmount float64 `json:"now"`
+	Detail        string  `json:"detail,omitempty"`
 	// Limit is the limit itself. nil means that there is no limit or that it is unknown.
-	Limit   *float64    `json:"limit"`
-	Percent *float64    `json:"percent"` // of the limit; nil if Limit is nil
-	Reached ReachedWhen `json:"reached"`
-	// Days is the number of days until the limit is reached, if Reached is ReachedInDays. Otherwise
-	// it is nil.
-	Days *float64 `json:"daysLeft"`
+	Limit       *float64    `json:"limit"`
+	PercentUsed *float64    `json:"percent"` // of the limit; nil if Limit is nil
+	Reached     ReachedWhen `json:"reached"`
+	// DaysLeft is the number of days until the limit is reached, if Reached is ReachedInDays.
+	// Otherwise it is nil.
+	DaysLeft *float64 `json:"daysLeft"`
 	// Advice explains how to raise the limit or to reduce the usage.
 	Advice string `json:"advice"`
 }
@@ -104,8 +104,8 @@ const (
 )
 
 // NewReport computes a Report from the data of the operators' API and of NATS.
-func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
-	since := nats.Created
+func NewReport(size api.Size, nats NATSUsage, limits ConfiguredLimits) Report {
+	since := nats.SharedStreamCreatedAt
 	if oldest := size.Database.OldestAcceptedAt; !oldest.IsZero() &&
 		(since.IsZero() || oldest.Before(since)) {
 		since = oldest
@@ -117,8 +117,8 @@ func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 	accepted := weekStatsFromHours(size.Hours, size.At, since, func(h api.SizeHour) int64 {
 		return h.Accepted
 	})
-	r.Days, r.Complete = all.Days, all.Days >= 7
-	r.PerSecond = all.PerDay / day.Seconds()
+	r.CoveredDays, r.CoversWeek = all.CoveredDays, all.CoveredDays >= 7
+	r.DeliveriesPerSecond = all.PerDay / day.Seconds()
 	r.BusiestHour, r.BusiestPerSecond = busiestHour(size.Hours)
 	if all.KnowsGrowth() {
 		growth := relativeGrowth(all)
@@ -128,11 +128,11 @@ func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 	// Assume that it grows like the deliveries.
 	streams := slices.Clone(nats.Streams)
 	for i, s := range streams {
-		if !s.Week.KnowsGrowth() {
-			streams[i].Week.Growth = s.Week.PerDay * relativeGrowth(accepted)
+		if !s.WeekMessages.KnowsGrowth() {
+			streams[i].WeekMessages.DailyGrowth = s.WeekMessages.PerDay * relativeGrowth(accepted)
 		}
 	}
-	r.add(r.forecastRate(all, limits))
+	r.addForecast(r.forecastRate(all, limits))
 	r.addServerForecasts(streams, limits)
 	for _, s := range streams {
 		r.addStreamForecasts(s)
@@ -140,8 +140,8 @@ func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 	for _, t := range nats.Tiers {
 		r.addAccountForecasts(t, streams)
 	}
-	r.add(forecastDatabase(size, accepted, limits))
-	r.add(forecastRegistry(size, streams, accepted.Days))
+	r.addForecast(forecastDatabase(size, accepted, limits))
+	r.addForecast(forecastRegistry(size, streams, accepted.CoveredDays))
 	slices.SortStableFunc(r.Forecasts, compareForecasts)
 	return r
 }
@@ -168,7 +168,7 @@ func relativeGrowth(w WeekStats) float64 {
 	if w.PerDay == 0 {
 		return 0
 	}
-	return w.Growth / w.PerDay
+	return w.DailyGrowth / w.PerDay
 }
 
 // busiestHour returns when the hour with the most deliveries began, and the mean rate in that hour,
@@ -189,8 +189,8 @@ func compareForecasts(a, b LimitForecast) int {
 		if w.Reached == ReachedNow {
 			return 0
 		}
-		if w.Days != nil {
-			return *w.Days
+		if w.DaysLeft != nil {
+			return *w.DaysLeft
 		}
 		if w.Reached == ReachedDropsOldest { // harmless
 			return forecastHorizonDays + 2
@@ -198,10 +198,10 @@ func compareForecasts(a, b LimitForecast) int {
 		return forecastHorizonDays + 1
 	}
 	full := func(w LimitForecast) float64 {
-		if w.Percent == nil {
+		if w.PercentUsed == nil {
 			return -1
 		}
-		return *w.Percent
+		return *w.PercentUsed
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(full(b), full(a)))
 }
@@ -219,7 +219,7 @@ func FormatCount(n float64, noun string) string {
 	return digits + " " + noun
 }
 
-func (r *Report) add(w LimitForecast) { r.Forecasts = append(r.Forecasts, w) }
+func (r *Report) addForecast(w LimitForecast) { r.Forecasts = append(r.Forecasts, w) }
 
 // withForecast returns w with the current amount, the limit and the forecast set. A limit of 0
 // means that there is no limit. after returns the amount after a number of days; nil means that the
@@ -228,12 +228,12 @@ func (w LimitForecast) withForecast(
 	now, limit float64,
 	after func(days float64) float64,
 ) LimitForecast {
-	w.Now, w.Reached = now, ReachedNoLimit
+	w.CurrentAmount, w.Reached = now, ReachedNoLimit
 	if limit <= 0 {
 		return w
 	}
 	percent := now / limit * 100
-	w.Limit, w.Percent, w.Reached = &limit, &percent, ReachedNotInAYear
+	w.Limit, w.PercentUsed, w.Reached = &limit, &percent, ReachedNotInAYear
 	if now >= limit {
 		w.Reached = ReachedNow
 		return w
@@ -243,32 +243,34 @@ func (w LimitForecast) withForecast(
 		return w
 	}
 	if days, ok := DaysUntil(limit, after); ok {
-		w.Reached, w.Days = ReachedInDays, &days
+		w.Reached, w.DaysLeft = ReachedInDays, &days
 	}
 	return w
 }
 
-func (r *Report) forecastRate(all WeekStats, limits Limits) LimitForecast {
+func (r *Report) forecastRate(all WeekStats, limits ConfiguredLimits) LimitForecast {
 	w := LimitForecast{
 		Name: "Deliveries, busiest hour", Unit: UnitPerSecond,
 		Advice: "Measure your machines with make bench and give the result as --max-rate; give " +
 			"busy queues streams of their own (hookstart queue stream set QUEUE), and add " +
 			"ingresses, and executors with PostgreSQL.",
 	}
-	return w.withForecast(r.BusiestPerSecond, limits.Rate, func(days float64) float64 {
-		return r.BusiestPerSecond * max(0, 1+relativeGrowth(all)*days)
-	})
+	return w.withForecast(r.BusiestPerSecond, limits.MaxDeliveriesPerSecond,
+		func(days float64) float64 {
+			return r.BusiestPerSecond * max(0, 1+relativeGrowth(all)*days)
+		})
 }
 
 // retainedMessages returns a RetainedAmount for forecasting the number of messages. now is the
 // current number, and keep is how long each message is kept; 0 means forever.
 func (s *Stream) retainedMessages(now int64, keep time.Duration) RetainedAmount {
 	h := RetainedAmount{
-		Now: float64(now), PerDay: s.Week.PerDay, Growth: s.Week.Growth,
-		Keep: keep.Hours() / 24, Span: s.Week.Days,
+		CurrentAmount: float64(now), PerDay: s.WeekMessages.PerDay,
+		DailyGrowth: s.WeekMessages.DailyGrowth,
+		KeepDays:    keep.Hours() / 24, SpanDays: s.WeekMessages.CoveredDays,
 	}
 	if keep > 0 {
-		h.Span = min(h.Span, h.Keep)
+		h.SpanDays = min(h.SpanDays, h.KeepDays)
 	}
 	return h
 }
@@ -288,7 +290,7 @@ func (s *Stream) bytesAfter(days float64) float64 {
 
 // addServerForecasts adds the forecasts for the limits of each NATS server: its memory for delivery
 // IDs and its disk.
-func (r *Report) addServerForecasts(streams []Stream, limits Limits) {
+func (r *Report) addServerForecasts(streams []Stream, limits ConfiguredLimits) {
 	byServer := map[string][]Stream{}
 	for _, s := range streams {
 		for _, server := range s.Servers {
@@ -306,32 +308,32 @@ func (r *Report) addServerForecasts(streams []Stream, limits Limits) {
 		ids := func(days float64) (sum float64) {
 			for _, s := range byServer[server] {
 				if s.Kind == StreamKindStarts {
-					sum += s.retainedMessages(s.Remembered, s.DedupWindow).
+					sum += s.retainedMessages(s.DedupWindowMessages, s.DedupWindow).
 						AmountAfter(days) *
 						memoryBytesPerDeliveryID
 				}
 			}
 			return sum
 		}
-		r.add(LimitForecast{
+		r.addForecast(LimitForecast{
 			Name: "Memory for delivery IDs" + name, Unit: UnitBytes,
 			Detail: FormatCount(ids(0)/memoryBytesPerDeliveryID, "ID") + " at most",
 			Advice: "Give busy queues streams of their own on other servers (hookstart queue " +
 				"stream set QUEUE --placement TAG), or shorten the dedup window (hookstart admin " +
 				"stream --dedup-window DURATION); --nats-memory says how much there is.",
-		}.withForecast(ids(0), float64(limits.NATSMemory), ids))
+		}.withForecast(ids(0), float64(limits.NATSMemoryBytes), ids))
 		bytes := func(days float64) (sum float64) {
 			for _, s := range byServer[server] {
 				sum += s.bytesAfter(days)
 			}
 			return sum
 		}
-		r.add(LimitForecast{
+		r.addForecast(LimitForecast{
 			Name: "Disk of NATS" + name, Unit: UnitBytes,
 			Advice: "Enlarge the disk, or shorten the age (hookstart admin stream --max-age " +
 				"DURATION); limit the streams below the size of the disk (hookstart admin stream " +
 				"--max-bytes BYTES); --nats-disk says how large it is.",
-		}.withForecast(bytes(0), float64(limits.NATSDisk), bytes))
+		}.withForecast(bytes(0), float64(limits.NATSDiskBytes), bytes))
 	}
 }
 
@@ -363,17 +365,17 @@ func (r *Report) addStreamForecasts(s Stream) {
 			"--max-age DURATION), or give a busy queue a stream of its own."
 		w = w.withForecast(float64(s.Bytes), float64(s.MaxBytes), s.bytesAfter)
 	}
-	r.add(w)
-	r.add(LimitForecast{
+	r.addForecast(w)
+	r.addForecast(LimitForecast{
 		Name: "Recording of " + s.Name, Unit: UnitSeconds,
-		Detail: FormatCount(float64(s.Unrecorded), "message") + " not recorded yet",
+		Detail: FormatCount(float64(s.UnrecordedMessages), "message") + " not recorded yet",
 		Advice: "Add executors (with PostgreSQL), or give the database faster disks; what is " +
 			"older than the stream's age is never recorded.",
-	}.withForecast(s.Behind.Seconds(), s.MaxAge.Seconds(), nil))
+	}.withForecast(s.OldestUnrecordedAge.Seconds(), s.MaxAge.Seconds(), nil))
 }
 
 // addAccountForecasts adds the forecasts for the limits of the JetStream account.
-func (r *Report) addAccountForecasts(t Tier, streams []Stream) {
+func (r *Report) addAccountForecasts(t AccountTier, streams []Stream) {
 	name := "NATS account"
 	if t.Name != "" {
 		name += " " + t.Name
@@ -393,7 +395,7 @@ func (r *Report) addAccountForecasts(t Tier, streams []Stream) {
 		if now := held(0); now > 0 && t.Bytes > 0 {
 			factor = float64(t.Bytes) / now
 		}
-		r.add(LimitForecast{
+		r.addForecast(LimitForecast{
 			Name: name + ", storage", Unit: UnitBytes,
 			Advice: advice + ", or shorten the age (hookstart admin stream --max-age DURATION).",
 		}.withForecast(float64(t.Bytes), float64(t.MaxBytes), func(days float64) float64 {
@@ -401,20 +403,20 @@ func (r *Report) addAccountForecasts(t Tier, streams []Stream) {
 		}))
 	}
 	if t.MaxStreams > 0 {
-		r.add(LimitForecast{
+		r.addForecast(LimitForecast{
 			Name: name + ", streams", Unit: UnitStreams,
 			Advice: advice + "; a queue with a stream of its own has two (hookstart queue list).",
 		}.withForecast(float64(t.Streams), float64(t.MaxStreams), nil))
 	}
 	if t.MaxConsumers > 0 {
-		r.add(LimitForecast{
+		r.addForecast(LimitForecast{
 			Name: name + ", consumers", Unit: UnitConsumers,
 			Advice: advice + "; a group of runners has one for each queue, and 16 for order keys.",
 		}.withForecast(float64(t.Consumers), float64(t.MaxConsumers), nil))
 	}
 }
 
-func forecastDatabase(size api.Size, accepted WeekStats, limits Limits) LimitForecast {
+func forecastDatabase(size api.Size, accepted WeekStats, limits ConfiguredLimits) LimitForecast {
 	d := size.Database
 	name, record := "SQLite", float64(sqliteRecordBytes)
 	advice := "Keep records for a shorter time (--retention of the executors), or enlarge the " +
@@ -428,16 +430,17 @@ func forecastDatabase(size api.Size, accepted WeekStats, limits Limits) LimitFor
 	if d.Records >= minRecordsToMeasure {
 		record = used / float64(d.Records)
 	}
-	limit := float64(limits.DatabaseDisk)
+	limit := float64(limits.DatabaseDiskBytes)
 	if limit == 0 && d.FreeBytes != nil {
 		limit = float64(d.Bytes + *d.FreeBytes)
 	}
 	records := RetainedAmount{
-		Now: float64(d.Records), PerDay: accepted.PerDay, Growth: accepted.Growth,
-		Keep: float64(d.RetentionSeconds) / day.Seconds(),
+		CurrentAmount: float64(d.Records), PerDay: accepted.PerDay,
+		DailyGrowth: accepted.DailyGrowth,
+		KeepDays:    float64(d.RetentionSeconds) / day.Seconds(),
 	}
 	if !d.OldestAcceptedAt.IsZero() {
-		records.Span = max(size.At.Sub(d.OldestAcceptedAt).Hours()/24, 0)
+		records.SpanDays = max(size.At.Sub(d.OldestAcceptedAt).Hours()/24, 0)
 	}
 	return LimitForecast{
 		Name: "Database (" + name + ")", Unit: UnitBytes,
@@ -446,7 +449,7 @@ func forecastDatabase(size api.Size, accepted WeekStats, limits Limits) LimitFor
 			" a day",
 		Advice: advice,
 	}.withForecast(used, limit, func(days float64) float64 {
-		return used + record*(records.AmountAfter(days)-records.Now)
+		return used + record*(records.AmountAfter(days)-records.CurrentAmount)
 	})
 }
 
@@ -460,13 +463,13 @@ func forecastRegistry(size api.Size, streams []Stream, days float64) LimitForeca
 		}
 	}
 	made := RetainedAmount{
-		Now:    float64(size.Workflows),
-		PerDay: float64(size.WorkflowsLastWeek) / days,
+		CurrentAmount: float64(size.Workflows),
+		PerDay:        float64(size.WorkflowsLastWeek) / days,
 	}
 	return LimitForecast{
 		Name: "Registry", Unit: UnitWorkflows,
 		Detail: fmt.Sprintf("%d KB in NATS", (bytes+999)/1000),
 		Advice: "Delete workflows that nobody calls; the limit is the largest number that was " +
 			"measured, with which an ingress needs 0.5 GB and is ready 8 s after its start.",
-	}.withForecast(made.Now, maxMeasuredWorkflows, made.AmountAfter)
+	}.withForecast(made.CurrentAmount, maxMeasuredWorkflows, made.AmountAfter)
 }

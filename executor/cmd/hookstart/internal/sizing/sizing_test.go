@@ -45,16 +45,17 @@ func wall(t *testing.T, r Report, name string) LimitForecast {
 // limit is reached in days.
 func (w LimitForecast) want(t *testing.T, now, limit float64, reached ReachedWhen, days float64) {
 	t.Helper()
-	if !near(w.Now, now) || w.Reached != reached || (w.Limit != nil) != (limit > 0) ||
-		(w.Percent != nil) != (limit > 0) || (w.Days != nil) != (reached == ReachedInDays) ||
+	if !near(w.CurrentAmount, now) || w.Reached != reached || (w.Limit != nil) != (limit > 0) ||
+		(w.PercentUsed != nil) != (limit > 0) ||
+		(w.DaysLeft != nil) != (reached == ReachedInDays) ||
 		w.Advice == "" {
 		t.Fatalf("%+v, want %v of %v, %s", w, now, limit, reached)
 	}
-	if limit > 0 && (!near(*w.Limit, limit) || !near(*w.Percent, now/limit*100)) {
-		t.Errorf("%s: %v %% of %v, want %v of %v", w.Name, *w.Percent, *w.Limit, now, limit)
+	if limit > 0 && (!near(*w.Limit, limit) || !near(*w.PercentUsed, now/limit*100)) {
+		t.Errorf("%s: %v %% of %v, want %v of %v", w.Name, *w.PercentUsed, *w.Limit, now, limit)
 	}
-	if reached == ReachedInDays && !near(*w.Days, days) {
-		t.Errorf("%s: reached in %v days, want %v", w.Name, *w.Days, days)
+	if reached == ReachedInDays && !near(*w.DaysLeft, days) {
+		t.Errorf("%s: reached in %v days, want %v", w.Name, *w.DaysLeft, days)
 	}
 }
 
@@ -63,8 +64,9 @@ func TestReportOfAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	r := NewReport(api.Size{
 		At: now, Hours: []api.SizeHour{}, Database: api.SizeDatabase{Kind: "postgres"},
-	}, NATSUsage{Created: now}, Limits{})
-	if r.Complete || !near(r.Days, 1./24) || r.PerSecond != 0 || r.BusiestPerSecond != 0 ||
+	}, NATSUsage{SharedStreamCreatedAt: now}, ConfiguredLimits{})
+	if r.CoversWeek || !near(r.CoveredDays, 1./24) || r.DeliveriesPerSecond != 0 ||
+		r.BusiestPerSecond != 0 ||
 		!r.BusiestHour.IsZero() || r.GrowthPerDay != nil {
 		t.Errorf("%+v", r)
 	}
@@ -81,8 +83,9 @@ func TestReportOfTheRate(t *testing.T) {
 	hours[10].Accepted, hours[10].Deduplicated = 36_000, 36_000
 	hours[11].Refused = 1_000_000
 	size := api.Size{At: now, Hours: hours}
-	r := NewReport(size, NATSUsage{Created: now.Add(-30 * day)}, Limits{Rate: 40})
-	if !r.Complete || r.Days != 7 || !near(r.PerSecond, 1+(19./168)) ||
+	r := NewReport(size, NATSUsage{SharedStreamCreatedAt: now.Add(-30 * day)},
+		ConfiguredLimits{MaxDeliveriesPerSecond: 40})
+	if !r.CoversWeek || r.CoveredDays != 7 || !near(r.DeliveriesPerSecond, 1+(19./168)) ||
 		!near(r.BusiestPerSecond, 20) || !r.BusiestHour.Equal(hours[10].At) ||
 		r.GrowthPerDay == nil || *r.GrowthPerDay != 0 {
 		t.Errorf("%+v", r)
@@ -91,7 +94,8 @@ func TestReportOfTheRate(t *testing.T) {
 
 	// The rate grows by a tenth of its mean every day.
 	size.Hours = hourly(7, func(day int) int64 { return 3_600 * (13 - int64(day)) })
-	r = NewReport(size, NATSUsage{Created: now.Add(-30 * day)}, Limits{Rate: 26})
+	r = NewReport(size, NATSUsage{SharedStreamCreatedAt: now.Add(-30 * day)},
+		ConfiguredLimits{MaxDeliveriesPerSecond: 26})
 	if r.GrowthPerDay == nil || !near(*r.GrowthPerDay, 0.1) {
 		t.Errorf("%+v", r)
 	}
@@ -105,14 +109,16 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	size := api.Size{At: now, Hours: []api.SizeHour{
 		{At: now.Truncate(time.Hour).Add(30 * time.Hour), Accepted: 60},
 	}}
-	r := NewReport(size, NATSUsage{Created: now.Add(2 * time.Hour)}, Limits{Rate: 1})
-	if r.Complete || !near(r.Days, 1./24) || !near(r.PerSecond, 1./60) {
+	r := NewReport(size, NATSUsage{SharedStreamCreatedAt: now.Add(2 * time.Hour)},
+		ConfiguredLimits{MaxDeliveriesPerSecond: 1})
+	if r.CoversWeek || !near(r.CoveredDays, 1./24) || !near(r.DeliveriesPerSecond, 1./60) {
 		t.Errorf("%+v", r)
 	}
 	// After a restore from a backup, the records are older than the stream. They show that the
 	// installation is more than a week old, so the report is complete.
 	size.Database.OldestAcceptedAt = now.Add(-10 * day)
-	if r := NewReport(size, NATSUsage{Created: now}, Limits{}); !r.Complete {
+	if r := NewReport(size, NATSUsage{SharedStreamCreatedAt: now},
+		ConfiguredLimits{}); !r.CoversWeek {
 		t.Errorf("%+v", r)
 	}
 	// If the oldest record has a time in the future, the forecast for the database is still
@@ -120,7 +126,8 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	size.Database = api.SizeDatabase{
 		OldestAcceptedAt: now.Add(time.Hour), Records: 1, Bytes: 1_000, RetentionSeconds: 86_400,
 	}
-	r = NewReport(size, NATSUsage{Created: now}, Limits{DatabaseDisk: 1_000_000_000})
+	r = NewReport(size, NATSUsage{SharedStreamCreatedAt: now},
+		ConfiguredLimits{DatabaseDiskBytes: 1_000_000_000})
 	wall(t, r, "Database (SQLite)").want(t, 1_000, 1_000_000_000, ReachedNotInAYear, 0)
 }
 
@@ -130,20 +137,21 @@ func weekly(name string, perDay, growth float64, servers ...string) Stream {
 	return Stream{
 		Name: name, Kind: StreamKindStarts, Servers: servers, Replicas: len(servers),
 		Messages: int64(7 * perDay), Bytes: int64(7 * perDay * 1_000), MaxAge: 7 * day,
-		DedupWindow: day, Remembered: int64(perDay), Week: WeekStats{7, perDay, growth},
+		DedupWindow: day, DedupWindowMessages: int64(perDay),
+		WeekMessages: WeekStats{7, perDay, growth},
 	}
 }
 
 // The memory for delivery IDs is computed for each server from the streams on that server.
 func TestReportOfDeliveryIDs(t *testing.T) {
 	t.Parallel()
-	nats := NATSUsage{Created: now.Add(-30 * day), Streams: []Stream{
+	nats := NATSUsage{SharedStreamCreatedAt: now.Add(-30 * day), Streams: []Stream{
 		weekly("EXECUTIONS", 1_000_000, 0, "a", "b", "c"),
 		weekly("QUEUE_busy", 2_000_000, 200_000, "c"),
-		{Name: "PROGRESS", Kind: StreamKindReports, Servers: []string{"a"}, Remembered: 9},
+		{Name: "PROGRESS", Kind: StreamKindReports, Servers: []string{"a"}, DedupWindowMessages: 9},
 		{Name: "KV_registry", Kind: StreamKindOther, Servers: []string{"c"}, Bytes: 5_000},
 	}}
-	r := NewReport(api.Size{At: now}, nats, Limits{NATSMemory: 1_000 * 1e6})
+	r := NewReport(api.Size{At: now}, nats, ConfiguredLimits{NATSMemoryBytes: 1_000 * 1e6})
 	wall(t, r, "Memory for delivery IDs of a").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
 	wall(t, r, "Memory for delivery IDs of b").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
 	// The deduplication window is one day, and the rate of QUEUE_busy grows by 200,000 per day. The
@@ -162,9 +170,9 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	// With a window of four days, half of the current 4 M IDs have expired after two days. In these
 	// two days, 2.2 M have arrived, so 4.2 M are left and the limit is reached.
 	long := weekly("EXECUTIONS", 1_000_000, 100_000, "a")
-	long.DedupWindow, long.Remembered = 4*day, 4_000_000
+	long.DedupWindow, long.DedupWindowMessages = 4*day, 4_000_000
 	r = NewReport(api.Size{At: now}, NATSUsage{Streams: []Stream{long}},
-		Limits{NATSMemory: 4_200_000 * memoryBytesPerDeliveryID})
+		ConfiguredLimits{NATSMemoryBytes: 4_200_000 * memoryBytesPerDeliveryID})
 	wall(
 		t,
 		r,
@@ -175,7 +183,7 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	// configured, so there is no limit.
 	nats.Streams = nats.Streams[:1]
 	nats.Streams[0].Servers = []string{"a"}
-	r = NewReport(api.Size{At: now}, nats, Limits{})
+	r = NewReport(api.Size{At: now}, nats, ConfiguredLimits{})
 	wall(t, r, "Memory for delivery IDs").want(t, 164e6, 0, ReachedNoLimit, 0)
 	wall(t, r, "Disk of NATS").want(t, 7e9, 0, ReachedNoLimit, 0)
 
@@ -190,16 +198,16 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 func TestReportOfStreams(t *testing.T) {
 	t.Parallel()
 	young := weekly("QUEUE_young", 100, 0, "a")
-	young.Messages, young.Bytes, young.Week = 200, 200_000, WeekStats{2, 100, 0}
+	young.Messages, young.Bytes, young.WeekMessages = 200, 200_000, WeekStats{2, 100, 0}
 	young.MaxBytes = 600_000
 	full := weekly("QUEUE_full", 100, 0, "a")
 	full.MaxBytes = full.Bytes
 	behind := weekly("EXECUTIONS", 100, 0, "a")
-	behind.Unrecorded, behind.Behind = 1_000, 84*time.Hour
+	behind.UnrecordedMessages, behind.OldestUnrecordedAge = 1_000, 84*time.Hour
 	reports := Stream{
 		Name: "PROGRESS", Kind: StreamKindReports, Servers: []string{"a"},
 		Messages: 10, Bytes: 1_000,
-		MaxBytes: 1_000, MaxAge: 7 * day, Week: WeekStats{7, 1_000, 0},
+		MaxBytes: 1_000, MaxAge: 7 * day, WeekMessages: WeekStats{7, 1_000, 0},
 	}
 	registry := Stream{
 		Name:    "KV_registry",
@@ -208,11 +216,11 @@ func TestReportOfStreams(t *testing.T) {
 		Bytes:   2_001,
 	}
 	nats := NATSUsage{
-		Created: now.Add(-30 * day),
-		Streams: []Stream{behind, young, full, reports, registry},
+		SharedStreamCreatedAt: now.Add(-30 * day),
+		Streams:               []Stream{behind, young, full, reports, registry},
 	}
 	r := NewReport(api.Size{At: now, Workflows: 10, WorkflowsLastWeek: 7}, nats,
-		Limits{NATSDisk: 2_000_000})
+		ConfiguredLimits{NATSDiskBytes: 2_000_000})
 	wall(t, r, "Stream EXECUTIONS").want(t, 700_000, 0, ReachedNoLimit, 0)
 	// QUEUE_young keeps messages for seven days and is two days old, so it grows for five more
 	// days, to 700,000 bytes.
@@ -242,10 +250,11 @@ func TestReportOfStreams(t *testing.T) {
 func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
 	t.Parallel()
 	s := weekly("EXECUTIONS", 1_000, 0, "a")
-	s.MaxAge, s.Messages, s.Bytes, s.Week = day, 1_000, 1_000_000, WeekStats{1, 1_000, 0}
+	s.MaxAge, s.Messages, s.Bytes, s.WeekMessages = day, 1_000, 1_000_000, WeekStats{1, 1_000, 0}
 	s.MaxBytes = 2_050_000
 	size := api.Size{At: now, Hours: hourly(7, func(day int) int64 { return 13 - int64(day) })}
-	r := NewReport(size, NATSUsage{Created: now.Add(-30 * day), Streams: []Stream{s}}, Limits{})
+	r := NewReport(size, NATSUsage{SharedStreamCreatedAt: now.Add(-30 * day), Streams: []Stream{s}},
+		ConfiguredLimits{})
 	// The rate grows by a tenth of its mean every day, and the stream keeps the messages of one
 	// day. d days from now it holds 1,000 + 100 × (d - ½) messages of 1,000 bytes.
 	wall(t, r, "Stream EXECUTIONS").want(t, 1_000_000, 2_050_000, ReachedInDays, 11)
@@ -262,15 +271,15 @@ func TestReportOfTheDatabase(t *testing.T) {
 			Records: 240_000, OldestAcceptedAt: now.Add(-10 * day), RetentionSeconds: 30 * 86_400,
 		},
 	}
-	nats := NATSUsage{Created: now.Add(-10 * day)}
+	nats := NATSUsage{SharedStreamCreatedAt: now.Add(-10 * day)}
 	// The database has 200 bytes for each of its 240,000 records, and 24,000 records are added per
 	// day.
-	wall(t, NewReport(size, nats, Limits{}),
+	wall(t, NewReport(size, nats, ConfiguredLimits{}),
 		"Database (SQLite)").want(t, 48e6, 60e6, ReachedInDays, 2.5)
-	wall(t, NewReport(size, nats, Limits{DatabaseDisk: 145e6}), "Database (SQLite)").
+	wall(t, NewReport(size, nats, ConfiguredLimits{DatabaseDiskBytes: 145e6}), "Database (SQLite)").
 		want(t, 48e6, 145e6, ReachedNotInAYear, 0) // 144 MB after 30 days
 	size.Database.FreeBytes, size.Database.Kind = nil, "postgres"
-	wall(t, NewReport(size, nats, Limits{}),
+	wall(t, NewReport(size, nats, ConfiguredLimits{}),
 		"Database (PostgreSQL)").want(t, 48e6, 0, ReachedNoLimit, 0)
 	// With few records, most of the database is empty tables, so its size divided by the number of
 	// records would be too large. The record size from the benchmark is used instead.
@@ -278,7 +287,8 @@ func TestReportOfTheDatabase(t *testing.T) {
 	size.Database.RetentionSeconds = 365 * 86_400
 	wall(
 		t,
-		NewReport(size, nats, Limits{DatabaseDisk: 48e6 + 10*24_000*postgresRecordBytes}),
+		NewReport(size, nats, ConfiguredLimits{DatabaseDiskBytes: 48e6 +
+			10*24_000*postgresRecordBytes}),
 		"Database (PostgreSQL)",
 	).want(t, 48e6, 48e6+10*24_000*postgresRecordBytes, ReachedInDays, 10)
 }
@@ -294,12 +304,12 @@ func TestReportOfTheAccount(t *testing.T) {
 		weekly("EXECUTIONS", 100, 0, "a", "b", "c"), weekly("QUEUE_q", 100, 0, "a"),
 	}
 	for i := range streams {
-		streams[i].Messages, streams[i].Bytes, streams[i].Week.Days = 200, 200_000, 2
+		streams[i].Messages, streams[i].Bytes, streams[i].WeekMessages.CoveredDays = 200, 200_000, 2
 	}
 	report := func(info jetstream.AccountInfo) Report {
 		return NewReport(api.Size{At: now}, NATSUsage{
-			Created: now.Add(-30 * day), Streams: streams, Tiers: tiers(&info),
-		}, Limits{})
+			SharedStreamCreatedAt: now.Add(-30 * day), Streams: streams, Tiers: accountTiers(&info),
+		}, ConfiguredLimits{})
 	}
 	for _, w := range report(jetstream.AccountInfo{
 		Tier: jetstream.Tier{Store: 800_000, Limits: unlimited},
@@ -316,7 +326,8 @@ func TestReportOfTheAccount(t *testing.T) {
 	wall(t, whole, "NATS account, storage").want(t, 800_000, 2e6, ReachedInDays, 3)
 	wall(t, whole, "NATS account, streams").want(t, 8, 8, ReachedNow, 0)
 	wall(t, whole, "NATS account, consumers").want(t, 50, 100, ReachedNoForecast, 0)
-	streams[1].Week.PerDay = 1_000 // this stream has one replica, so it is not in the tier R3
+	// this stream has one replica, so it is not in the tier R3
+	streams[1].WeekMessages.PerDay = 1_000
 	tiered := report(jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{
 		"R1": {Store: 200_000, Limits: unlimited},
 		"R3": {Store: 600_000, Limits: jetstream.AccountLimits{MaxStore: 1_200_000}},
@@ -331,10 +342,10 @@ func TestOrderOfWalls(t *testing.T) {
 	at := func(name string, reached ReachedWhen, days, percent float64) LimitForecast {
 		w := LimitForecast{Name: name, Reached: reached}
 		if reached == ReachedInDays {
-			w.Days = &days
+			w.DaysLeft = &days
 		}
 		if reached != ReachedNoLimit {
-			w.Percent = &percent
+			w.PercentUsed = &percent
 		}
 		return w
 	}

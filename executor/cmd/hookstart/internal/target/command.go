@@ -34,9 +34,9 @@ const (
 // program.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
-// Command runs a program for each execution. The program receives the input on stdin, and the
-// details of the execution in environment variables. The result of the execution depends on how the
-// program ends:
+// CommandHandler runs a program for each execution. The program receives the input on stdin, and
+// the details of the execution in environment variables. The result of the execution depends on how
+// the program ends:
 //
 //	exit code 0                   succeeded, with stdout as the output
 //	exit code 75                  tried again
@@ -48,29 +48,29 @@ const CommandGrace = stopGrace + pipeGrace + time.Second
 //
 // Each program runs in a separate process group. Processes that are left in that group when the
 // program exits are killed. If the runner itself is killed, Linux kills the program as well.
-type Command struct {
+type CommandHandler struct {
 	// Path is the program's path, as returned by exec.LookPath.
 	Path string
 	Args []string
 	// Env is the program's environment. The variables of the execution are added to it.
 	Env []string
-	// Raw passes the unmodified request body to the program, instead of the input as JSON.
-	Raw bool
+	// RawBody passes the unmodified request body to the program, instead of the input as JSON.
+	RawBody bool
 	// Timeout limits the program's run time.
 	Timeout time.Duration
-	// MaxOutput is the maximum size of the output, in bytes.
-	MaxOutput int64
+	// MaxOutputBytes is the maximum size of the output, in bytes.
+	MaxOutputBytes int64
 	// Stderr receives what the programs write to stderr. Several programs may write to it
 	// concurrently. Required.
 	Stderr io.Writer
-	// Stopping is closed when the runner stops. The programs of canceled executions are then ended.
-	// Their handlers' contexts cannot serve as the signal, because these contexts were already
-	// canceled. If the channel is nil, only Timeout limits how long such a program may run.
-	Stopping <-chan struct{}
+	// RunnerStopping is closed when the runner stops. The programs of canceled executions are then
+	// ended. Their handlers' contexts cannot serve as the signal, because these contexts were
+	// already canceled. If the channel is nil, only Timeout limits how long such a program may run.
+	RunnerStopping <-chan struct{}
 }
 
 // Handle runs the program for one execution and returns its output. It implements runner.Handler.
-func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
+func (c *CommandHandler) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	p, err := c.start(e)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 // cancel sends SIGTERM to a program because its execution was canceled, and waits until the program
 // exits, the timeout expires or the runner stops. If the program exits without an error, the
 // execution has succeeded.
-func (c *Command) cancel(p *process, timeout <-chan time.Time) (any, error) {
+func (c *CommandHandler) cancel(p *process, timeout <-chan time.Time) (any, error) {
 	p.TerminateGroup()
 	select {
 	case <-p.Exited():
@@ -117,7 +117,7 @@ func (c *Command) cancel(p *process, timeout <-chan time.Time) (any, error) {
 		p.stop(stopGrace)
 		p.drain()
 		return nil, fmt.Errorf("was canceled, did not end within %s, and was stopped", c.Timeout)
-	case <-c.Stopping:
+	case <-c.RunnerStopping:
 		p.stop(shutdownGrace)
 		p.KillGroup()
 		return nil, errors.New("was canceled, and was stopped, as the runner stops")
@@ -125,26 +125,26 @@ func (c *Command) cancel(p *process, timeout <-chan time.Time) (any, error) {
 }
 
 // result converts a program's exit into the result of the execution.
-func (c *Command) result(p *process) (any, error) {
+func (c *CommandHandler) result(p *process) (any, error) {
 	err := p.Err()
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
-	case err == nil && p.stdout.over:
-		return nil, outputTooLong(c.MaxOutput)
+	case err == nil && p.stdout.truncated:
+		return nil, outputTooLongError(c.MaxOutputBytes)
 	case err == nil:
 		return parseOutput(p.stdout.kept.Bytes()), nil
 	case !exited:
 		return nil, fmt.Errorf("wait for the program: %w", err)
 	}
-	failure := errors.New(describeWithOutput(describe(exit), p.stderr.String()))
+	failure := errors.New(describeWithOutput(describeExit(exit), p.stderr.String()))
 	if exit.ExitCode() == retryExitCode {
 		return nil, failure
 	}
 	return nil, runner.Permanent(failure)
 }
 
-// describe returns how a program ended, such as "exit status 3" or "ended by a signal: killed".
-func describe(exit *exec.ExitError) string {
+// describeExit returns how a program ended, such as "exit status 3" or "ended by a signal: killed".
+func describeExit(exit *exec.ExitError) string {
 	if exit.ExitCode() < 0 {
 		return "ended by a " + exit.Error()
 	}
@@ -154,19 +154,19 @@ func describe(exit *exec.ExitError) string {
 // process is a running program, with its output so far.
 type process struct {
 	*child.Process
-	stdout  headBuffer
-	stderr  tailBuffer
-	pipes   []*os.File // this process's ends of the program's pipes
-	reading sync.WaitGroup
+	stdout        headBuffer
+	stderr        tailBuffer
+	pipes         []*os.File // this process's ends of the program's pipes
+	outputReaders sync.WaitGroup
 }
 
 // start starts the program. It creates the pipes itself. If exec.Cmd created them, its Wait method
 // would wait for every process that holds them open, such as a daemon that the program has started.
-func (c *Command) start(e runner.Execution) (*process, error) {
+func (c *CommandHandler) start(e runner.Execution) (*process, error) {
 	//nolint:gosec,noctx // the operator's own program; the group is killed, not the process alone
 	cmd := exec.Command(c.Path, c.Args...)
-	cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
-	p := &process{stdout: headBuffer{most: c.MaxOutput}}
+	cmd.Env = append(append([]string{}, c.Env...), executionEnvironment(e)...)
+	p := &process{stdout: headBuffer{limit: c.MaxOutputBytes}}
 	var childFiles []*os.File
 	defer func() {
 		for _, end := range childFiles {
@@ -190,18 +190,18 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 	var err error
 	if p.Process, err = child.Start(cmd); err != nil {
 		p.close()
-		return nil, startFailure(c.Path, err)
+		return nil, newStartError(c.Path, err)
 	}
 	input := e.Input
-	if c.Raw {
+	if c.RawBody {
 		input = e.Payload.Body
 	}
 	go func() {
 		_, _ = ours[0].Write(input) // fails if the program does not read its input
 		_ = ours[0].Close()
 	}()
-	p.reading.Go(func() { _, _ = io.Copy(&p.stdout, ours[1]) })
-	p.reading.Go(func() {
+	p.outputReaders.Go(func() { _, _ = io.Copy(&p.stdout, ours[1]) })
+	p.outputReaders.Go(func() {
 		_, _ = io.Copy(io.MultiWriter(&p.stderr, errorIgnoringWriter{c.Stderr}), ours[2])
 	})
 	return p, nil
@@ -216,10 +216,10 @@ func (w errorIgnoringWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// startFailure returns the error for a program that could not be started. The error is permanent,
+// newStartError returns the error for a program that could not be started. The error is permanent,
 // so that the execution is not tried again, if the file has no executable format or the environment
 // is too long.
-func startFailure(path string, err error) error {
+func newStartError(path string, err error) error {
 	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
 		err = wrapped.Err
 	}
@@ -256,7 +256,7 @@ func (p *process) drain() {
 	p.KillGroup()
 	done := make(chan struct{})
 	go func() {
-		p.reading.Wait()
+		p.outputReaders.Wait()
 		close(done)
 	}()
 	timer := time.NewTimer(pipeGrace)

@@ -31,10 +31,10 @@ func TestStopKillsTheWholeGroup(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &target.Command{
+	c := &target.CommandHandler{
 		Path: shell,
 		Args: []string{"-c", `(trap "" TERM; echo; exec sleep 30) >"$FIFO" & wait`},
-		Env:  append(os.Environ(), "FIFO="+fifo), Timeout: time.Minute, MaxOutput: 1000,
+		Env:  append(os.Environ(), "FIFO="+fifo), Timeout: time.Minute, MaxOutputBytes: 1000,
 		Stderr: io.Discard,
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -79,9 +79,9 @@ func TestARunnerThatCannotWriteItsStderr(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	c := &target.Command{
+	c := &target.CommandHandler{
 		Path: shell, Args: []string{"-c", "head -c 200000 /dev/zero >&2; echo the end >&2; exit 1"},
-		Env: os.Environ(), Timeout: 20 * time.Second, MaxOutput: 1000, Stderr: failingWriter{},
+		Env: os.Environ(), Timeout: 20 * time.Second, MaxOutputBytes: 1000, Stderr: failingWriter{},
 	}
 	_, err = c.Handle(t.Context(), runner.Execution{Start: execution.Start{ID: "id"}})
 	if err == nil || !strings.Contains(err.Error(), "the end") {

@@ -29,9 +29,9 @@ func InheritedEnv(environment []string) []string {
 	})
 }
 
-// environmentOf returns the variables that describe an execution. It omits values that are empty,
-// longer than maxVariableBytes, or contain a zero byte.
-func environmentOf(e runner.Execution) []string {
+// executionEnvironment returns the variables that describe an execution. It omits values that are
+// empty, longer than maxVariableBytes, or contain a zero byte.
+func executionEnvironment(e runner.Execution) []string {
 	variables := map[string]string{
 		variablePrefix + "CONTENT_TYPE": e.Payload.ContentType,
 		variablePrefix + "HEADERS":      valuesJSON(e.Headers),

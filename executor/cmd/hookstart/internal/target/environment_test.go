@@ -12,7 +12,7 @@ import (
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	got := environmentOf(runner.Execution{
+	got := executionEnvironment(runner.Execution{
 		Start: execution.Start{
 			ID:         "id",
 			WorkflowID: "w",

@@ -36,9 +36,9 @@ func parseOutput(text []byte) any {
 	}
 }
 
-// outputTooLong returns the error for an output that is longer than maxBytes bytes. It is
+// outputTooLongError returns the error for an output that is longer than maxBytes bytes. It is
 // permanent, because another attempt would have the same output.
-func outputTooLong(maxBytes int64) error {
+func outputTooLongError(maxBytes int64) error {
 	return runner.Permanent(fmt.Errorf("the output is longer than %d bytes: store it elsewhere "+
 		"and write a reference", maxBytes))
 }
@@ -55,15 +55,15 @@ func describeWithOutput(what, output string) string {
 // headBuffer keeps the beginning of what is written to it, up to a limit in bytes, and records
 // whether it has dropped the rest.
 type headBuffer struct {
-	kept bytes.Buffer
-	most int64
-	over bool
+	kept      bytes.Buffer
+	limit     int64
+	truncated bool
 }
 
 func (h *headBuffer) Write(p []byte) (int, error) {
-	room := h.most - int64(h.kept.Len())
+	room := h.limit - int64(h.kept.Len())
 	if int64(len(p)) > room {
-		h.over = true
+		h.truncated = true
 		h.kept.Write(p[:max(room, 0)])
 		return len(p), nil
 	}
@@ -73,15 +73,15 @@ func (h *headBuffer) Write(p []byte) (int, error) {
 // tailBuffer keeps the last maxQuotedBytes bytes written to it, because the end of stderr is most
 // likely to say why a program failed.
 type tailBuffer struct {
-	kept []byte
-	cut  bool
+	kept      []byte
+	truncated bool
 }
 
 func (t *tailBuffer) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
 	if over := len(t.kept) - maxQuotedBytes; over > 0 {
 		t.kept = append(t.kept[:0], t.kept[over:]...)
-		t.cut = true
+		t.truncated = true
 	}
 	return len(p), nil
 }
@@ -90,7 +90,7 @@ func (t *tailBuffer) Write(p []byte) (int, error) {
 // ellipsis, followed by a whole character.
 func (t *tailBuffer) String() string {
 	text := t.kept
-	if !t.cut {
+	if !t.truncated {
 		return string(text)
 	}
 	for len(text) > 0 && !utf8.RuneStart(text[0]) {

@@ -38,10 +38,10 @@ type HTTPHandler struct {
 	// Secrets holds the signing secrets. A request is signed with each of them, because during a
 	// rotation the target may have only one of them. If there are none, requests are not signed.
 	Secrets []Secret
-	// Raw sends the request body and headers unchanged, instead of the input as JSON.
-	Raw bool
-	// MaxOutput is the maximum size of a response body, in bytes.
-	MaxOutput int64
+	// RawBody sends the request body and headers unchanged, instead of the input as JSON.
+	RawBody bool
+	// MaxOutputBytes is the maximum size of a response body, in bytes.
+	MaxOutputBytes int64
 	// Client sends the requests. It must not follow redirects. Required.
 	Client *http.Client
 }
@@ -59,7 +59,7 @@ func NewClient(concurrency int) *http.Client {
 // implements runner.Handler.
 func (p *HTTPHandler) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	body := e.Input
-	if p.Raw {
+	if p.RawBody {
 		body = e.Payload.Body
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL.String(),
@@ -74,7 +74,7 @@ func (p *HTTPHandler) Handle(ctx context.Context, e runner.Execution) (any, erro
 		return nil, fmt.Errorf("no answer of %s: %w", p.URL.Host, noredirect.WithoutURL(err))
 	}
 	defer func() { _ = response.Body.Close() }()
-	received, err := io.ReadAll(io.LimitReader(response.Body, p.MaxOutput+1))
+	received, err := io.ReadAll(io.LimitReader(response.Body, p.MaxOutputBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("the answer of %s broke off: %w", p.URL.Host, err)
 	}
@@ -85,8 +85,8 @@ func (p *HTTPHandler) Handle(ctx context.Context, e runner.Execution) (any, erro
 func (p *HTTPHandler) result(response *http.Response, body []byte) (any, error) {
 	status := response.StatusCode
 	if status >= 200 && status < 300 {
-		if int64(len(body)) > p.MaxOutput {
-			return nil, outputTooLong(p.MaxOutput)
+		if int64(len(body)) > p.MaxOutputBytes {
+			return nil, outputTooLongError(p.MaxOutputBytes)
 		}
 		return parseOutput(body), nil
 	}
@@ -120,14 +120,14 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 // those that must not be forwarded. Otherwise they get the prefix Hookstart-Header-.
 func (p *HTTPHandler) setHeaders(header http.Header, e runner.Execution) {
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-		if p.Raw && isForwardableHeader(name) {
+		if p.RawBody && isForwardableHeader(name) {
 			header[textproto.CanonicalMIMEHeaderKey(name)] = e.Headers[name]
-		} else if !p.Raw {
+		} else if !p.RawBody {
 			header["Hookstart-Header-"+name] = e.Headers[name]
 		}
 	}
 	contentType := e.Payload.ContentType
-	if !p.Raw {
+	if !p.RawBody {
 		contentType = "application/json"
 	}
 	set := func(name, value string) {

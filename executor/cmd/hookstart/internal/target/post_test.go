@@ -32,7 +32,7 @@ func posting(t *testing.T, ingress http.Handler,
 	if err != nil {
 		t.Fatal(err)
 	}
-	post := &target.HTTPHandler{URL: to, MaxOutput: 1000, Client: target.NewClient(1)}
+	post := &target.HTTPHandler{URL: to, MaxOutputBytes: 1000, Client: target.NewClient(1)}
 	configure(post)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -186,7 +186,7 @@ func TestWhatIsPosted(t *testing.T) {
 			got <- r
 			bodies <- string(body)
 		}), func(p *target.HTTPHandler) {
-			p.Raw = raw
+			p.RawBody = raw
 			p.Secrets = []target.Secret{[]byte("one"), []byte("two")}
 		})
 		id := starts.Start(t, runnertest.Post{

@@ -17,7 +17,7 @@ func (s *Server) BaseBackup(ctx context.Context) error {
 	if err := os.RemoveAll(s.baseBackupFolder()); err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, filepath.Join(s.programs, "pg_basebackup"), "--host",
+	command := exec.CommandContext(ctx, filepath.Join(s.programsFolder, "pg_basebackup"), "--host",
 		s.folder, "--port=5432", "--username=postgres",
 		// #nosec G204 -- found on this machine.
 		"--pgdata", s.baseBackupFolder(), "--wal-method=stream", "--checkpoint=fast", "--no-sync")

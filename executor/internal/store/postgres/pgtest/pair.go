@@ -17,8 +17,8 @@ import (
 
 // ReplicatedPair is a primary server and its standby, which can fall behind and can be promoted.
 type ReplicatedPair struct {
-	servers [2]*Server
-	primary int // the index of the primary in servers
+	servers      [2]*Server
+	primaryIndex int // the index of the primary in servers
 }
 
 // StartReplicatedPair starts a primary for one test and stops both servers when the test ends. Call
@@ -46,10 +46,10 @@ func (p *ReplicatedPair) URL() string {
 }
 
 // Primary returns the server that accepts writes.
-func (p *ReplicatedPair) Primary() *Server { return p.servers[p.primary] }
+func (p *ReplicatedPair) Primary() *Server { return p.servers[p.primaryIndex] }
 
 // Standby returns the server that is not the primary.
-func (p *ReplicatedPair) Standby() *Server { return p.servers[1-p.primary] }
+func (p *ReplicatedPair) Standby() *Server { return p.servers[1-p.primaryIndex] }
 
 // StartStandby makes the other server a standby of the primary. It returns when the standby has
 // replayed everything that the primary has written.
@@ -61,7 +61,8 @@ func (p *ReplicatedPair) StartStandby(ctx context.Context) error {
 	if err := os.RemoveAll(standby.dataFolder()); err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, filepath.Join(primary.programs, "pg_basebackup"), "--host",
+	command := exec.CommandContext(ctx, filepath.Join(primary.programsFolder, "pg_basebackup"),
+		"--host",
 		primary.folder, "--port", "5432", "--username", "postgres",
 		// #nosec G204 -- found on this machine.
 		"--pgdata", standby.dataFolder(), "--write-recovery-conf", "--wal-method=stream",
@@ -104,7 +105,7 @@ func (p *ReplicatedPair) FailOver(ctx context.Context) error {
 	if err := p.Primary().Kill(); err != nil {
 		return err
 	}
-	p.primary = 1 - p.primary
+	p.primaryIndex = 1 - p.primaryIndex
 	if p.Primary().process == nil {
 		if err := p.Primary().start(ctx); err != nil {
 			return err

@@ -16,36 +16,37 @@ import (
 // sharedServer is the server that the tests of a test binary share. Tests that need a server of
 // their own do not use it.
 var sharedServer struct {
-	mu     sync.Mutex
-	server *Server
-	users  int
-	keep   bool // whether Main stops the server; if not, its last user does
+	mu            sync.Mutex
+	server        *Server
+	userCount     int
+	stoppedByMain bool // whether Main stops the server; if not, its last user does
 
-	databases int      // number of databases created
-	empty     []string // empty databases that no test is using
+	databaseCount  int      // number of databases created
+	emptyDatabases []string // empty databases that no test is using
 }
 
 // Start returns the URL of an empty database, which is on a server that concurrent tests of the
 // same binary share. If the binary uses Main, all its tests share this server.
 func Start(t testing.TB) (url string) {
 	t.Helper()
-	server := acquire(t)
-	name := takeDatabase()
+	server := acquireServer(t)
+	name := takeEmptyDatabase()
 	if name == "" {
 		name = server.createDatabase(t)
 	}
 	t.Cleanup(func() {
 		server.resetDatabase(t, name)
-		release(t)
+		releaseServer(t)
 	})
 	return server.url(name)
 }
 
-func takeDatabase() (name string) {
+func takeEmptyDatabase() (name string) {
 	sharedServer.mu.Lock()
 	defer sharedServer.mu.Unlock()
-	if last := len(sharedServer.empty) - 1; last >= 0 {
-		name, sharedServer.empty = sharedServer.empty[last], sharedServer.empty[:last]
+	if last := len(sharedServer.emptyDatabases) - 1; last >= 0 {
+		name, sharedServer.emptyDatabases = sharedServer.emptyDatabases[last],
+			sharedServer.emptyDatabases[:last]
 	}
 	return name
 }
@@ -53,8 +54,8 @@ func takeDatabase() (name string) {
 func (s *Server) createDatabase(t testing.TB) (name string) {
 	t.Helper()
 	sharedServer.mu.Lock()
-	sharedServer.databases++
-	name = fmt.Sprint("test_", sharedServer.databases)
+	sharedServer.databaseCount++
+	name = fmt.Sprint("test_", sharedServer.databaseCount)
 	sharedServer.mu.Unlock()
 	s.exec(t, t.Context(), "postgres", "CREATE DATABASE "+name)
 	return name
@@ -70,13 +71,13 @@ func (s *Server) resetDatabase(t testing.TB, name string) {
 		"DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
 	sharedServer.mu.Lock()
 	defer sharedServer.mu.Unlock()
-	sharedServer.empty = append(sharedServer.empty, name)
+	sharedServer.emptyDatabases = append(sharedServer.emptyDatabases, name)
 }
 
 // Main runs the tests of a binary with one shared server, which the first test that needs it
 // starts. Use it as func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
 func Main(m *testing.M) (exitCode int) {
-	sharedServer.keep = true
+	sharedServer.stoppedByMain = true
 	defer func() {
 		if sharedServer.server == nil {
 			return
@@ -89,34 +90,34 @@ func Main(m *testing.M) (exitCode int) {
 	return m.Run()
 }
 
-func acquire(t testing.TB) *Server {
+func acquireServer(t testing.TB) *Server {
 	t.Helper()
 	programs := programsFolder(t)
 	sharedServer.mu.Lock()
 	defer sharedServer.mu.Unlock()
 	if sharedServer.server == nil {
-		server, err := create(programs, "", nil)
+		server, err := createServer(programs, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sharedServer.server = server
 	}
-	sharedServer.users++
+	sharedServer.userCount++
 	return sharedServer.server
 }
 
-func release(t testing.TB) {
+func releaseServer(t testing.TB) {
 	t.Helper()
 	sharedServer.mu.Lock()
 	defer sharedServer.mu.Unlock()
-	sharedServer.users--
-	if sharedServer.users > 0 || sharedServer.keep {
+	sharedServer.userCount--
+	if sharedServer.userCount > 0 || sharedServer.stoppedByMain {
 		return
 	}
 	if err := sharedServer.server.Remove(); err != nil {
 		t.Error(err)
 	}
-	sharedServer.server, sharedServer.empty = nil, nil
+	sharedServer.server, sharedServer.emptyDatabases = nil, nil
 }
 
 // programsFolder returns the folder with PostgreSQL's programs. Without PostgreSQL, it skips or

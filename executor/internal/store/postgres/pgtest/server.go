@@ -22,17 +22,17 @@ const startTimeout = 60 * time.Second
 
 // Server is a PostgreSQL server that can be stopped and started again.
 type Server struct {
-	programs string
-	folder   string // contains the data, the socket and the log
-	settings []string
-	process  *child.Process // nil while it is stopped
+	programsFolder string
+	folder         string // contains the data, the socket and the log
+	settings       []string
+	process        *child.Process // nil while it is stopped
 }
 
 // StartServer starts a server for one test, and stops it when the test ends. settings are settings
 // of the server, such as "fsync=on" (fsync is off by default).
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s, err := create(programsFolder(t), "", settings)
+	s, err := createServer(programsFolder(t), "", settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,15 +77,15 @@ func (s *Server) Socket() string { return filepath.Join(s.folder, ".s.PGSQL.5432
 func (s *Server) dataFolder() string { return filepath.Join(s.folder, "data") }
 func (s *Server) logPath() string    { return filepath.Join(s.folder, "log") }
 
-// create creates and starts a server in a new folder inside parent. If parent is "", it uses the
-// folder for temporary files.
-func create(programs, parent string, settings []string) (*Server, error) {
+// createServer creates and starts a server in a new folder inside parent. If parent is "", it uses
+// the folder for temporary files.
+func createServer(programs, parent string, settings []string) (*Server, error) {
 	// Do not use t.TempDir: its paths may exceed the 107 bytes allowed for a socket's path.
 	folder, err := os.MkdirTemp(parent, "hookstart-pg-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{programs: programs, folder: folder, settings: settings}
+	s := &Server{programsFolder: programs, folder: folder, settings: settings}
 	if err := s.initialise(); err != nil {
 		return nil, errors.Join(err, s.Remove())
 	}
@@ -99,10 +99,10 @@ func (s *Server) initialise() error {
 	if err := chownToServerUser(s.folder); err != nil {
 		return err
 	}
-	command := exec.Command(filepath.Join(s.programs, "initdb"), //nolint:noctx // it ends by itself
+	//nolint:noctx // it ends by itself
+	command := exec.Command(filepath.Join(s.programsFolder, "initdb"),
 		"--pgdata", s.dataFolder(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
-		"--locale=C",
-		"--no-sync", "--no-instructions") // #nosec G204 -- found on this machine
+		"--locale=C", "--no-sync", "--no-instructions") // #nosec G204 -- found on this machine
 	command.Dir = s.folder
 	if err := runAsServerUser(command); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (s *Server) start(ctx context.Context) error {
 	// The server process has its own copy of the file descriptor.
 	defer func() { _ = log.Close() }()
 	//nolint:gosec,noctx // found on this machine; stop ends it
-	command := exec.Command(filepath.Join(s.programs, "postgres"), args...)
+	command := exec.Command(filepath.Join(s.programsFolder, "postgres"), args...)
 	command.Dir, command.Stdout, command.Stderr = s.folder, log, log
 	if err := runAsServerUser(command); err != nil {
 		return err

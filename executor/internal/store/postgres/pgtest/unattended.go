@@ -20,7 +20,7 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: install it, initdb and postgres are needed", err)
 	}
-	return create(programs, parent, settings)
+	return createServer(programs, parent, settings)
 }
 
 // Kill kills the server's main process with SIGKILL, as the kernel's out-of-memory killer does. The
