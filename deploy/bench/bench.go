@@ -288,7 +288,8 @@ func (s *speedRun) runOpenLoops(
 	return loops, nil
 }
 
-// runRounds runs the turns of all variants and returns them keyed by variant. rate returns the
+// runRounds runs count rounds, in each of which every variant has one turn. It returns the results
+// of the turns, keyed by variant. what names the rounds in the progress line. rate returns the
 // requests per second for a variant; 0 means the closed loop.
 func (s *speedRun) runRounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate func(string) float64,

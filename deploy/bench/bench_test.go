@@ -135,9 +135,9 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// parseResponse returns the length and the status of a complete response: of a 200 for a new
-// delivery, a 429 or a 503. It returns 0 for an incomplete response, and an error for any other
-// response.
+// parseResponse returns the length and the status of a complete response if it is a 200 for a new
+// delivery, a 429 or a 503, and an error if it is any other response. For an incomplete response,
+// it returns 0.
 func TestAnswerLength(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 16\r\nDate: now\r\n\r\n"

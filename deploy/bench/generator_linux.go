@@ -44,9 +44,9 @@ type httpConn struct {
 	sentAt   time.Time // when the request was sent
 }
 
-// newGenerator returns a generator with open connections. It counts the delivery IDs that it uses
-// in the counter that its last argument points to. Generators with the same seed must share the
-// counter, so that no ID is used twice.
+// newGenerator returns a generator with open connections. The generator adds the number of delivery
+// IDs that it uses to *deliveryCount. Generators with the same seed must share the counter, so that
+// no ID is used twice.
 func newGenerator(
 	to target, connections, bodyBytes, workflows int, seed uint64, deliveryCount *uint64,
 ) (g *generator, err error) {
@@ -197,7 +197,7 @@ func (l *generatorRun) sendNext(c *httpConn, now time.Time) error {
 	return l.send(c)
 }
 
-// sendDue sends the requests that are due on idle connections.
+// sendDue sends the requests that are due, each on an idle connection.
 func (l *generatorRun) sendDue() error {
 	waiting := l.idle
 	l.idle = nil

@@ -63,8 +63,8 @@ func (c *Isolation) validate() error {
 	return errors.Join(problems...)
 }
 
-// The numbers of two workflows, and the names of their queues. The calm ones are measured, and the
-// troubled ones are in trouble. Workflow 0 is in the default queue and gets no requests.
+// The numbers of two workflows, and the names of their queues. The calm queue is measured while the
+// troubled queue has trouble. Workflow 0 is in the default queue and gets no requests.
 const (
 	calmWorkflow, troubledWorkflow = 1, 2
 	calmQueue, troubledQueue       = "calm", "troubled"
@@ -439,8 +439,8 @@ func (n *isolationRun) fillTroubledStream(ctx context.Context) error {
 // acknowledgements.
 const publishBatch = 2_000
 
-// streamFullDescription is how the server describes its error stream.CodeStoreFailed for a message
-// that does not fit into a stream.
+// streamFullDescription is the description in the server's error for a message that does not fit
+// into a stream. The error's code is stream.CodeStoreFailed, which other failures have too.
 const streamFullDescription = "maximum bytes exceeded"
 
 // publishTroubledStarts publishes the given number of small start messages to the troubled queue's

@@ -91,8 +91,8 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	defer func() { err = errors.Join(err, at.close()) }()
 	b := &launcher{bin: c.Bin, folder: at.folder, name: database, workflows: 1}
 	if database == postgres {
-		// Use settings that are typical of a production server, so that commits cost as much as
-		// there.
+		// Use settings that are typical of a production server, so that a commit costs what it
+		// costs in production.
 		server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
 		if err != nil {
 			return err

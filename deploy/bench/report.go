@@ -42,8 +42,8 @@ func valuesOf(turns []roundResult, number func(roundResult) float64) []float64 {
 	return values
 }
 
-// pairedRatios returns the quartiles of the ratios number(turn) / number(yardstick). Each ratio
-// compares a turn with the turn of the yardstick in the same round.
+// pairedRatios divides number(t) for each turn t by the same number for the turn of yardstick in
+// the same round, and returns the quartiles of these ratios.
 func pairedRatios(turns, yardstick []roundResult, number func(roundResult) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
@@ -165,8 +165,9 @@ func writeMemory(out io.Writer, systems []*system) error {
 	return nil
 }
 
-// writeExtraCPU writes how much more CPU a request costs in some variants than in another variant,
-// which differs from them only in one setting or in the build. It compares turns of the same round.
+// writeExtraCPU compares pairs of variants that differ only in one setting or in the build, and
+// writes how much more CPU a request costs in the first variant than in the second. It compares
+// turns of the same round.
 func writeExtraCPU(out io.Writer, turns map[string][]roundResult) {
 	for _, pair := range [][2]string{
 		{"hookstart-stripe", "hookstart"},

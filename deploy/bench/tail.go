@@ -360,8 +360,8 @@ func percentOf(part, whole time.Duration) float64 {
 	return 100 * float64(part) / float64(max(1, whole))
 }
 
-// largest returns the names of the activities with the longest times, longest first, and at most
-// count of them.
+// largest returns the names of the count activities that took the most time, longest first, or of
+// all activities if there are fewer.
 func (s activityTimes) largest(count int) []string {
 	names := slices.SortedFunc(maps.Keys(s), func(a, b string) int { return int(s[b] - s[a]) })
 	return names[:min(count, len(names))]

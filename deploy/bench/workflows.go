@@ -48,8 +48,8 @@ func (s *system) makeWorkflows(ctx context.Context, count int) error {
 
 func (s *system) api() *apiclient.Client { return apiclient.New("http://"+s.apiAddr, adminToken) }
 
-// makeWorkflow creates and activates the nth workflow, with a rate limit of deliveriesPerSecond
-// requests per second, and returns the token of its node.
+// makeWorkflow creates and activates the nth workflow, with a rate limit of perSecond requests per
+// second, and returns the token of its node.
 func (s *system) makeWorkflow(
 	ctx context.Context, n int, perSecond int64,
 ) (token string, err error) {

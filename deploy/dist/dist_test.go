@@ -63,7 +63,8 @@ func clone(t *testing.T) string {
 	return folder
 }
 
-// program returns testdata/program, compiled for a platform. It compiles each platform once.
+// program returns testdata/program, compiled for a platform. It compiles the program only once for
+// each platform.
 //
 //nolint:gochecknoglobals // compiled once
 var program = func() func(dist.Platform) ([]byte, error) {

@@ -26,9 +26,8 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 	return folder, makeAll(root, folder, "v0.1.0")
 })
 
-// makeAll builds a whole release in a folder, as make dist does. wrapper is a command that runs
-// another command, which is appended to its arguments, such as env. If it is not empty, makeAll
-// uses it to run the last step.
+// makeAll builds a whole release in a folder, as make dist does. If wrapper is not empty, it is the
+// beginning of a command line, such as env, to which makeAll appends the command of the last step.
 func makeAll(checkout, folder, version string, wrapper ...string) error {
 	program := folder + ".make" // not in the folder, because the program empties it
 	defer os.Remove(program)
@@ -249,9 +248,9 @@ func TestShippedPackages(t *testing.T)     { check(t, "packages") }
 func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
 func TestShippedImages(t *testing.T)       { check(t, "images") }
 
-// The systemd units of the packages work, and can be upgraded to a simulated next release. That
-// release has one more database migration, so that the programs of this release must refuse a
-// database that it has migrated.
+// The systemd units in the packages work, also after an upgrade of the packages to a simulated next
+// release. That release adds a database migration, so the programs of this release must refuse a
+// database that the next release has migrated.
 func TestShippedUnits(t *testing.T) {
 	release(t)
 	checkout, next := clone(t), filepath.Join(t.TempDir(), "next")

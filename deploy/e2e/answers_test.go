@@ -97,7 +97,7 @@ type waitingSender struct {
 }
 
 // deliver sends the nth delivery until an ingress accepts it and responds. After each failure, it
-// retries with the same delivery ID at the other ingress. takes is the time that the handler of the
+// retries with the same delivery ID at the other ingress. takes is how long the handler of the
 // execution takes.
 func (s *waitingSender) deliver(n int, takes time.Duration) {
 	workflow := n % len(s.waits)
@@ -220,8 +220,9 @@ func (s *waitingSender) send(url, delivery string, body []byte) (a endAnswer, er
 
 func workflowOfWait(seconds int) string { return fmt.Sprint("waits-", seconds) }
 
-// makeWaiting creates an active workflow for each element of waits, which is the number of seconds
-// that its responses wait for the execution. It returns the paths of the webhooks.
+// makeWaiting creates an active workflow for each element of waits, and returns the paths of their
+// webhooks. An element is the number of seconds for which the workflow's responses wait for the
+// execution.
 func makeWaiting(b *breakable, waits []int) (paths []string) {
 	b.t.Helper()
 	c := b.client.Load()

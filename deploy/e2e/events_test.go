@@ -67,8 +67,8 @@ func (k *killable) startRunner(queue string) {
 	k.runners[queue].Await("(runner is ready)")
 }
 
-// oneByOne is the number of failures that the test produces at first, so few that each is reported
-// by a separate event.
+// oneByOne is the number of failures that the test produces at first. They are so few that a
+// separate event reports each of them.
 const oneByOne = 5
 
 // killables is the number of processes that kill chooses from.

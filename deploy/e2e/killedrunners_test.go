@@ -106,8 +106,8 @@ type testRunner struct {
 type testRun struct {
 	by    *testRunner
 	began int64 // microseconds since 1970; comparable, because all runners are on one machine
-	// after is the number of executions that returned later in the same process, or -1 if this run
-	// did not return.
+	// after is the number of executions whose handlers returned later in the same process, or -1 if
+	// the handler of this run did not return.
 	after int
 }
 

@@ -215,8 +215,8 @@ func TestALastAttemptWaitsForASlot(t *testing.T) {
 }
 
 // waitsForASlot delivers the last attempt of an ordered execution to a runner that has no free
-// concurrency slot. It returns false if this failed because the request of the runner for the lane
-// had expired.
+// concurrency slot. It returns false if this failed because the runner's request for messages of
+// the lane had expired.
 func waitsForASlot(
 	t *testing.T, launch func(string, kitOptions) func() <-chan struct{},
 ) (delivered bool) {
@@ -245,7 +245,7 @@ func waitsForASlot(
 			t.Fatal(err)
 		}
 	}
-	// Occupy the only slot while a request for the lane waits at the server.
+	// Occupy the only slot while the runner's request for messages of the lane waits at the server.
 	var occupied *nats.Msg
 	for tries := 1; ; tries++ {
 		ingress.Start(t, runnertest.Post{Queue: orderedQueue})
@@ -357,7 +357,7 @@ func TestGoRunsAMessageThatArrivesLate(t *testing.T) {
 	}
 }
 
-// If the consumer of a lane is deleted while a runner uses it, the runner creates it again.
+// If the consumer of a lane is deleted while a runner uses it, the runner recreates it.
 func TestADeletedConsumerOfALaneIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {

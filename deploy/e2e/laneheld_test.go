@@ -175,8 +175,8 @@ func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 
 // answerOutdated answers requests for the record of orderedQueue, in place of the registry. The
 // answers say that the queue drains its own stream, except for one outdated answer, which says that
-// the queue still uses its own stream. It is given after a message of a lane in the own stream has
-// been delivered, and answered is then set to true.
+// the queue still uses its own stream. The outdated answer is given once a message of a lane in the
+// own stream has been delivered; answered is then set to true.
 func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 	answered = &atomic.Bool{}
 	answerSettings(t, nc, stream.Layout{Own: true}, func(delivered bool) stream.QueueStreamPhase {

@@ -96,8 +96,8 @@ func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 }
 
 // keepsItsConcurrency breaks the connection of a runner while the runner's request for messages
-// waits at the server. It returns false if the server then did not deliver more messages than the
-// runner's concurrency, because the request had already ended. attempts is the maximum number of
+// waits at the server. It returns false if the request had already ended, so that the server did
+// not deliver more messages than the runner's concurrency. attempts is the maximum number of
 // attempts.
 func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {
 	t.Helper()
@@ -193,7 +193,7 @@ func openGate(t *testing.T, nc *nats.Conn) {
 	}
 }
 
-// The Node.js kit creates its consumer again after NATS has lost its storage.
+// The Node.js kit recreates its consumer after NATS has lost its storage.
 func TestNodeGoesOnAfterNATSLostItsStore(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -218,8 +218,8 @@ func TestNodeGoesOnAfterNATSLostItsStore(t *testing.T) {
 	startAndAwait()
 }
 
-// The Node.js kit exits with an error when its consumer is deleted. It must not create the consumer
-// again, because a new consumer would deliver executions that have already ended.
+// The Node.js kit exits with an error when its consumer is deleted. It must not recreate the
+// consumer, because a new consumer would deliver executions that have already ended.
 func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -540,8 +540,8 @@ func TestNodeReadsANewBucketThatHasMoreKeys(t *testing.T) {
 	}
 }
 
-// The bucket of cancellations is deleted and later created again. The Node.js kit reads
-// cancellations as soon as the new bucket exists.
+// The bucket of cancellations is deleted and later recreated. The Node.js kit reads cancellations
+// again as soon as the new bucket exists.
 func TestNodeReadsABucketThatWasMissing(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

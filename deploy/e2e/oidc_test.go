@@ -20,9 +20,10 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// startIdentityProvider starts a real OpenID Connect provider, which has a sign-in page and the
-// users test-user@localhost and test-user2, and returns their attributes from its userinfo
-// endpoint. Only one test at a time can use it, because its package has a global list of clients.
+// startIdentityProvider starts a real OpenID Connect provider and returns its URL. The provider has
+// a sign-in page, the users test-user@localhost and test-user2, and a userinfo endpoint that
+// returns their attributes. register registers the console at the given URL as a client of the
+// provider. Only one test at a time can use it, because its package has a global list of clients.
 func startIdentityProvider(t *testing.T) (issuer string, register func(console string)) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)

@@ -110,8 +110,8 @@ func (o *ordered) post(url string, executions, keys int) error {
 }
 
 // run posts requests that start executions, and returns when all of these have ended. Meanwhile it
-// calls disturb: every 2 s in a long test, otherwise parts times, each time after the same number
-// of executions.
+// calls disturb: every 2 s in a long test, and otherwise each time that another 1/parts of the
+// executions has ended.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
 	posted := make(chan error, 1)

@@ -184,8 +184,8 @@ func (o *observed) table(outages []outage) {
 	o.t.Log(rows.String())
 }
 
-// await waits until /readyz of a program responds with a line that begins with line, and returns
-// the whole response.
+// await waits until the response of a program's /readyz contains a line that begins with the given
+// text, and returns the whole response.
 func (o *observed) await(program, line string) string {
 	o.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

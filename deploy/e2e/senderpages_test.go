@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// senderState is a state of the section "Sender" of a workflow's page.
+// senderState is a state of the section "Sender" on a workflow's page. do performs the steps that
+// bring an open page into this state.
 type senderState struct {
 	name, workflow string
 	do             func(*tab)

@@ -398,8 +398,8 @@ func countRun(ran *sync.Map, id string) {
 	n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // nothing else is stored
 }
 
-// run starts hookstart run in the same group as the runner that the method runs starts. executions
-// returns the execution IDs of all runs by hookstart run so far, with repetitions.
+// run starts hookstart run, in the same group as the runner that u.runs starts. executions returns
+// the execution IDs of all runs by hookstart run so far, with repetitions.
 func (u *upgraded) run(command string) (p *process, executions func() []string) {
 	u.t.Helper()
 	file := filepath.Join(u.t.TempDir(), "runs")

@@ -21,9 +21,9 @@ func hookstartCommand() string {
 
 const hookstartProgramName = "hookstart"
 
-// hookstartCommandBeside returns the command with which a user in a folder runs the hookstart next
-// to executable: its name if the PATH leads to it, or else its path. If there is no such program,
-// as in the image, it returns the name.
+// hookstartCommandBeside returns the command with which a user in folder runs the program hookstart
+// that is next to executable: the name hookstart if the PATH leads to that program, or else the
+// program's path. If there is no such program, as in the image, it returns the name.
 func hookstartCommandBeside(executable, folder string) string {
 	path := filepath.Join(filepath.Dir(executable), hookstartProgramName)
 	beside, err := os.Stat(path)

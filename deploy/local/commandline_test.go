@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The printed command runs the hookstart next to hookstart-local, no matter in which folder the
-// user has installed both.
+// The printed command runs the program hookstart next to hookstart-local, no matter in which folder
+// the user has installed both.
 func TestCommandLineCanBeTyped(t *testing.T) {
 	root := t.TempDir()
 	for _, folder := range []string{"archive/bin", "own bin", "links", "empty"} {

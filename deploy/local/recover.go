@@ -28,7 +28,7 @@ const (
 	recoveryTimeout = time.Minute
 )
 
-// healthChecker queries the health of a server. It never calls health twice at the same time.
+// healthChecker queries the health of a server. At most one call of health runs at a time.
 type healthChecker struct {
 	health    func() error  // may not return for as long as the disk stalls
 	checkSlot chan struct{} // capacity 1; holds a value while health runs

@@ -56,7 +56,7 @@ func (m *machine) start() (err error) {
 }
 
 // cutPower cuts the power: it kills the programs and unmounts the disk. The disk keeps everything
-// that was synced, and a random part of the rest. If the machine is off, cut does nothing.
+// that was synced, and a random part of the rest. If the machine is off, cutPower does nothing.
 func (m *machine) cutPower() error { return cutPowerOfAll([]*machine{m}) }
 
 // cutPowerOfAll cuts the power of several machines at the same moment. Machines that are off stay

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// TestMain makes the test binary act as one of the programs when it is started under the name of
-// that role.
+// TestMain makes the test binary act as one of the programs when it is started under that program's
+// name.
 func TestMain(m *testing.M) {
 	if RunAsRole() {
 		return

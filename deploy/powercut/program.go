@@ -25,9 +25,9 @@ const roleLocal = "powercut-hookstart-local"
 // startTimeout is how long an installation may take to become ready.
 const startTimeout = 60 * time.Second
 
-// RunAsRole makes this process act as one of the programs if it was started under the name of that
-// role. It returns true when the program has ended, and false if no role has that name. main must
-// call it before Run.
+// RunAsRole makes this process act as one of the programs if it was started under that program's
+// name. It returns true when the program has ended, and false if no program has that name. main
+// must call it before Run.
 func RunAsRole() bool {
 	switch os.Args[0] {
 	case roleLocal:

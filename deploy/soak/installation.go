@@ -520,8 +520,9 @@ func (i *installation) problems() (all []string) {
 	return all
 }
 
-// eventually calls try repeatedly until it succeeds, or until the timeout or ctx ends. The returned
-// error then contains the last error of try that the end itself did not cause.
+// eventually calls try repeatedly until it succeeds, or until the timeout or ctx ends. On failure,
+// the returned error contains the last error that try returned before that end, or its first error
+// if it returned none before.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

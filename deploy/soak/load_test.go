@@ -72,8 +72,8 @@ type posting struct {
 }
 
 // post starts senders that post requests until posting.end is called. Every other request has no
-// delivery ID. A request that did not get a 200 is retried once, after the delay after; 0 means
-// that requests are not retried.
+// delivery ID. A request that did not get a 200 is retried once; after is the delay before the
+// retry. If after is 0, requests are not retried.
 func post(t *testing.T, i *installation, after time.Duration) *posting {
 	t.Helper()
 	const count, every = 16, 40 * time.Millisecond
@@ -150,8 +150,7 @@ func (p *posting) accepted() (n int) {
 	return n
 }
 
-// awaitFirstAccepted waits until the given number of further responses with status 200 have
-// arrived.
+// awaitAccepted waits until the given number of further responses with status 200 has arrived.
 func (p *posting) awaitAccepted(t *testing.T, more int) {
 	t.Helper()
 	want := p.accepted() + more
@@ -165,9 +164,9 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 	}
 }
 
-// checkStored waits, at most for the duration within, until everything in the streams is recorded.
-// It then checks that each acknowledged execution is stored and recorded exactly once, and returns
-// the markers of all stored executions.
+// checkStored waits until the executors and runners have processed everything in the streams;
+// within is the maximum time for that. It then checks that each acknowledged execution is stored
+// and recorded exactly once, and returns the markers of all stored executions.
 func checkStored(
 	t *testing.T, i *installation, requests []posted, within time.Duration,
 ) map[string]bool {

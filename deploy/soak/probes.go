@@ -118,8 +118,7 @@ func (p *probes) firstAcceptedAfter(
 	return first, all, p.added
 }
 
-// acceptedShare holds the number of accepted requests in a group, and the number of all its
-// requests.
+// acceptedShare counts the requests in a group: the accepted ones, and all of them.
 type acceptedShare struct{ accepted, all int }
 
 func (s *acceptedShare) add(other acceptedShare) {
@@ -200,9 +199,9 @@ func countAccepted(answers []probe) (s acceptedShare) {
 }
 
 // refusedDuration returns the length of the period in which requests were refused or not answered,
-// or 0 if all were accepted. The period begins when the first such request was sent, and ends when
-// the next request after the last one was sent or, if there is no next request, when the last one
-// completed. answers must be sorted by the time at which the requests were sent.
+// or 0 if all were accepted. The period begins when the first refused request was sent. It ends
+// when the first request after the last refused one was sent or, if there is none, when the last
+// refused one completed. answers must be sorted by the time at which the requests were sent.
 func refusedDuration(answers []probe) time.Duration {
 	refused := func(answer probe) bool { return !answer.accepted }
 	first := slices.IndexFunc(answers, refused)
@@ -219,8 +218,9 @@ func refusedDuration(answers []probe) time.Duration {
 	return answers[last].ended.Sub(answers[first].began)
 }
 
-// quantile returns the smallest of the sorted durations that at least the given share of them does
-// not exceed, or 0 if there are none. The share must be more than 0 and at most 1.
+// quantile returns the duration at the given share of the sorted durations: the smallest one such
+// that at least this share of them is no longer. It returns 0 if there are none. The share must be
+// more than 0 and at most 1.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

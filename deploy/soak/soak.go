@@ -34,8 +34,8 @@ type Config struct {
 	Out io.Writer `kong:"-"`
 }
 
-// readyTimeout is the maximum time that the services may take to become ready. recordTimeout is the
-// maximum time that recording may take after the load.
+// readyTimeout is how long the services may take to become ready. recordTimeout is how long the
+// executors and runners may take to process everything in the streams, for example after the load.
 const (
 	readyTimeout  = time.Minute
 	recordTimeout = 2 * time.Minute

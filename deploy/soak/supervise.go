@@ -35,8 +35,8 @@ func fillNodeDisk(ctx context.Context, n *node, freeBytes uint64, lasts time.Dur
 	return n.supervise(ctx)
 }
 
-// supervise probes a node, twice as often as livenessFailureThreshold says, and restarts the node
-// after livenessFailureThreshold consecutive failures.
+// supervise probes a node 2*livenessFailureThreshold times. After livenessFailureThreshold
+// consecutive failures, it restarts the node and returns.
 func (n *node) supervise(ctx context.Context) error {
 	failures := 0
 	for range 2 * livenessFailureThreshold {

@@ -22,9 +22,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// documented is a cluster that runs on a copy of the documented configuration files, from which,
-// together with the environment, the servers read all settings. A test can change the files and
-// make the servers reload them, as an operator would.
+// documented is a cluster that runs on a copy of the documented configuration files. The servers
+// read all settings from these files and from the environment. A test can change the files and make
+// the servers reload them, as an operator would.
 type documented struct {
 	*site
 	folder string
@@ -123,8 +123,8 @@ func (d *documented) reload(t *testing.T) {
 	}
 }
 
-// The settings in its example file and the public keys are all that the systemd service of NATS
-// needs to start.
+// The systemd service of NATS needs only the settings in its example environment file and the
+// public keys to start.
 func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	content, err := os.ReadFile("../../systemd/nats.env.example")
 	if err != nil {

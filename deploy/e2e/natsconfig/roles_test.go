@@ -59,8 +59,8 @@ const (
 )
 
 // acknowledged starts counting the acknowledgements of all consumers. The returned function returns
-// the number of acknowledgements so far for one consumer, which is given as the beginning of their
-// subjects, up to and including its name.
+// the number of acknowledgements that one consumer has received so far. Its argument is the
+// beginning of the subjects of these acknowledgements, up to and including the consumer's name.
 func acknowledged(t *testing.T, s *site) func(consumer string) int {
 	t.Helper()
 	var mu sync.Mutex

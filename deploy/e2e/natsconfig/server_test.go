@@ -153,9 +153,9 @@ type site struct {
 	url     string
 }
 
-// startSite starts servers with a configuration file. each, unless it is nil, is called before the
-// ith server reads the file, and may change the environment. The functions in change may modify the
-// options that were read from the file.
+// startSite starts servers with a configuration file. If each is not nil, startSite calls it with
+// the number of a server, counted from 0, before that server reads the file; each may change the
+// environment. The functions in change may modify the options that were read from the file.
 func startSite(
 	tb testing.TB, file string, servers int, each func(i int), change ...func(
 		i int, o *server.Options,

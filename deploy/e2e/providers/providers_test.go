@@ -192,7 +192,7 @@ var (
 
 func pick[T any](r *rand.Rand, choices []T) T { return choices[r.IntN(len(choices))] }
 
-// make returns a signed request, to which it has then made up to three changes.
+// make signs a request, makes up to three random changes to it, and returns it.
 func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	key := p.secret(0)
 	made := &request{

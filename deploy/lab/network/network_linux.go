@@ -162,7 +162,7 @@ func (n *Network) namespaceName(host string) string {
 // device is in a separate namespace.
 func (n *Network) deviceName() string { return "hookstart" + strconv.Itoa(n.number) }
 
-// addHost creates a host's namespace and its device.
+// addHost creates the network namespace of a host, with its hosts file and its TUN device.
 func (n *Network) addHost(h *Host) error {
 	if err := runIP("netns", "add", h.namespace); err != nil {
 		// In a container, the root user may lack the necessary privileges.

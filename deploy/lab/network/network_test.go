@@ -193,7 +193,7 @@ func (p *pair) during(from, to *network.Host, c network.Condition, count int) (b
 	return begin, end
 }
 
-// fromOn returns a regular expression that matches the hundred numbers starting at number.
+// fromOn returns a regular expression that matches any of the hundred numbers from number on.
 func fromOn(number int) string {
 	var all []string
 	for n := range 100 {

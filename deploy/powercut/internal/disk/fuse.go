@@ -69,7 +69,7 @@ type node struct {
 	inode *inode
 }
 
-// openFile is an open file. Its field is true if the file was opened so that every write is synced
+// openFile is an open file. syncWrites is true if the file was opened so that every write is synced
 // (O_SYNC).
 type openFile struct{ syncWrites bool }
 
