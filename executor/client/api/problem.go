@@ -60,7 +60,7 @@ const (
 	CodeTooManyTokens        = "too_many_tokens"        // the node has too many valid tokens
 	CodeTooManySecrets       = "too_many_secrets"       // the sender has the maximum of secrets
 	CodeTooManyStreams       = "too_many_streams"       // the caller has too many event streams
-	CodeLastSecret           = "last_secret"            // a sender's last secret is not removed
+	CodeLastSecret           = "last_secret"            // a sender's last secret cannot be removed
 	CodeIngressTooOld        = "ingress_too_old"        // an ingress is too old for the change
 	CodeQueueMoves           = "queue_moves"            // the queue is moving to another stream
 	CodeStreamFull           = "stream_full"            // the stream has no space for the change
@@ -76,7 +76,7 @@ const (
 	CodeChangedSince         = "changed_since"          // If-Match or If-None-Match does not hold
 	CodeUndecodable          = "undecodable"            // the message cannot be decoded
 	CodeRefused              = "refused"                // the database refuses the message
-	CodeNotEmpty             = "not_empty"              // a backup is restored only into a new one
+	CodeNotEmpty             = "not_empty"              // a restore needs an empty installation
 	CodeNotConfirmed         = "not_confirmed"          // stored, but not in force everywhere yet
 	CodeUnavailable          = "unavailable"            // NATS or the database is unreachable
 	CodeInternal             = "internal"               // the executor's log has the cause

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// BackUpRecords requests a backup of the database, and passes every line of the backup to each. It
-// returns an error if the response is incomplete.
+// BackUpRecords requests a backup of the database, and passes every line of it to the function
+// each. It returns an error if the response is incomplete.
 func (c *Client) BackUpRecords(ctx context.Context, each func(line []byte) error) error {
 	return c.forEachLine(ctx, "/backup/records", nil, each)
 }
 
-// BackUpAudit requests a backup of one bucket's audit entries, and passes every line of the backup
-// to each. since and until, both inclusive, bound the entries' times.
+// BackUpAudit requests a backup of one bucket's audit entries, and passes every line of it to the
+// function each. It includes the entries from the time since to the time until, both inclusive.
 func (c *Client) BackUpAudit(
 	ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 ) error {
@@ -29,8 +29,8 @@ func (c *Client) BackUpAudit(
 	return c.forEachLine(ctx, "/backup/audit", query, each)
 }
 
-// forEachLine makes a call and passes each line of the response to each. It returns an error if the
-// response does not end with the line {}, which shows that it is complete.
+// forEachLine makes a call and passes every line of the response to the function each. It returns
+// an error if the response does not end with the line {}, which shows that it is complete.
 func (c *Client) forEachLine(
 	ctx context.Context, path string, query url.Values, each func(line []byte) error,
 ) error {

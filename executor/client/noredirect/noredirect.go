@@ -25,8 +25,8 @@ func NewClient(transport http.RoundTripper, timeout time.Duration) *http.Client 
 }
 
 // WithoutURL returns the cause of an error of http.Client or http.NewRequest, without the method
-// and the URL that these put in front of it. A URL may contain a token or a password. WithoutURL
-// returns any other error as it is.
+// and the URL with which such an error begins, because a URL may contain a token or a password. It
+// returns any other error unchanged.
 func WithoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return cmp.Or(outer.Err, errors.New("no cause is known"))

@@ -20,7 +20,8 @@ func main() {
 
 // signalContext returns a context that is canceled by the first SIGINT or SIGTERM, or when the
 // terminal hangs up. A second SIGINT or SIGTERM terminates the program immediately. SIGHUP never
-// does: the shell and the kernel both send it when a terminal closes.
+// terminates it immediately, because the shell and the kernel both send SIGHUP when a terminal
+// closes.
 func signalContext() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // as it is with nohup

@@ -244,8 +244,8 @@ func (r *reader) hasEntry(name string) bool {
 	return slices.ContainsFunc(r.zip.File, func(f *zip.File) bool { return f.Name == name })
 }
 
-// forEachLine calls each with every line of the named entry. It stops at the first error that each
-// returns.
+// forEachLine passes every line of the named entry to the function each, and stops at the first
+// error that the function returns.
 func (r *reader) forEachLine(name string, each func(line []byte) error) error {
 	from, err := r.zip.Open(name)
 	if err != nil {
@@ -267,8 +267,8 @@ func (r *reader) forEachLine(name string, each func(line []byte) error) error {
 	}
 }
 
-// forEachMessage calls each with every message in the named entry, which holds a stream or a
-// bucket. It stops at the first error that each returns.
+// forEachMessage passes every message in the named entry, which holds a stream or a bucket, to the
+// function each. It stops at the first error that the function returns.
 func (r *reader) forEachMessage(name string, each func(message) error) error {
 	return r.forEachLine(name, func(line []byte) error {
 		var m message

@@ -395,8 +395,8 @@ func (p RunnerGroupPosition) restoredConfig() jetstream.ConsumerConfig {
 }
 
 // maxConsumerReplacements is the maximum number of unsuitable consumers that a restore deletes in
-// order to create one paused consumer. More than one may be needed, because the group's runners can
-// create the consumer again.
+// order to create one paused consumer. More than one deletion may be needed, because the group's
+// runners can recreate the consumer.
 const maxConsumerReplacements = 10
 
 // createPausedConsumer creates a paused consumer. It keeps an existing consumer that begins with
@@ -543,8 +543,8 @@ type backupPublisher struct {
 	sentMessageIDs  map[string]bool
 	nextSequence    uint64   // sequence of the next message
 	fillerSequences []uint64 // sequences of filler messages, to be deleted
-	// unconfirmedAcks holds the pending confirmations of the last messages sent, in order. The most
-	// recent of these messages has the sequence before the next one.
+	// unconfirmedAcks holds the pending confirmations of the last messages sent, in order. The last
+	// of these messages has the sequence nextSequence-1.
 	unconfirmedAcks []jetstream.PubAckFuture
 }
 
@@ -568,9 +568,9 @@ func (p *backupPublisher) publish(ctx context.Context, m message, name string) e
 	return p.publishAsync(ctx, msg)
 }
 
-// fillGap publishes filler messages from the next sequence up to, but not including, before. They
-// take the place of messages that no longer exist, so that later messages get their original
-// sequences. The filler messages are deleted afterwards.
+// fillGap publishes filler messages with the sequences from p.nextSequence to before-1. They take
+// the place of messages that no longer exist, so that later messages get their original sequences.
+// The filler messages are deleted afterwards.
 func (p *backupPublisher) fillGap(ctx context.Context, name string, before uint64) error {
 	for p.nextSequence < before {
 		p.fillerSequences = append(p.fillerSequences, p.nextSequence)
@@ -609,8 +609,8 @@ func (p *backupPublisher) publishAsync(ctx context.Context, msg *nats.Msg) error
 	return p.awaitAcks(ctx)
 }
 
-// awaitAcks waits until every message sent has been stored. If the original sequences are required,
-// it returns an error if a message was stored with another one.
+// awaitAcks waits until every message sent has been stored. If requireSequences is true and a
+// message was stored with a sequence other than its original one, awaitAcks returns an error.
 func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 	timeout := time.NewTimer(nextMessageTimeout)
 	defer timeout.Stop()
@@ -636,7 +636,8 @@ func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 }
 
 // restoreDatabaseEntry writes the named entry of the file to the database, and the cancellation
-// requests in it to NATS. It fails if the entry is records.jsonl and the database is not empty.
+// requests of the executions in it to NATS. It fails if the entry is records.jsonl and the database
+// is not empty.
 func (i Installation) restoreDatabaseEntry(ctx context.Context, r *reader, name string) error {
 	first := name == recordsEntryName
 	return r.forEachLine(name, func(line []byte) error {
@@ -648,8 +649,9 @@ func (i Installation) restoreDatabaseEntry(ctx context.Context, r *reader, name 
 	})
 }
 
-// restoreCancellations stores in NATS the cancellation requests of the records in a line. Call it
-// before a group of runners can receive the start messages of these executions again.
+// restoreCancellations stores in NATS the cancellation requests of the executions in one line of
+// records.jsonl. Call it before a group of runners can receive the start messages of these
+// executions again.
 func (i Installation) restoreCancellations(ctx context.Context, line []byte) error {
 	var part struct {
 		Records []struct {

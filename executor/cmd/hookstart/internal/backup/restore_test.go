@@ -150,10 +150,10 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	}
 }
 
-// A group that was created with DeliverNew continues at its position in the backup, and so do its
-// lanes, even if runners have already created the group's consumer in the new installation.
-// BeganAfter then reports that the restored consumers began after the acknowledgement floor of the
-// backup.
+// After a restore, a group whose consumer was created with DeliverNew continues at its position in
+// the backup, and so do its lanes. This also applies to a group whose runners have already created
+// its consumer in the new installation. ConsumerBeginsAfter then reports that the restored
+// consumers begin after message 3, which is their ack floor in the backup, but not after message 6.
 func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream

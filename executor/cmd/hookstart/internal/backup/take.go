@@ -23,10 +23,10 @@ import (
 
 // API is the part of the operators' API that backups use.
 type API interface {
-	// BackUpRecords calls each with every line of a backup of the database.
+	// BackUpRecords passes every line of a backup of the database to the function each.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
-	// BackUpAudit calls each with every line of one bucket's audit entries. since and until bound
-	// the times of the entries; both are inclusive.
+	// BackUpAudit passes every line of a backup of one bucket's audit entries to the function each.
+	// It includes the entries from the time since to the time until, both inclusive.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
@@ -199,18 +199,19 @@ func (i Installation) streamReadingFromLeader(ctx context.Context, name string) 
 // its subject.
 var anySubjectOption = jetstream.WithGetMsgSubject(">")
 
-// newestBucketRecord identifies the newest record that the file has of a bucket.
+// newestBucketRecord identifies the newest record of a bucket in the backup file.
 type newestBucketRecord struct {
 	sequence uint64
 	storedAt time.Time
 }
 
-// writeAudit writes the audit entries of the changes made since the given time. until holds the
-// newest record of each bucket in the file; writeAudit omits the entries of later changes.
+// writeAudit writes the audit entries of the changes made since the given time. until holds, for
+// each bucket, the newest record in the backup file; writeAudit omits the audit entries of later
+// changes.
 //
 // An executor deletes an earlier revision of a record only once the revision's audit entry is in
 // the database, so every entry is in the bucket's history or in the database. The history is read
-// first. Otherwise, an entry could be missed that moves to the database in the meantime.
+// first; otherwise, an entry that moves to the database between the two reads would be missed.
 func (i Installation) writeAudit(
 	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newestBucketRecord,
 ) error {
@@ -433,13 +434,14 @@ func (i Installation) writeStream(
 
 // writeBucket writes the newest record of each key and adds the IDs of the keys that encrypt the
 // records to keys. It returns the number of records and the newest one. If a record changes in the
-// meantime, it is written again, and a restore applies the last version in the file.
+// meantime, the file may contain several versions of it, and a restore applies the last one.
 //
 // writeBucket returns once it has written, for every key that existed at the beginning, the record
 // as of the beginning or a newer one. It does not rely on the server's count of pending messages:
 // that count is too low while executors trim the history of keys (nats-server 2.15.2), so the
-// newest records could be missing. A server that lags behind the leader first sends earlier
-// records, and later the newer ones.
+// newest records could be missing. If the server that sends the records lags behind the leader, it
+// sends older records first, and the newer ones once it has caught up. writeBucket waits for the
+// newer ones.
 func (i Installation) writeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
 ) (records int, last newestBucketRecord, err error) {
@@ -495,8 +497,8 @@ func (i Installation) writeBucket(
 }
 
 // isLastMessage reports whether the stream has no message after the given sequence, up to and
-// including upTo. It queries the stream's leader, because the server of a consumer may lag behind
-// the leader and then reports too few pending messages.
+// including upTo. It queries the stream's leader, because a consumer's server may lag behind the
+// leader and then reports too few pending messages.
 func (i Installation) isLastMessage(
 	ctx context.Context, name string, sequence, upTo uint64,
 ) (is bool, err error) {
@@ -539,8 +541,9 @@ const expectedHeaderPrefix = "Nats-Expected-"
 // messages that were published.
 const nextMessageTimeout = 30 * time.Second
 
-// forEachMessage calls each with every message of a stream, until each returns true or an error.
-// pending is the number of messages that follow according to the server, which may be too small.
+// forEachMessage passes every message of a stream to the function each, until the function returns
+// true or an error. The function's argument pending is the number of messages that follow according
+// to the server; that number may be too small.
 func (i Installation) forEachMessage(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,

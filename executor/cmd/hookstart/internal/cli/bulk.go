@@ -137,8 +137,8 @@ func (v *executionRunAgainCmd) Run(s *session) error {
 }
 
 // repeatBulkCall repeats a bulk call until there is nothing more to do, and prints the total. If a
-// call does nothing although more may match, its repetition would do nothing either, and
-// repeatBulkCall returns an error.
+// call does nothing although more may match, repeating it would not help, so repeatBulkCall returns
+// an error.
 func (s *session) repeatBulkCall(
 	what string, call func() (n int, left []api.Left, more bool, err error),
 ) error {

@@ -111,10 +111,10 @@ func TestTailConnectsAgain(t *testing.T) {
 	}
 }
 
-// If executions that were accepted long ago end while the connection is lost, tail prints their
-// final states after it has reconnected. If the event stream resumes, the events contain the final
-// state of "one". If there is a gap in the events, tail looks up "two", which it last printed as
-// running.
+// Two executions, "one" and "two", were accepted long ago and end while tail has no connection.
+// After reconnecting, tail prints their final states. The event stream first resumes without a gap,
+// and its events contain the final state of "one". Later there is a gap in the events, so tail
+// looks up "two", which it last printed as running.
 func TestTailShowsTheEndOfWhatEndedMeanwhile(t *testing.T) {
 	long := time.Now().Add(-10 * time.Minute).UTC().Format(time.RFC3339Nano)
 	event := func(id, status string) string {
@@ -134,8 +134,9 @@ func TestTailShowsTheEndOfWhatEndedMeanwhile(t *testing.T) {
 				event("two", "running") + "\n\n",
 			2: "retry: 1000\n\nid: 12\nevent: execution\ndata: " + event("one", "failed") +
 				"\n\n",
-			// The lookup after stream 3 fails, so tail must not resume after its ID 13: stream 4
-			// resumes after 12 again and reports the same gap.
+			// Stream 3 reports a gap after event 12, and tail's lookup of "two" fails. So tail must
+			// not continue after ID 13, with which stream 3 begins: it resumes after event 12
+			// again, and stream 4 reports the same gap.
 			3: "retry: 1000\nid: 13\n\nevent: gap\ndata: {}\n\n",
 			4: "retry: 1000\nid: 14\n\nevent: gap\ndata: {}\n\n",
 		}[n]
@@ -413,9 +414,9 @@ func TestProblemsNameTheFields(t *testing.T) {
 	}
 }
 
-// The environment variable for a verb's flag contains the verb's name, which the help shows. A
-// variable without the verb's name, such as HOOKSTART_NAME, has no effect, because it may be set
-// for another purpose.
+// The environment variable for a verb's flag contains the verb's name. A variable without that
+// name, such as HOOKSTART_NAME, has no effect, because it may be set for another purpose. The help
+// of each verb shows the names of its variables.
 func TestVariablesOfVerbsNameTheVerb(t *testing.T) {
 	var put string
 	server := http.NewServeMux()

@@ -31,8 +31,8 @@ Example:
   hookstart completion bash`
 }
 
-// fileCompletionMarker is printed instead of candidates if the word is a file name. The script then
-// lets the shell complete the word.
+// fileCompletionMarker is printed instead of candidates if the word to complete is a file name. The
+// completion script then lets the shell complete the word.
 const fileCompletionMarker = "_files"
 
 // completionScripts holds one script per shell. The scripts work without the shell's optional

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// readInputFile reads the file at a path, or stdin if the path is "-". flag is the flag that the
-// path is from, for errors.
+// readInputFile reads the file at a path, or stdin if the path is "-". flag is the name of the flag
+// that holds the path; errors contain it.
 func (s *session) readInputFile(flag, path string) ([]byte, error) {
 	if path != "-" {
 		text, err := os.ReadFile(path) //nolint:gosec // the operator names a file of their own

@@ -11,7 +11,7 @@ import (
 )
 
 // validateJSON returns an error with the line and column of the first syntax error, or nil if text
-// is valid JSON. name is the flag that text is from.
+// is valid JSON. name is the name of the flag that holds the text; the error contains it.
 func validateJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil

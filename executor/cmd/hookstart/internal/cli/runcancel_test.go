@@ -18,8 +18,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// If the program of a canceled execution ignores SIGTERM, the command kills it once --drain-timeout
-// has passed, and exits without an error.
+// "hookstart run" is stopped while the program of a canceled execution is still running, because
+// that program ignores SIGTERM. The command kills the program once --drain-timeout has passed, and
+// exits without an error.
 func TestAStopEndsACanceledProgram(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -186,8 +186,8 @@ func withNotCopiedHint(err error) error {
 }
 
 // mirrorProblems returns one text for each copied stream that is falling behind. It also returns
-// one text about all the copied streams that have lost contact with the first site, with the times
-// of the last contact and of the last message.
+// one text about all the copied streams that have lost contact with the first site, with the time
+// of the last contact or, if that is unknown, of the last message.
 func mirrorProblems(
 	all []secondsite.MirrorState,
 	now time.Time,

@@ -89,7 +89,8 @@ func (v *senderShowCmd) Run(s *session) error {
 	return s.showSender(stored, v.withSenderHint(err))
 }
 
-// withSenderHint adds a hint to the error that the node has no sender.
+// withSenderHint adds a hint to a not-found error: the command that sets a sender for the node. It
+// returns other errors unchanged.
 func (n *nodeArgs) withSenderHint(err error) error {
 	if isNotFound(err) {
 		return &hintError{
@@ -133,8 +134,8 @@ func (v *senderSetCmd) Run(s *session) error {
 	return s.showSender(stored, v.withPresetHint(err))
 }
 
-// withPresetHint adds a hint that says where presets and their settings are documented. The help of
-// a flag has no room for them.
+// withPresetHint adds a hint to an error about the preset or its settings: the command that lists
+// them. It returns other errors unchanged.
 func (v *senderSetCmd) withPresetHint(err error) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {

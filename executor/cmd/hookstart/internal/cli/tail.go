@@ -54,7 +54,7 @@ func (v *executionTailCmd) Run(s *session) error {
 	return nil
 }
 
-// isPermanentError reports whether it is pointless to connect again after err: the output cannot be
+// isPermanentError reports whether it is pointless to reconnect after err: the output cannot be
 // written, the first connection failed, or the API refuses the call.
 func (t *executionTailer) isPermanentError(err error) bool {
 	if _, ok := errors.AsType[*writeError](err); ok {
@@ -68,8 +68,8 @@ func (t *executionTailer) isPermanentError(err error) bool {
 const (
 	minRetryDelay = 250 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
-	// reconnectOverlap is how long before the loss of the connection a lookup of missed executions
-	// starts.
+	// reconnectOverlap is how far the lookup of missed executions reaches back before the time at
+	// which the connection was lost.
 	reconnectOverlap = time.Minute
 	// maxRememberedStates is the maximum number of executions whose last printed state is
 	// remembered.
@@ -82,7 +82,7 @@ type executionTailer struct {
 	workflowID       string
 	startedAt        time.Time // when the verb was started
 	everConnected    bool
-	connected        bool      // and all missed changes have been printed
+	connected        bool      // whether a stream is open and all missed changes are printed
 	connectionLostAt time.Time // when the last connection was lost
 	retryDelay       time.Duration
 	lastPrinted      map[string]printedState

@@ -77,8 +77,9 @@ func (e checkedExecution) messageStoredOrExpired() bool {
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// retryFor calls look repeatedly, for at most wait, until it succeeds or isTemporary reports that
-// its error is not temporary.
+// retryFor repeats the call of the function look while its error is temporary according to
+// isTemporary, but at most for the duration wait. It returns the results of the last call. If its
+// error is still temporary and ctx has ended, the returned error includes that of ctx.
 func retryFor[T any](
 	ctx context.Context, wait time.Duration, isTemporary func(error) bool, look func() (T, error),
 ) (found T, err error) {

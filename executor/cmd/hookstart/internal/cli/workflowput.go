@@ -70,8 +70,9 @@ func (v *workflowPutCmd) put(s *session) (api.Workflow, error) {
 	return s.client.IfNew().PutWorkflow(s.ctx, v.Workflow, put)
 }
 
-// patchExisting applies the flags to the workflow have, whose ETag is tag. Nodes are replaced as a
-// whole, so a change of nodes fails if the workflow has changed since it was read.
+// patchExisting applies the flags to an existing workflow. have is its current state, and tag its
+// ETag. Nodes are replaced as a whole, so a change of nodes fails if the workflow has changed since
+// it was read.
 func (v *workflowPutCmd) patchExisting(
 	s *session,
 	have api.Workflow,

@@ -29,8 +29,9 @@ const (
 // kindsText lists the kinds, for error messages.
 const kindsText = KindAccount + ", " + KindWorkflow + ", " + KindSender + " or " + KindQueue
 
-// DocumentSet holds documents, or the state of an installation in the same form. Each list is in
-// document order.
+// DocumentSet holds documents, or the state of an installation in the same form. Documents that
+// were read from files are in the order in which they were read; those of an installation are
+// sorted by ID.
 type DocumentSet struct {
 	Accounts  []Account
 	Workflows []Workflow

@@ -31,7 +31,8 @@ type Step struct {
 	key          string // the key of the document
 }
 
-// Key returns the key of the step's document, by which other steps say that they depend on it.
+// Key returns the key of the step's document. A step that depends on this one has the key in its
+// RequiredKeys.
 func (s Step) Key() string { return s.key }
 
 // Plan returns the steps that change the current state (have) to that of the documents (want), in
@@ -135,9 +136,9 @@ func diffLines(before, after fieldTexts) (lines []string) {
 	return lines
 }
 
-// newStep returns the step that applies an object's document by calling do, or nil if there is
-// nothing to change. what is the object's key. If the object does not exist, the step creates it.
-// Otherwise, it changes the fields that differ.
+// newStep returns the step that creates an object or, if the object exists, changes the fields that
+// differ. If there is nothing to change, it returns nil. what is the object's key. The function do
+// makes the change.
 func newStep(
 	what string, exists bool, before, after fieldTexts,
 	do func(context.Context, *apiclient.Client) error,

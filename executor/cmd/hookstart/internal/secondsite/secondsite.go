@@ -346,8 +346,9 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 	return err
 }
 
-// republishUnfinished publishes again the start messages that have no final report, for all streams
-// and groups of runners, and returns how many there were.
+// republishUnfinished creates the consumers of the groups of runners on all streams of start
+// messages. It then republishes the start messages in these groups' queues that have no final
+// report, and returns their number.
 func (s Site) republishUnfinished(
 	ctx context.Context, infos []*jetstream.StreamInfo, groups []stream.RunnerGroup,
 ) (republished int, err error) {
@@ -379,7 +380,8 @@ func (s Site) republishUnfinished(
 }
 
 // createRunnerConsumers creates the consumers of groups of runners at the end of a stream. It then
-// publishes the start messages of unfinished executions again, and returns how many there were.
+// republishes the start messages of unfinished executions in the groups' queues, and returns their
+// number.
 func (s Site) createRunnerConsumers(
 	ctx context.Context, name string, layout stream.Layout, groups []stream.RunnerGroup,
 	ended map[string]bool,

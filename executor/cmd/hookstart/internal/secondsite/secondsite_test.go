@@ -296,7 +296,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// After a takeover, the second site recognises repeats of mirrored deliveries. Runners receive each
+// After a takeover, the second site recognizes repeats of mirrored deliveries. Runners receive each
 // start message of an unfinished execution once, whether the message is in the shared stream or in
 // a queue's own stream.
 func TestTakeOver(t *testing.T) {

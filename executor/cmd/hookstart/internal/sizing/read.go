@@ -208,8 +208,8 @@ func (s *Stream) readWeekStats(
 	return err
 }
 
-// completeSince returns the time since which the stream has kept all messages. It is at most the
-// stream's maximum age ago.
+// completeSince returns the time since which the stream has kept all messages. That is never longer
+// ago than the stream's maximum age.
 func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
 	// A stream that was restored from a backup has messages that are older than the stream itself.

@@ -39,8 +39,8 @@ type ConfiguredLimits struct {
 // Report describes how far an installation is from its limits.
 type Report struct {
 	At time.Time `json:"at"`
-	// CoveredDays is the number of days that the rates are based on. The report is complete if it
-	// is seven.
+	// CoveredDays is the number of days that the rates are based on, at most 7. CoversWeek is
+	// whether it is 7.
 	CoveredDays float64 `json:"days"`
 	CoversWeek  bool    `json:"complete"`
 	// DeliveriesPerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is
@@ -124,8 +124,8 @@ func NewReport(size api.Size, nats NATSUsage, limits ConfiguredLimits) Report {
 		growth := relativeGrowth(all)
 		r.GrowthPerDay = &growth
 	}
-	// A stream that keeps its messages for less than minTrendDays is too short to compute a growth.
-	// Assume that it grows like the deliveries.
+	// If a stream has less than minTrendDays of messages, its growth cannot be computed. Assume
+	// that it grows at the same relative rate as the accepted requests.
 	streams := slices.Clone(nats.Streams)
 	for i, s := range streams {
 		if !s.WeekMessages.KnowsGrowth() {
@@ -146,9 +146,9 @@ func NewReport(size api.Size, nats NATSUsage, limits ConfiguredLimits) Report {
 	return r
 }
 
-// weekStatsFromHours returns the WeekStats for the given hours. count returns the amount of one
-// hour. If an ingress's clock is ahead, it counts requests in an hour of the future. These are
-// added to the most recent day.
+// weekStatsFromHours returns the WeekStats for the given hours. The function count returns the
+// amount of one hour. An ingress whose clock is ahead counts requests in an hour of the future;
+// these are added to the most recent day.
 func weekStatsFromHours(
 	hours []api.SizeHour,
 	now, since time.Time,
@@ -222,8 +222,8 @@ func FormatCount(n float64, noun string) string {
 func (r *Report) addForecast(w LimitForecast) { r.Forecasts = append(r.Forecasts, w) }
 
 // withForecast returns w with the current amount, the limit and the forecast set. A limit of 0
-// means that there is no limit. after returns the amount after a number of days; nil means that the
-// growth is unknown.
+// means that there is no limit. The function after returns the amount after a number of days; it is
+// nil if the growth is unknown.
 func (w LimitForecast) withForecast(
 	now, limit float64,
 	after func(days float64) float64,

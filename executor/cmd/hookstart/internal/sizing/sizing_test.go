@@ -59,7 +59,7 @@ func (w LimitForecast) want(t *testing.T, now, limit float64, reached ReachedWhe
 	}
 }
 
-// In a new installation, the report has no rates and no limit is near.
+// In a new installation, the rates in the report are 0 and no limit is near.
 func TestReportOfAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	r := NewReport(api.Size{
@@ -246,7 +246,7 @@ func TestReportOfStreams(t *testing.T) {
 }
 
 // A stream that keeps messages for less than three days is assumed to grow at the same relative
-// rate as the deliveries.
+// rate as the accepted requests.
 func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
 	t.Parallel()
 	s := weekly("EXECUTIONS", 1_000, 0, "a")

@@ -116,8 +116,8 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 }
 
 // setHeaders sets the headers of a request: those that describe the execution, and those of the
-// original request. If the body is also sent unchanged, the latter keep their names, except for
-// those that must not be forwarded. Otherwise they get the prefix Hookstart-Header-.
+// original request. If RawBody is true, the original headers keep their names, and those that must
+// not be forwarded are omitted. Otherwise, all original headers get the prefix Hookstart-Header-.
 func (p *HTTPHandler) setHeaders(header http.Header, e runner.Execution) {
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		if p.RawBody && isForwardableHeader(name) {

@@ -19,7 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// posting runs a runner that posts to the given handler.
+// posting runs a runner that posts each execution to a server with the given handler. It returns
+// the ingress that starts the executions.
 func posting(t *testing.T, ingress http.Handler,
 	configure func(*target.HTTPHandler),
 ) *runnertest.Ingress {
