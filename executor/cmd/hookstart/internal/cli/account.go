@@ -56,8 +56,9 @@ func (v *accountPutCmd) Run(s *session) error {
 	return nil
 }
 
-// printRefusedWorkflowsNote prints a note that lists the active workflows whose webhook requests
-// the plan refuses. The command does not ask for confirmation beforehand, because scripts use it.
+// printRefusedWorkflowsNote prints a note that lists the account's active workflows whose webhook
+// requests its plan refuses. "account put" does not ask for confirmation beforehand, because
+// scripts use it.
 func (s *session) printRefusedWorkflowsNote(a api.Account) {
 	const named = 5
 	var refused []string

@@ -134,8 +134,8 @@ func (v *adminRestoreCmd) Run(s *session) error {
 	return s.printSummary(done, v.File+" is restored.")
 }
 
-// unfinishedRestoreHint returns a hint for the error of a restore that has begun, or "" for any
-// other error.
+// unfinishedRestoreHint returns a hint for the error of a restore that had already begun, or "" for
+// any other error.
 func unfinishedRestoreHint(err error) string {
 	if _, ok := errors.AsType[*backup.HalfRestoredError](err); ok {
 		return "until then every webhook gets 503; a new one has a new NATS store and a new " +
