@@ -62,8 +62,8 @@ type scaleVariant struct {
 	// to the server with the queue's stream. If it is false, every ingress gets deliveries of all
 	// queues.
 	sendToNearIngress bool
-	// moreConnections multiplies the number of senders (connections): each queue has as many as all
-	// queues have together in the other layouts.
+	// moreConnections gives each queue as many senders (connections) as all queues have together in
+	// the other layouts.
 	moreConnections bool
 	results         []scaleRoundResult
 }

@@ -30,7 +30,7 @@ type span struct {
 	reason   string // why it waits
 }
 
-// goroutine is one goroutine in a trace, with what it did at which times.
+// goroutine is one goroutine in a trace, with the times of its activities.
 type goroutine struct {
 	name    string // function that the goroutine started with, not counting wrappers
 	spans   []span

@@ -22,8 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// sizeOf returns the size of a test: the value of the environment variable, if it is set, as it is
-// in acceptance tests, or else the given default size.
+// sizeOf returns the size of a test: the value of the environment variable, which acceptance tests
+// set, or the given default size if the variable is not set.
 func sizeOf(t *testing.T, variable string, size int) int {
 	t.Helper()
 	if text := os.Getenv(variable); text != "" {

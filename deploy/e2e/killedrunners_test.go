@@ -299,9 +299,9 @@ func finalStates(
 
 // checkRepeats checks that each execution that ran again was in flight when its runner was killed:
 // its handler had not returned, or had returned so recently that the server may not have received
-// the acknowledgement. Recently means that at most three times as many other executions returned
-// afterwards as the runner has concurrency slots: one pending acknowledgement per slot, and on a
-// busy machine twice as many in transit. checkRepeats returns the number of repeats, and how many
+// the acknowledgement. "Recently" means that at most 3n other executions returned afterwards, where
+// n is the number of the runner's concurrency slots: n acknowledgements may be pending, and on a
+// busy machine 2n more may be in transit. checkRepeats returns the number of repeats, and how many
 // of them followed a run whose handler had returned.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
 	t.Helper()

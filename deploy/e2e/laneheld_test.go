@@ -124,8 +124,9 @@ func TestAStoppedRunnerRunsTheLastAttempt(t *testing.T) {
 // settingsRequests is the subject of requests for the record of orderedQueue.
 const settingsRequests = "$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue." + orderedQueue
 
-// A runner holds an execution with an order key while it cannot read its queue's record, even if it
-// could read the record before, because an older execution may be in the other stream.
+// While a runner cannot read its queue's record, it holds executions with an order key, because an
+// older execution may be in the other stream. This applies even if the runner could read the record
+// before.
 func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {

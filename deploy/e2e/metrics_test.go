@@ -20,8 +20,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Requests, whether by strangers or by senders, add no metric series to those that exist after the
-// start.
+// No request adds a metric series to those that exist after the start of the program, neither a
+// request from a stranger nor one from a sender.
 func TestNoRequestAddsASeries(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())

@@ -209,8 +209,8 @@ func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 }
 
 // delayLaneAnswers forwards connections to a NATS server and returns the address on which it
-// listens. When a client first requests a message of the lane of laneOfK, it delays the next bytes
-// from the server by 1.5 s.
+// listens. After the first request for a message of the lane of "k" (see laneOfK), it delays the
+// next bytes from the server by 1.5 s.
 func delayLaneAnswers(t *testing.T, server string) string {
 	request := []byte("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName + "." + laneOfK() + " ")
 	asked := make(chan struct{})
@@ -228,9 +228,9 @@ func delayLaneAnswers(t *testing.T, server string) string {
 	})
 }
 
-// forwardNATS forwards connections to a NATS server and returns the address on which it listens. It
-// calls toServer with the bytes that a client has sent before it forwards them, and toClient before
-// it forwards bytes from the server.
+// forwardNATS forwards connections to a NATS server and returns the address on which it listens.
+// Before it forwards bytes from a client, it calls toServer with these bytes. Before it forwards
+// bytes from the server, it calls toClient.
 func forwardNATS(
 	t *testing.T, server string, toServer func(sent []byte), toClient func(),
 ) string {

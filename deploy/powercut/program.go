@@ -105,8 +105,8 @@ func (o *singleMachine) startAndAwaitReady(ctx context.Context) error {
 // process is a running hookstart-local.
 type process struct {
 	*child.Process
-	// executorURL and nats are the URL of the operators' API and the address of NATS. awaitReady
-	// sets them.
+	// executorURL is the URL of the operators' API, natsAddr the address of NATS. awaitReady sets
+	// them.
 	executorURL, natsAddr string
 
 	stdout child.Output

@@ -17,8 +17,8 @@ const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
 	// Times for a freeze that is the only fault: the maximum time that the other executors may take
-	// to continue recording, and the minimum duration of the freeze, which leaves ten seconds to
-	// check that they do.
+	// to continue recording, and the minimum duration of the freeze, which leaves another ten
+	// seconds to check that they record something.
 	resumeRecordingTimeout = 20 * time.Second
 	minOnlyFaultFreeze     = resumeRecordingTimeout + 10*time.Second
 )

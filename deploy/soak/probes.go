@@ -148,9 +148,9 @@ func formatShares(each []acceptedShare) string {
 	return strings.Join(texts, ", ")
 }
 
-// acceptedShares returns, for each ingress, the share of accepted requests during a partition:
-// within for requests that were sent before maxUnavailability had passed, and after for later ones.
-// Requests without a result so far are not counted.
+// acceptedShares returns, for each ingress, the share of accepted requests during a partition.
+// within counts the requests that were sent before maxUnavailability had passed; after counts the
+// later ones. Requests without a result so far are not counted.
 func (p *probes) acceptedShares(partition partitionRecord) (within, after []acceptedShare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

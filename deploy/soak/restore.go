@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// restoreDeliveryCount is the number of deliveries that are sent before the restore, and of
-	// those that are sent after it.
+	// restoreDeliveryCount is the number of deliveries that are sent before the restore. The same
+	// number is sent after it.
 	restoreDeliveryCount = 50
 	// convergenceTimeout is the maximum time that all services may take to show the expected state
 	// after the restore.

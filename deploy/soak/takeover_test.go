@@ -15,8 +15,8 @@ func TestCountOfATakeover(t *testing.T) {
 	t.Parallel()
 	killed := time.Now()
 	copied := killed.Add(-time.Second)
-	// told returns a delivery that was last answered at the given time. Every delivery has the
-	// execution ID x.
+	// told returns a delivery that was last answered at the given time. originals is the number of
+	// its responses that were not marked as deduplicated. Every delivery has the execution ID x.
 	told := func(at time.Time, originals int) *delivery {
 		return &delivery{
 			marker: "m", hasID: true, ended: at, executions: []string{"x"}, originals: originals,

@@ -217,8 +217,8 @@ func TestNotReady(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// serve serves metrics in the text format at the returned URL. at returns the metrics for the time
-// now of the simulated clock.
+// serve serves metrics in the text format at the returned URL. For each request, it calls at with
+// the current time of the simulated clock; at returns the metrics.
 func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -85,8 +85,8 @@ func TestSystemd(t *testing.T) {
 }
 
 // Each setting that the units' example environment files or the documents mention exists in its
-// program, and is in an environment file that the program's unit reads. The environment files of
-// the programs that need an admin token mention one, and no others.
+// program, and is in an environment file that the program's unit reads. An environment file
+// mentions the admin token if, and only if, its program needs one.
 func TestSettingsOfUnits(t *testing.T) {
 	documents := read(t, "README.md") + read(t, "docs", "one-machine.md")
 	for file, program := range map[string]string{

@@ -31,7 +31,8 @@ type documented struct {
 	enter  func(i int) // sets the environment of the ith server
 }
 
-// startDocumented starts the cluster. It appends the lines in further to node.conf.
+// startDocumented starts the cluster. further holds additional lines, which it appends to
+// node.conf.
 func startDocumented(t *testing.T, further string) *documented {
 	t.Helper()
 	d := &documented{site: &site{}, folder: t.TempDir()}
