@@ -150,8 +150,8 @@ func (r *rig) endpoints() (all []endpoint) {
 	return all
 }
 
-// at returns the operation's path for one of the account's objects. what is the kind of the object.
-// For a key, it uses the ID key.
+// at returns the operation's path for an object of the account. what is the kind of the object. If
+// the object is a key, its ID is key.
 func (e endpoint) at(what about, account, key string) string {
 	subject := map[about]string{
 		anAccount:   account,
@@ -603,7 +603,8 @@ func TestScopesDoNotLeak(t *testing.T) {
 		t.Errorf("its own refusals: %+v", own)
 	}
 
-	// A caller receives only events of its account, including past ones.
+	// A caller receives only the events of its account, even if it resumes a stream and so receives
+	// events from before.
 	begin := r.open("", with(viewer))
 	again := r.open("?accountId=globex", with(viewer))
 	r.records(store.Batch{New: []store.Record{

@@ -7,8 +7,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// A node's answer is set with the workflow and shown with the node. If the answer is invalid, the
-// response names the field. A PUT that omits the answer removes it.
+// A node's answer settings say whether and how long its webhook responses wait for the execution.
+// They are set by a PUT of the workflow, and returned with the node and with the workflow. If they
+// are invalid, the response names the field. A PUT that omits them removes them.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// letters creates dead letters of the workflow wf. Their numbers are from, from+1 and so on, up to
-// to-1.
+// letters creates a dead letter of the workflow wf for each number n with from <= n < to. Its ID is
+// id(n).
 func (r *rig) letters(from, to int) {
 	r.t.Helper()
 	for n := from; n < to; n++ {
@@ -30,7 +30,7 @@ func (r *rig) letters(from, to int) {
 	}
 }
 
-// lettersLeft returns the IDs in the list of dead letters.
+// lettersLeft returns the IDs of the dead letters that are still in the list.
 func (r *rig) lettersLeft() (ids []string) {
 	r.t.Helper()
 	for _, d := range decode[api.List[api.DeadLetter]](r.get("/dead-letters?limit=200").

@@ -152,8 +152,7 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
-// besideCancel is a store that simulates another call that cancels the same executions at the same
-// time.
+// besideCancel is a store that simulates a concurrent call that cancels the same executions.
 type besideCancel struct {
 	store.Store
 	before, after func(ids []string) // called around RequestCancel; may be nil
@@ -293,8 +292,8 @@ func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
 }
 
 // A cancellation takes several steps. If a process stops between them, another process completes
-// the cancellation. If the cancellations bucket in NATS or the database has lost cancellations,
-// they are copied from the other of the two.
+// the cancellation. If the database has lost a cancellation, it is restored from the cancellations
+// bucket in NATS, and vice versa.
 func TestCancelIsSettled(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -306,12 +305,13 @@ func TestCancelIsSettled(t *testing.T) {
 		rec.Status, rec.CancelRequestedAt, rec.FinishedAt, rec.AcceptedAt = execution.Canceled,
 			time.Now(), time.Now(), time.Now()
 	})
-	// Execution 1: the process was killed after it had stored the request in the database.
+	// Execution 1: the process was killed after it had stored the cancellation in the database, but
+	// before it stored it in the bucket.
 	_, err := r.store.RequestCancel(t.Context(), []string{id(1)}, time.Now(), nil)
 	r.check(err)
 	bucket, err := r.JetStream.KeyValue(t.Context(), stream.CancellationsBucket)
 	r.check(err)
-	// Execution 2: the request was stored in the bucket, and then the database lost it.
+	// Execution 2: the cancellation is in the bucket, but the database has lost it.
 	r.check(stream.PutCancellation(t.Context(), bucket, id(2), time.Now()))
 	ctx, cancel := context.WithCancel(t.Context())
 	settled := make(chan struct{})
@@ -336,7 +336,7 @@ func TestCancelIsSettled(t *testing.T) {
 	r.check(bucket.Purge(t.Context(), id(3)))
 	r.check(r.nc.ForceReconnect())
 	eventually(t, hasKey)
-	// The bucket is deleted and created again.
+	// The bucket is deleted and recreated.
 	r.check(r.JetStream.DeleteKeyValue(t.Context(), stream.CancellationsBucket))
 	r.cancellations()
 	eventually(t, hasKey)

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// A node's filter is set with the workflow and shown with the node. If the filter is invalid, the
-// response names the field. A PUT that omits the filter removes it.
+// A node's filter is set by a PUT of the workflow, and returned with the node. If the filter is
+// invalid, the response names the field. A PUT that omits the filter removes it.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -65,8 +65,8 @@ func (r *rig) startAt(at stream.Layout, n int, body string) {
 	})}})
 }
 
-// ofPlace returns the number of the default queue's start messages in the shared stream or in its
-// own stream.
+// ofPlace returns how many start messages of the default queue are in the shared stream, or in the
+// queue's own stream if at is the own layout.
 func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), at.StreamName(execution.DefaultQueue))
@@ -220,8 +220,9 @@ func TestTheReportOfACanceledExecutionIsInTheOwnStream(t *testing.T) {
 	}
 }
 
-// If a workflow's delivery IDs cannot be copied within the call, the response says that the
-// workflow has not changed its queue yet, and that the client should repeat the call.
+// A workflow is assigned to a queue with its own stream, and the copying of the workflow's delivery
+// IDs to that stream is interrupted. The response says that the workflow has not changed its queue
+// yet. A repeated call completes the change.
 func TestAWorkflowThatStillMoves(t *testing.T) {
 	t.Parallel()
 	interrupted := false

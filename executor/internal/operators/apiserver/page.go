@@ -9,12 +9,13 @@ type Paging struct {
 	Cursor string `query:"cursor" doc:"The nextCursor of the previous page. Absent: the first page."`
 }
 
-// AccountFilter selects the items of one account in a list.
+// AccountFilter selects the items of one account in a list, or of all accounts that the caller may
+// see.
 type AccountFilter struct {
 	AccountID string `query:"accountId" doc:"Selects the items of this account. Absent: the items of all accounts that the caller may see."`
 }
 
-// ListInput is the input of most lists.
+// ListInput is the input of most list operations.
 type ListInput struct {
 	Paging
 	AccountFilter

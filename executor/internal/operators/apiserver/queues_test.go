@@ -71,8 +71,8 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	return stop
 }
 
-// asksInVain waits until a group is requesting work without receiving any, although start messages
-// are waiting for it.
+// asksInVain waits until a runner of the group is requesting work but receives none, although the
+// given number of start messages is waiting for the group.
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {

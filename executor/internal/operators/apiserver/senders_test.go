@@ -190,8 +190,9 @@ func (r *rig) captureSecret(keys *seal.Keys, text string) {
 	r.check(r.CaptureSenderSecret(r.t.Context(), "wf", "node", box))
 }
 
-// A captured secret is shown once the registry has stored that it was shown, even if another
-// process has not confirmed this change yet. It is not shown a second time.
+// A response contains a captured secret as soon as the registry has stored that the secret was
+// shown, even if another process has not confirmed this change yet. Later responses do not contain
+// the secret.
 func TestACapturedSecretIsShownThoughAProcessLags(t *testing.T) {
 	t.Parallel()
 	keys := registrytest.NewKeys(t)

@@ -63,7 +63,7 @@ func TestWorkflows(t *testing.T) {
 			t.Errorf("detail %q", p.Detail)
 		}
 	}
-	// A workflow that is created again after its deletion is a new workflow.
+	// A workflow that is recreated after its deletion is a new workflow.
 	back := decode[api.Workflow](r.put("/workflows/orders", body).is(201))
 	if back.Active || back.CreatedAt.Equal(created.CreatedAt) {
 		t.Errorf("it came back as %+v", back)

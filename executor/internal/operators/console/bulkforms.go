@@ -35,8 +35,8 @@ const (
 	changedSoFarFieldPrefix = "so-far."   // how many items earlier posts of a script changed
 )
 
-// newBulkFormView returns the view of a list's bulk form, which records that the list was rendered
-// now.
+// newBulkFormView returns the view of a list's bulk form. It stores the current time in the form,
+// as the time at which the list was rendered.
 func newBulkFormView(ctx context.Context) formView {
 	return newFormView(ctx, bulkFormName, map[string]string{
 		listedAtField: time.Now().UTC().Format(time.RFC3339Nano),

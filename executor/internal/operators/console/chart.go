@@ -135,9 +135,9 @@ type activity struct {
 	Total, Failed, Rejected int64
 }
 
-// activity counts the executions that match a filter in each of the last intervals. There are steps
-// intervals, each of length step, and the last one contains the current time. If the database is
-// too slow, the counts are missing.
+// activity counts the executions that match a filter in each of the most recent intervals. The
+// number of intervals is steps, and each has the length step; the last one contains the current
+// time. If the database is too slow, the counts are missing.
 func (c *Console) activity(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
 ) (activity, error) {

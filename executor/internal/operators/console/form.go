@@ -146,8 +146,8 @@ func (v formView) ShownValue(field string) string {
 }
 
 // HasValue reports whether a field with several values contains the given one. If a post of the
-// form has failed, Has checks the posted values. Otherwise, it returns current, which says whether
-// the stored setting contains the value.
+// form has failed, HasValue checks the posted values. Otherwise, it returns current, which says
+// whether the stored setting contains the value.
 func (v formView) HasValue(field, value string, current bool) bool {
 	if v.Code == "" {
 		return current

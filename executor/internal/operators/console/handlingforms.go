@@ -14,7 +14,7 @@ import (
 // removeButtonValue is the value of the button that removes a setting of a trigger node.
 const removeButtonValue = "take-away"
 
-// completeNodeForm completes f, a form with one setting of a trigger node. firstValues returns the
+// completeNodeForm completes f, a form with one setting of a trigger node. valuesOf returns the
 // values of the form's fields for the given settings. set changes the settings to the posted
 // values. saved and gone are the messages after the setting was saved or removed.
 func (c *Console) completeNodeForm(

@@ -22,7 +22,7 @@ type keyList struct {
 	New      formView
 	// the key that was just created; only that response contains its secret
 	CreatedKey      *api.NewKey
-	ListUnavailable bool     // the keys cannot be listed now, but Made can be shown
+	ListUnavailable bool     // the keys cannot be listed now; CreatedKey can still be shown
 	ToRevoke        *api.Key // set if the page asks the operator to confirm the revocation
 }
 

@@ -48,8 +48,8 @@ func fetchList[T any](
 	return list.Items, at, err
 }
 
-// listPageURL returns a function that returns the page of a form on a list: the given path with
-// the query of the request, which holds the list's filters and position.
+// listPageURL returns the pageURL function of a form on a list page. The URL consists of the given
+// path and the query of the request, which holds the list's filters and position.
 func listPageURL(path string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if query := r.URL.Query(); len(query) > 0 {

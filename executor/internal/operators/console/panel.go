@@ -23,7 +23,7 @@ const executionListRows = 25
 
 // executionList is the template data of a list of executions with its filters.
 type executionList struct {
-	Path          string // path of the page that shows the panel
+	Path          string // path of the page that shows the list
 	WorkflowID    string // workflow whose executions are listed; "" means all workflows
 	NodeID        string // node that the page shows, to be preserved in links
 	Filter        executionListFilter
@@ -43,7 +43,7 @@ type executionList struct {
 // execution.
 type executionListFilter struct {
 	Status, Source, Within, DeliveryID string
-	Workflow, Account                  string // only if the panel lists all workflows
+	Workflow, Account                  string // only if the list is of all workflows
 }
 
 // Any reports whether any field is set, so that the list contains only a part of the executions.
@@ -169,7 +169,8 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 	return nil
 }
 
-// query returns the panel's query with a cursor. An empty cursor means the newest rows.
+// query returns the query of the page of the list that begins after a cursor. An empty cursor means
+// the newest rows.
 func (p executionList) query(after string) url.Values {
 	return queryOf(map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source,
@@ -207,7 +208,7 @@ func (p executionList) Fragment() string {
 	return "/fragments/executions?" + query.Encode()
 }
 
-// Events returns the URL of the event stream for the executions in the panel.
+// Events returns the URL of the event stream for the executions in the list.
 func (p executionList) Events() string {
 	query := queryOf(map[string]string{
 		"workflowId": cmp.Or(p.WorkflowID, p.Filter.Workflow), "accountId": p.Filter.Account,

@@ -28,8 +28,8 @@ type requestCharts struct {
 	Accepted, Deduplicated, Refused int64
 }
 
-// requestCharts counts the requests of the last hour, of which now is the end. If the database is
-// too slow, the counts are missing.
+// requestCharts counts the requests of the hour that ends at now. If the database is too slow, the
+// counts are missing.
 func (c *Console) requestCharts(ctx context.Context, now time.Time) (requestCharts, error) {
 	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()

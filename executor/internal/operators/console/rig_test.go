@@ -200,8 +200,7 @@ func (r *rig) get(path string, change ...func(*http.Request)) answer {
 	return r.call(http.MethodGet, path, nil, change...)
 }
 
-// signInPage signs in with the admin token, and returns an option that adds the session to a
-// request.
+// signIn signs in with the admin token, and returns an option that adds the session to a request.
 func (r *rig) signIn() func(*http.Request) {
 	r.t.Helper()
 	a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {adminToken}})

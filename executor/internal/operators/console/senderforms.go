@@ -84,9 +84,9 @@ func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error)
 	return presets.Items, err
 }
 
-// findPreset returns the preset with the given ID, title or alias, and the zero value if there is
-// none. begins reports whether the name is one of these, or a part of a preset's ID or title: the
-// operator may still be typing.
+// findPreset returns the preset whose ID, title or alias is name, ignoring case, or the zero value
+// if there is none. begins reports whether name matches or occurs in a preset's ID or title, as it
+// does while the operator is still typing.
 func findPreset(
 	presets []api.SenderPreset, name string,
 ) (found api.SenderPreset, begins bool) {
@@ -153,7 +153,8 @@ func (t *trigger) presetFields(name string) presetFields {
 	return f
 }
 
-// senderFields returns the part of the sender form for the preset that the operator has typed.
+// senderFields returns the part of the sender form that depends on the preset, for the preset whose
+// name the operator has typed.
 func (c *Console) senderFields(r *http.Request) (presetFields, error) {
 	query := r.URL.Query()
 	t, err := c.trigger(r.Context(), query.Get("workflow"), query.Get("node"))

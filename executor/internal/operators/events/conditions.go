@@ -250,8 +250,9 @@ func senderStates(
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// storageStatesFor selects from all the states that concern the workflows' executions: the state of
-// the shared stream, and the states of the own streams of the workflows' queues.
+// storageStatesFor returns the states of the streams that the workflows use: the shared stream, and
+// the own streams of the workflows' queues. all holds the states of all streams, keyed by queue as
+// in sharedObservations.
 func storageStatesFor(
 	workflows []*registry.Workflow,
 	all map[string]subjectState,

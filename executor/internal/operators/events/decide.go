@@ -161,7 +161,8 @@ func encodeInput(input ExecutionInput) string {
 	return strings.TrimSpace(text.String())
 }
 
-// eventOf returns the event that reports causes of one account and kind, oldest first.
+// eventOf returns the event that reports the given causes. All of them must have the same account
+// and kind, and the oldest must come first. The event starts the workflow target.
 func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow) store.Event {
 	first, last := causes[0], causes[len(causes)-1]
 	input := ExecutionInput{

@@ -88,7 +88,8 @@ func (r *rig) check(err error) {
 // id returns the n-th execution ID.
 func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
 
-// failures records failed executions of a workflow, with the numbers from, from+1, ..., to-1.
+// failures records a failed execution of a workflow for each number n with from <= n < to. Its ID
+// is id(n).
 func (r *rig) failures(workflowID string, from, to int) {
 	r.t.Helper()
 	now := time.Now()
@@ -263,7 +264,8 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 }
 
 // decided stores n events that start a workflow, as if they had been decided at the given time.
-// Events can be stored only in place of causes, so decided first records a failure of orders.
+// Events can be stored only in place of causes, so decided first records a failed execution of the
+// workflow orders.
 func (r *rig) decided(workflowID string, n int, at time.Time) {
 	r.failures("orders", 1_000, 1_001)
 	r.t.Helper()
@@ -429,8 +431,8 @@ func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
 	r.failures("alerts", 0, 2)
 	r.turn()
 	r.wantKinds()
-	// A failure of orders causes no event if the account then selects orders as the workflow that
-	// its events start.
+	// A failed execution of the workflow orders causes no event if the account then selects orders
+	// as the workflow that its events start.
 	r.failures("orders", 2, 3)
 	_, _, err := r.PutEventSubscription(t.Context(), "on-pro",
 		registry.EventSubscription{WorkflowID: "orders"})
@@ -815,7 +817,7 @@ func TestConditionsWhileAStreamIsOffline(t *testing.T) {
 	}
 }
 
-// requests records requests to the node of orders.
+// requests records requests to the workflow orders at the given times.
 func (r *rig) requests(at ...time.Time) {
 	r.t.Helper()
 	var batch store.Batch

@@ -41,9 +41,10 @@ func (e *Events) publish(ctx context.Context) error {
 	}
 }
 
-// publishBatch publishes events: those of each queue in order until one fails, and different queues
-// concurrently. It skips the events of failedQueues, and adds the queues that fail to this set. It
-// returns the IDs of the published events, and the workflows of the other events.
+// publishBatch publishes the waiting events: different queues concurrently, and the events of each
+// queue in order until one fails. It skips the events of failedQueues, and adds the queues that
+// fail to this set. It returns the IDs of the published events, and the workflow IDs of the events
+// that it did not publish.
 func (e *Events) publishBatch(
 	ctx context.Context, waiting []store.Event, failedQueues map[string]bool,
 ) (published, failedWorkflows []string, err error) {
@@ -56,7 +57,7 @@ func (e *Events) publishBatch(
 		}
 	}
 	for _, event := range waiting {
-		queue := "" // of events whose workflow was deleted
+		queue := "" // for events whose workflow was deleted
 		if w, ok := e.config.Directory.Workflow(event.WorkflowID); ok {
 			queue = w.Record.Queue
 		}
@@ -114,10 +115,10 @@ func executionID(e store.Event) string {
 	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.MarkEventID(e.ID))
 }
 
-// recordedExecutions returns the IDs of those executions of a queue's events that are recorded. If
-// the first event is older than half the deduplication window, the stream may no longer recognize
-// its start message as a duplicate, so recordedExecutions first waits until everything in the
-// queue's streams is recorded.
+// recordedExecutions reports which executions of the given events are already recorded, by
+// execution ID. All events must be of the same queue. If the first event is older than half the
+// deduplication window, the stream may no longer recognize its start message as a duplicate, so
+// recordedExecutions first waits until everything in the queue's streams is recorded.
 func (e *Events) recordedExecutions(
 	ctx context.Context, queue string, events []store.Event,
 ) (map[string]bool, error) {

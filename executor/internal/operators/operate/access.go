@@ -255,9 +255,9 @@ func runRead[T any](
 	return checkAndCall(ctx, s, caller, r, call)
 }
 
-// runChange checks that the caller may make a call that changes something, and runs the call with
-// the timeout within. The call continues even if the client disconnects, because every stored
-// change must be confirmed.
+// runChange checks that the caller may make a call that changes something, and runs the call.
+// within is the timeout of the call. The call continues even if the client disconnects, because
+// every stored change must be confirmed.
 func runChange[T any](
 	ctx context.Context, s *Service, caller Caller, r accessRule, within time.Duration, call func(
 		context.Context,

@@ -17,8 +17,8 @@ const (
 	accountsCursorKind = "accounts"
 )
 
-// Plans lists the plan catalog in its defined order. If accountID is not empty, it lists only that
-// account's plan.
+// Plans lists the plans, in the order of the catalog file. If accountID is not empty, it lists only
+// that account's plan.
 func (s *Service) Plans(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Plan], error) {

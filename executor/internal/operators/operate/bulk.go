@@ -18,7 +18,7 @@ import (
 
 const (
 	defaultMaxBulkItems = 10_000
-	maxBulkIDs          = 10_000 // in a request that selects by IDs
+	maxBulkIDs          = 10_000 // maximum number of IDs in a request that selects by IDs
 
 	bulkBatchSize = 500 // records marked in one transaction
 	bulkWorkers   = 16  // requests read concurrently
@@ -227,7 +227,7 @@ func (b *bulkRestart) skipped() []api.Left {
 	return all
 }
 
-// cachedTriggerOf is like Service.cachedTriggerOf, but looks up each trigger node only once.
+// cachedTriggerOf is like Service.triggerOf, but looks up each trigger node only once.
 func (b *bulkRestart) cachedTriggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {

@@ -53,9 +53,9 @@ func (s DeadLetterSelection) splitIDs() (executions []string, messages []store.M
 	return executions, messages
 }
 
-// RequeueDeadLetters requeues at most Config.MaxBulkItems dead letters like RequeueExecution,
-// oldest first. The result counts the dead letters requeued by this call. Repeated and concurrent
-// calls requeue each dead letter only once.
+// RequeueDeadLetters requeues dead letters, oldest first and at most Config.MaxBulkItems, each as
+// RequeueExecution does. The result counts the dead letters requeued by this call. Repeated and
+// concurrent calls requeue each dead letter only once.
 func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Requeued, error) {

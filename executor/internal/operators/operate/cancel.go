@@ -46,7 +46,8 @@ const (
 	cancelCompletionInterval = 5 * time.Second
 	// cancelBatchSize is the maximum number of executions canceled together.
 	cancelBatchSize = 500
-	// maxConcurrentCancelPuts is the maximum number of keys stored concurrently.
+	// maxConcurrentCancelPuts is the maximum number of concurrent writes to the cancellations
+	// bucket.
 	maxConcurrentCancelPuts = 32
 )
 
@@ -204,9 +205,9 @@ func (s *Service) cancelAuditEntryFunc(
 }
 
 // cancel performs the three steps for the given records. It counts only the executions whose
-// cancellation had not been requested before: canceled is the number of those that are canceled
-// now, even if another call has just canceled them, and requested is the number of the others,
-// which their runners end.
+// cancellation had not been requested before. canceled is the number of those that are canceled
+// when cancel returns, even if another call has canceled them. requested is the number of the
+// others, which their runners end.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -334,10 +335,10 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 				ended, err := s.finishCancel(ctx, records)
 				_ = s.config.Changes.Publish(ended)
 				if conn.IsConnected() && ctx.Err() == nil {
-					return nil // the streams of later records may answer
+					return nil // continue: the streams of the later records may respond
 				}
 				return err
-			}) // the next round retries what failed
+			}) // ignore the error: the next iteration retries what failed
 		select {
 		case <-ctx.Done():
 		case <-connected:

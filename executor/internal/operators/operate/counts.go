@@ -19,9 +19,9 @@ type ExecutionCounts struct {
 	Total, Failed, Rejected int64
 }
 
-// Activity counts the executions that match a filter, separately for each of the last intervals,
-// oldest first. There are steps intervals of length step, and the last one contains the current
-// time. Total includes Failed and Rejected. It is counted before them, so they may include
+// Activity counts the executions that match a filter in each of the most recent intervals, oldest
+// first. The number of intervals is steps, and each has the length step; the last one contains the
+// current time. Total includes Failed and Rejected. It is counted before them, so they may include
 // executions that were accepted or have failed in the meantime.
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,

@@ -30,9 +30,8 @@ func IsMessageID(id string) bool {
 	return ok
 }
 
-// parseMessageKey parses the ID of a dead letter that is a message put aside. ok is false if the ID
-// begins neither with messageIDPrefix nor with reportIDPrefix. If the sequence is invalid,
-// StreamSequence is 0.
+// parseMessageKey is the inverse of messageDeadLetterID. ok is false if the ID begins neither with
+// messageIDPrefix nor with reportIDPrefix. If the sequence is invalid, StreamSequence is 0.
 func parseMessageKey(id string) (key store.MessageKey, ok bool) {
 	number, ok := strings.CutPrefix(id, messageIDPrefix)
 	if !ok {
@@ -80,7 +79,7 @@ func deadLetterID(d store.DeadLetter) string {
 	return messageDeadLetterID(messageKeyOf(*d.Message))
 }
 
-// messageDeadLetterID returns the ID of a dead letter that is a message put aside.
+// messageDeadLetterID returns the ID of the dead letter for a message that was put aside.
 func messageDeadLetterID(key store.MessageKey) string {
 	prefix := messageIDPrefix
 	if key.Progress {

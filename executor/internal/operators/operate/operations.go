@@ -4,7 +4,7 @@ import "slices"
 
 // Operation is something that operators can do: a method of Service that has a Caller.
 type Operation struct {
-	Name string // of the method
+	Name string // name of the method
 	// ID is the operationId of the API's route that calls the method. "" means that no route takes
 	// its role from this operation: either only the console calls the method, or a route calls it
 	// in addition to another method.

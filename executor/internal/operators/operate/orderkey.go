@@ -40,8 +40,9 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 	return key, nil
 }
 
-// TryOrderKey counts how many of the last requests to a trigger node have a value at a place. It
-// leaves out the sample payload. If place is "", it uses the place in the node's order key setting.
+// TryOrderKey counts how many of the last requests to a trigger node have a value for an order key.
+// place says where in a request the order key is, such as ptr:/id or header:X-Id; "" means the
+// place in the node's order key setting. The sample payload is not counted.
 func (s *Service) TryOrderKey(
 	ctx context.Context, caller Caller, workflowID, nodeID, place string,
 ) (api.OrderKeyTrial, error) {

@@ -57,8 +57,8 @@ func newListPage[R, T any](
 	return page
 }
 
-// newPageOfCatalog returns a page of the complete list all, which keeps its order. The page begins
-// after the item whose ID is in the cursor.
+// newPageOfCatalog returns a page of a list. all holds the whole list, in the order in which it is
+// shown. The page begins after the item whose ID is in the cursor.
 func newPageOfCatalog[R, T any](
 	kind string, all []R, p PageOptions, item func(R) T, id func(R) string,
 ) (none api.List[T], err error) {

@@ -46,9 +46,8 @@ func (s *Service) Queues(
 		})
 }
 
-// withHandlerStartTimes adds details about the executions that hold an order key, which makes later
-// executions with the same key wait. It replaces the AcceptedAt time of each of them with the time
-// when its handler began, if that is recorded.
+// withHandlerStartTimes returns the queues, but replaces AcceptedAt of each execution in Group.Held
+// with the time when its handler began, if that is recorded. It does not modify its argument.
 func (s *Service) withHandlerStartTimes(
 	ctx context.Context, all []queues.Queue,
 ) ([]queues.Queue, error) {

@@ -83,8 +83,8 @@ func idempotencyKeyForSample(key string, trigger *edit.TriggerInfo) string {
 	return key + "\x00" + hex.EncodeToString(sum[:])
 }
 
-// cachedTriggerOf returns the trigger node at which to run an execution again. It fails if the
-// workflow has moved to an account that the caller has no access to.
+// triggerOf returns the trigger node at which to run an execution again. It fails if the workflow
+// has moved to an account that the caller has no access to.
 func (s *Service) triggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {

@@ -24,9 +24,8 @@ import (
 // Queue is the state of a queue: the executions that wait in it, and the groups that serve it.
 type Queue struct {
 	Name string
-	// Waiting is the number of start messages that no runner has received, in the group that has
-	// the fewest of them. Without groups, it is the number of the queue's start messages in all its
-	// streams.
+	// Waiting is the number of start messages that wait in the queue: the smallest Waiting of all
+	// groups, or, without groups, the number of the queue's start messages in all its streams.
 	Waiting uint64
 	Oldest  time.Time // acceptance time of the oldest waiting execution; zero if none waits
 	// PausedSince is when the queue was paused; zero means that it is not paused. PausedUntil is
@@ -56,8 +55,9 @@ type Group struct {
 	MaxInFlight int64
 	// Held contains the executions that block others because of an order key, at most one per lane.
 	Held []BlockingExecution
-	// lanes contains, for each stream, the lanes in which start messages wait for the group. One of
-	// its entries stands for the messages without an order key.
+	// lanes lists the lanes, of all of the queue's streams, in which start messages wait for the
+	// group. Each stream has one more entry, for its messages without an order key. If the group
+	// has no consumer in a stream, a single entry stands for all lanes of that stream.
 	lanes []queueLane
 }
 
@@ -72,12 +72,12 @@ type BlockingExecution struct {
 	Waiting     uint64 // how many executions, with any order key, wait behind this one in its lane
 }
 
-// queueLane selects the waiting start messages of one lane of a queue, in one stream. It can also
-// select the messages that are in no lane because they have no order key.
+// queueLane selects start messages in one of a queue's streams: those of one lane, those of all
+// lanes, or those without an order key, which are in no lane.
 type queueLane struct {
 	stream         jetstream.Stream
 	subject        string
-	oldestSequence uint64 // its first waiting start message is at or after this stream sequence
+	oldestSequence uint64 // the first waiting start message is at or after this stream sequence
 }
 
 // streamState is the state of one of a queue's streams: its layout and its consumers.
@@ -141,10 +141,10 @@ type Watcher struct {
 	announcements *nats.Subscription
 
 	pollMu sync.Mutex // held by the caller that polls; other callers wait for its result
-	// The following fields, which the mutex above guards, show whether the heartbeats of all
-	// runners should have arrived. They are the time at which the connection was established or
-	// last re-established, as far as the polls know; the number of reconnects up to that time; and
-	// whether every runner has had enough time since then to send a heartbeat.
+	// pollMu also guards the next three fields. listeningSince is when the Watcher was created, or
+	// when a poll first noticed the last reconnect. reconnects is the number of reconnects up to
+	// that time. heardAllMembers means that every runner has had enough time since then to send a
+	// heartbeat.
 	listeningSince  time.Time
 	reconnects      uint64
 	heardAllMembers bool
@@ -223,9 +223,9 @@ type StartMessage struct {
 	// Delivered is true if the message has been delivered to a group.
 	Delivered bool
 
-	// The following fields describe the message in the streams: whether the streams have responded
-	// to a request for it, even if they do not have it, and, if they have it, its subject and the
-	// time at which the server stored it. Without the message, the subject and the time are zero.
+	// wasRead means that the streams have responded to a request for the message, even if none of
+	// them has it. storedSubject is the subject of the message in the stream, and storedAt is when
+	// the server stored it. Both are zero if the message was not read or does not exist.
 	wasRead       bool
 	storedSubject string
 	storedAt      time.Time
@@ -279,7 +279,7 @@ func (w *Watcher) setDelivered(
 	beganLater := func(consumer *jetstream.ConsumerInfo) bool {
 		return consumer.Config.DeliverPolicy != jetstream.DeliverAllPolicy
 	}
-	var uncertain []store.Record // records that only consumers with beganLater have passed
+	var uncertain []store.Record // records passed only by consumers for which beganLater is true
 	for _, r := range records {
 		byLater := false
 		for _, consumer := range consumers {
@@ -843,8 +843,8 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 	return nil
 }
 
-// consumerMatches reports whether a consumer receives messages with a subject. The subject may
-// contain wildcards in place of single tokens.
+// consumerMatches reports whether a consumer's filters match a subject. Tokens of the subject may
+// be "*"; such a token matches every token of a filter.
 func consumerMatches(c jetstream.ConsumerConfig, subject string) bool {
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {

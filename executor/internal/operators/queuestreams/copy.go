@@ -174,7 +174,7 @@ func (c *deliveryIDCopier) stop(ctx context.Context) {
 // it failed. Before the record was stored, the ingresses may have reopened the old stream by
 // themselves, and may have stored messages there that are not copied yet. The function waits until
 // all ingresses have applied the revision of the record, and then copies the remaining delivery
-// IDs. If its reader is lost, it starts the copy again.
+// IDs. If the consumer that reads the IDs is lost, the function starts a new copy.
 //
 // The move is complete, so nobody else would copy these IDs. The function therefore continues even
 // if the context is done. Its error wraps no other error, because callers would repeat the call

@@ -35,7 +35,7 @@ type Config struct {
 	JetStream jetstream.JetStream
 	Editor    *edit.Editor
 	Directory *edit.Directory
-	Settings  stream.Settings // of the shared stream
+	Settings  stream.Settings // settings of the shared stream
 	Log       logrus.FieldLogger
 	// OnStep is called before each step of a move, with the name of the step. It is for tests and
 	// may be nil.
@@ -47,7 +47,7 @@ type Mover struct {
 	config Config
 
 	mu           sync.Mutex
-	queueLocks   map[string]chan struct{} // for each queue: full while a goroutine moves it
+	queueLocks   map[string]chan struct{} // the lock of each queue: see lockOf
 	resumeErrors map[string]error         // for each queue: why Run could not continue its move
 	// for each queue or workflow: the newest known revision
 	firstSeen  map[string]firstSeenRevision
@@ -84,7 +84,7 @@ const (
 	// workflowCopyTimeout is how long MoveWorkflow may copy before it closes the workflow. A call
 	// may take 50 s, so enough time is left to store the change.
 	workflowCopyTimeout = 35 * time.Second
-	// lateCopyTimeout is the time limit, including retries, of the copy after a late end of a move.
+	// lateCopyTimeout is the maximum duration of copyAfterUnconfirmedEnd, including retries.
 	lateCopyTimeout = 20 * time.Second
 )
 
@@ -267,8 +267,8 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	return err
 }
 
-// isStalled reports whether a record has kept the same revision for longer than the duration after,
-// as far as this process has seen.
+// isStalled reports whether this process has seen the same revision of a record for longer than the
+// given time.
 func (m *Mover) isStalled(key string, revision uint64, after time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -518,10 +518,11 @@ func (m *Mover) ensureOwnStreams(
 		})
 }
 
-// abortMove reopens a queue in its old stream after an error, which is passed as because. It
-// returns errRestartMove if the move only ran out of time, and otherwise an error that includes
-// because. closedRevision is the revision of the record that closed the queue; 0 means that this
-// record may not have been stored.
+// abortMove reopens a queue in its old stream after its move has failed. because is the error of
+// the move, and phase is the phase of the move in which the queue is open in its old stream.
+// abortMove returns errRestartMove if the move only ran out of time, and otherwise an error that
+// includes because. closedRevision is the revision of the record that closed the queue; 0 means
+// that this record may not have been stored.
 func (m *Mover) abortMove(
 	ctx context.Context,
 	queue string,
@@ -573,8 +574,8 @@ func (m *Mover) revisionInPhase(
 	return q.Revision, ok && q.Record.Stream != nil && q.Record.Stream.Phase == phase
 }
 
-// checkStreamNotRecreated returns an error if a queue's own stream no longer exists, or was created
-// again since own was read.
+// checkStreamNotRecreated returns an error if a queue's own stream no longer exists, or has been
+// recreated since own was read.
 func checkStreamNotRecreated(
 	ctx context.Context, js jetstream.JetStream, queue string, own jetstream.Stream,
 ) error {

@@ -492,10 +492,10 @@ func (f *fixture) storeLate(ctx context.Context, queue string) {
 	}
 }
 
-// The last record of a move is stored late. In the meantime, an ingress has reopened the queue in
-// the old stream and has stored a delivery there. The delivery's ID is copied to the new stream
-// anyway, even if the executor has lost its reader or the call has ended. If the ID cannot be
-// copied, the move fails.
+// The record that ends the move of a queue is stored late: before that, an ingress reopens the
+// queue in the old stream and stores a delivery there. The executor must still copy that delivery's
+// ID to the new stream, even if its consumer on the old stream has been deleted, or the context of
+// MoveToOwnStream has been canceled. If the new stream is too full for the ID, the move fails.
 func TestAQueueThatOpensLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -563,8 +563,9 @@ func TestAQueueThatOpensLate(t *testing.T) {
 	}
 }
 
-// The last record of a move is stored late, while an ingress is still storing a delivery in the old
-// stream. The executor waits for the ingress and copies the ID of this delivery, too.
+// The record that ends the move of a queue is stored late, while an ingress that has reopened the
+// queue is still storing a delivery in the old stream. The executor waits until the ingress has
+// stored the delivery, and copies its ID, too.
 func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -614,9 +615,9 @@ func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	}
 }
 
-// A workflow's change to another queue is stored, but the acknowledgment is lost. Before the
-// change, an ingress has reopened the workflow and has stored a delivery in the old stream. The
-// delivery's ID is copied to the new stream anyway.
+// A workflow moves to a queue in another stream. The change of the workflow is stored, but the
+// acknowledgment is lost. Before the change, an ingress has reopened the workflow and has stored a
+// delivery in the old stream. The executor must still copy that delivery's ID to the new stream.
 func TestAWorkflowThatOpensLate(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -660,8 +661,8 @@ func (l lossyJetStream) CreateStream(
 	return l.JetStream.CreateStream(ctx, config)
 }
 
-// If an own stream is lost, it is created again. This does not happen immediately, because a server
-// may still be deleting the stream.
+// If NATS loses a queue's own stream, Run recreates the stream. It waits a moment before it does
+// so, because a server may still be deleting the stream.
 func TestALostOwnStreamIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))

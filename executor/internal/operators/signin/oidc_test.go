@@ -227,8 +227,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}); err != nil || caller != want {
 		t.Errorf("%+v, %v", caller, err)
 	}
-	// A replayed callback fails. The browser no longer has the cookie, and with a copy of the
-	// cookie, the code has already been used.
+	// A replayed callback fails: from the browser, because the callback has deleted its cookie, and
+	// with a copy of the cookie, because the code has already been used.
 	for _, cookies := range [][]*http.Cookie{set, {cookie}} {
 		if caller, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
 			t.Errorf("a replayed answer signs %+v in", caller)
