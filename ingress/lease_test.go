@@ -107,7 +107,7 @@ func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	for l, want := range map[registryLease]int{
 		alwaysValid{}: http.StatusOK,
 		neverValid{}:  http.StatusServiceUnavailable,
-		&expiring{}:   http.StatusServiceUnavailable, // while the request is read
+		&expiring{}:   http.StatusServiceUnavailable, // the lease expires during the request
 	} {
 		h, token, messages, _, _ := tryHandler(t, l)
 		response := httptest.NewRecorder()
@@ -214,11 +214,12 @@ func (s *retryingStream) Publish(
 	return s.storedMessages.Publish(msg, choice)
 }
 
-// While an ingress publishes a message, its lease may expire. The executors may then presume it
-// dead, and move the queue or the workflow without waiting for it. The ingress therefore sends the
-// message again only if its lease is renewed and the registry still leads to the same stream. As
-// long as its lease has not expired, no move can end without the ingress. It then sends the message
-// again even if the queue or the workflow has already been closed for a move.
+// While an ingress publishes a message, its lease may expire. Executors may then presume the
+// ingress dead, and move the queue or the workflow without waiting for it. The ingress therefore
+// sends the message again only if its lease has been renewed and the registry still leads to the
+// same stream. If its lease has not expired, executors still wait for the ingress before they end a
+// move. It then sends the message again even if the queue or the workflow has already been closed
+// for a move.
 func TestNothingIsSentAgainToAStreamThatWasMovedFrom(t *testing.T) {
 	t.Parallel()
 	plans, err := edit.ParsePlans(edit.DefaultPlans)

@@ -139,14 +139,14 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-// signatureRefusalLabels holds the labels of the counter of requests that were refused because of
-// their signature.
+// signatureRefusalLabels holds the label values of the counter for requests that were refused
+// because of their signature.
 type signatureRefusalLabels struct {
 	preset string
 	code   webhook.Code
 }
 
-// responseLabels holds the label values of the counter of requests.
+// responseLabels holds the label values of the counter for requests.
 type responseLabels struct {
 	// status is the HTTP status. customStatusLabel represents any status set by an execution's
 	// output.

@@ -206,7 +206,7 @@ func FuzzOutput(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, output []byte) {
 		if len(output) > 0 && !json.Valid(output) {
-			return // the kit never reports such output; such a report of another runner is ignored
+			return // package runner never reports such an output; from other runners it is ignored
 		}
 		for _, form := range outputForms {
 			first, err := responseFromOutput(output, form)

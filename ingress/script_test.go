@@ -125,8 +125,8 @@ func (s *situations) scriptSender(ts *testscript.TestScript, neg bool, args []st
 	s.senders[workflow] = config
 }
 
-// scriptFilter implements "filter WORKFLOW [JSON]". It sets the filter of the workflow's node,
-// which is in the pro account. Without JSON it removes the filter.
+// scriptFilter implements "filter WORKFLOW [JSON]". It sets the filter for the node of a workflow
+// in the pro account. Without JSON it removes the filter.
 func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: filter WORKFLOW [JSON]")
@@ -138,9 +138,10 @@ func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []st
 	s.putSettings(ts, neg, args[0], settings)
 }
 
-// scriptOrder implements "order [-two] WORKFLOW [PLACE]". It sets the order key of the workflow's
-// node, which is in the pro account. With -two, the workflow also has a node named other, with the
-// same order key; the path of its webhook is in $OTHER. Without PLACE the order key is removed.
+// scriptOrder implements "order [-two] WORKFLOW [PLACE]". It sets the order key for the node of a
+// workflow in the pro account. With -two, the workflow also gets a node named other with the same
+// order key, and $OTHER is set to the path of that node's webhook. Without PLACE it removes the
+// order key.
 func (s *situations) scriptOrder(ts *testscript.TestScript, neg bool, args []string) {
 	flags := flag.NewFlagSet("order", flag.ContinueOnError)
 	two := flags.Bool("two", false, "")
@@ -187,9 +188,9 @@ func (s *situations) putSettings(
 	}
 }
 
-// scriptAnswer implements "answer WORKFLOW [SECONDS [raw]]". It sets how long the responses of the
-// workflow's node, which is in the pro account, wait for the execution. With raw, the response is
-// the execution's output. Without SECONDS, responses do not wait.
+// scriptAnswer implements "answer WORKFLOW [SECONDS [raw]]". It sets how long responses to requests
+// to the workflow, which must be in the pro account, wait for the execution to end. With raw, the
+// response is the execution's output. Without SECONDS, responses do not wait.
 func (s *situations) scriptAnswer(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 || len(args) > 3 {
 		ts.Fatalf("usage: answer WORKFLOW [SECONDS [raw]]")
@@ -261,8 +262,8 @@ func (s *situations) scriptSubject(ts *testscript.TestScript, neg bool, args []s
 
 // scriptSend implements "send [-method M] [-sign [-shift DURATION]] [-header NAME: VALUE]… [-body
 // TEXT | -quoted GO-STRING | -bytes N] [-chunked] PATH". With -sign, the request is signed as the
-// workflow's sender would sign it. It writes the response: the status and the code, the headers, an
-// empty line, and the body.
+// workflow's sender would sign it. scriptSend writes the response: the status and the code, the
+// headers, an empty line, and the body.
 func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []string) {
 	r := request{header: map[string]string{}}
 	flags := flag.NewFlagSet("send", flag.ContinueOnError)

@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// requestSteps are the checks of a request, in order. Once a step has returned an outcome, the
-// remaining ones are skipped. The numbers are those with which the names of the scripts in
-// testdata/webhook begin.
+// requestSteps are the checks of a request, in order. A step returns nil if the request may go on
+// to the next step; otherwise, its outcome is that of the request. The numbers in the comments are
+// those with which the names of the scripts in testdata/webhook begin.
 var requestSteps = [...]func(*handler, *delivery) *outcome{
 	(*handler).findTrigger, // 5, 6
 	// A handshake starts nothing, so it gets its response in any state of the plan and the
@@ -103,8 +103,9 @@ func pathAndQuery(r *http.Request) string {
 	return r.URL.RequestURI() // the request line holds a whole URL
 }
 
-// respondToHandshake responds to a handshake of the node's sender. A handshake starts nothing,
-// leaves no record, and does not count against any limit.
+// respondToHandshake returns nil if the request is not a handshake of the node's sender, and
+// otherwise the response to the handshake. A handshake starts nothing, leaves no record, and does
+// not count against any limit.
 func (h *handler) respondToHandshake(d *delivery) *outcome {
 	s := d.sender()
 	if s == nil {
@@ -186,9 +187,10 @@ func (h *handler) checkLimits(d *delivery) *outcome {
 	return nil
 }
 
-// rejectInactive records a request to an inactive workflow, with its body, so that operators can
-// look up the ID in the response and replay the request. It omits a body that cannot be read. If
-// the stream does not store the record, rejectInactive returns the refusal for that instead.
+// rejectInactive returns nil if the workflow is active. Otherwise it records the request, so that
+// operators can look up the ID in the response and replay the request, and returns the refusal. The
+// record includes the body unless that cannot be read. If the stream does not store the record,
+// rejectInactive returns the refusal for that failure instead.
 func (h *handler) rejectInactive(d *delivery) *outcome {
 	if d.trigger.Workflow.Active {
 		return nil

@@ -116,7 +116,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 			return nil,
 				fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is "+
 					"--nats-url right?", Redact(o.URL), o.ConnectTimeout, err)
-		// time.After starts the timer here. A ticker could be ready at the same time as ctx.Done.
+		// Do not use a ticker: it could be ready when ctx ends, and select might then choose it.
 		case <-time.After(connectRetryInterval):
 		}
 	}

@@ -124,7 +124,8 @@ func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	}
 }
 
-// Files with invalid contents are reported immediately, without an attempt to connect.
+// A credentials file or CA file that is empty or missing is reported immediately, without an
+// attempt to connect.
 func TestBadFilesAreNotWaitedFor(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

@@ -17,7 +17,7 @@ import (
 
 // damagedConsumer is a consumer whose state the server could not read when it recovered its stream.
 // A power cut can leave behind a file that is empty, truncated or full of zeros. The server then
-// continues without the consumer, and refuses to create it again.
+// continues without the consumer, and refuses to recreate it.
 type damagedConsumer struct{ account, stream, name string }
 
 // parseUnreadableConsumer returns the consumer named in a server warning that a consumer's state

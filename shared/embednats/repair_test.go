@@ -20,7 +20,7 @@ import (
 )
 
 // Consumers work again after a power cut has damaged their states. nats-server itself refuses both
-// to load such consumers and to create them again.
+// to load such consumers and to recreate them.
 func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 	for name, damage := range map[string]func(state []byte) []byte{
 		"cut off": func(state []byte) []byte { return state[:3] },

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxReservedBytes is the maximum number of bytes that CheckRoom keeps free. It is the default
-	// size limit of the stream of reports.
+	// maxReservedBytes is the maximum number of bytes that CheckRoom reserves. It equals the
+	// default size limit of the stream of reports.
 	maxReservedBytes = 1 << 30
 	// roomCheckInterval is the interval at which WatchRoom measures how much all streams hold.
 	roomCheckInterval = 100 * time.Millisecond

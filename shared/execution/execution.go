@@ -122,7 +122,7 @@ type Rejection struct {
 	// Payload is the body. If the body was not read, Payload holds only its Content-Type, and Kind
 	// is BodyNone. Kind is also BodyNone if the body was declared as JSON but is not valid JSON.
 	Payload      Payload
-	DeclaredSize int64  // the body's length in bytes; the declared one if it was not read
+	DeclaredSize int64  // the body's length in bytes, as declared if it was not read
 	Headers      Values // the request's headers, without credentials
 	Query        Values // the query parameters, without the token
 	Code         string // the code of the refusal
@@ -151,7 +151,7 @@ type Progress struct {
 	// EndedGroups lists the other groups that had already reported a final status when this report
 	// was made. It is set only for an execution with an order key.
 	EndedGroups []string
-	Error       string // why it failed, with Failed; what the runner reported, with Canceled
+	Error       string // Failed: why it failed; Canceled: what the runner reported
 	Output      []byte // the output, with Succeeded: one JSON text, or empty
 }
 

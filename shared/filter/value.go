@@ -95,9 +95,9 @@ type decimal struct {
 	exponent int64
 }
 
-// maxExponent is the largest exponent that parseDecimal accepts, and its negative the smallest.
-// An exponent beyond is replaced by the nearer of the two. The limit is so large that no number of
-// digits can make up for the difference.
+// maxExponent is the largest exponent that parseDecimal accepts, and -maxExponent the smallest.
+// parseDecimal replaces an exponent outside this range by the nearer bound. The bounds are so far
+// apart that no number of digits can make up for the difference.
 const maxExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.

@@ -104,7 +104,7 @@ type Component struct {
 }
 
 // AwaitReady waits until the component is ready and returns nil. It returns the component's error
-// if that ended before it was ready, or the error of ctx if ctx ends first.
+// if the component ended before it was ready, or the error of ctx if ctx ends first.
 func (s *Component) AwaitReady(ctx context.Context) error {
 	select {
 	case <-s.ready:

@@ -38,7 +38,7 @@ type batchedLineWriter struct {
 
 	mu           sync.Mutex
 	waitingLines []byte
-	spare        []byte // an empty buffer to replace waitingLines, or nil while it is written
+	spare        []byte // an empty buffer to swap with waitingLines; nil during a write
 	dropped      int    // number of lines that were lost since lines were last written
 	lastWrite    time.Time
 	timer        *time.Timer // starts a write; nil until the first line is held back

@@ -53,7 +53,7 @@ func (q Question) Header() string {
 	return strings.Join(parts, ".")
 }
 
-// IsAnsweredBy reports whether an answer was made with one of the keys.
+// IsAnsweredBy reports whether answer is a valid answer to q, signed with one of q's keys.
 func (q Question) IsAnsweredBy(answer string) bool {
 	return slices.ContainsFunc(q.keys, func(key []byte) bool {
 		return hmac.Equal([]byte(answer), []byte(sign(key, "answer", q.nonce)))

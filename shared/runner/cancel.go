@@ -68,11 +68,12 @@ type cancellations struct {
 	// Only the methods that read the bucket use the fields below. They are not guarded by mu,
 	// because only one read runs at a time.
 
-	// The revision of the newest key that has been read, and the execution ID in that key.
+	// lastRevision is the revision of the newest key that has been read, and lastExecutionID the
+	// execution ID in that key.
 	lastRevision    uint64
 	lastExecutionID string
-	// When the bucket was last known to have the newest key, and how often the connection had
-	// reconnected at that time.
+	// lastCheck is when the bucket was last known to have the newest key, and reconnectsAtCheck how
+	// often the connection had reconnected by then.
 	lastCheck         time.Time
 	reconnectsAtCheck uint64
 	// everRead reports whether a request has ever succeeded. From then on, failed requests are
@@ -185,8 +186,8 @@ func (c *cancellations) serveReads() {
 // bucket has lost keys or was replaced by a new one, and new keys may have lower revisions. catchUp
 // then reads all keys again, and keeps the cancellations that it already knows.
 //
-// After it has read all keys, catchUp makes the same check with the last key that it has read. The
-// first key would not do, because it may have expired in the meantime.
+// When catchUp has read all keys again, it checks in the same way that the bucket still has the
+// last one. It could not use the first one, which may have expired in the meantime.
 func (c *cancellations) catchUp() error {
 	reconnects, last, lastID := c.nc.Stats().Reconnects, c.lastRevision, c.lastExecutionID
 	fromBeginning := last == 0

@@ -2,13 +2,14 @@ package runner
 
 import "encoding/json"
 
-// HTTPResponse is an output that is the complete response to the request that started the
-// execution. It has this effect only if the trigger node answers after the execution has ended
-// (waitSeconds) and with its output alone (raw), or if the node's sender is one that shows the
-// answer to its users, such as Slack. Otherwise it is an ordinary output. An HTTPResponse that
-// cannot be sent causes a 502.
+// HTTPResponse is an output that determines the complete response to the request that started the
+// execution. It has this effect only if the responses of the trigger node wait for the execution
+// (waitSeconds) and one of two conditions holds: the response is only the output (raw), or the
+// node's sender shows the response to its users, as Slack does. Otherwise it is an ordinary output.
+// An HTTPResponse that cannot be sent causes a 502.
 type HTTPResponse struct {
-	// Status is from 200 to 599. 0 means 200.
+	// Status is the HTTP status code, 200 to 599. 0 means 200, or 204 if Body is nil and the node's
+	// sender expects that.
 	Status int
 	// Headers are added to the response, except those about the connection or the body's length.
 	Headers map[string]string

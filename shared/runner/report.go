@@ -50,8 +50,8 @@ type inFlightMessages struct {
 // messageKey identifies the message of an execution. The sequence number alone is not enough,
 // because a stream that a power cut has rolled back reuses sequence numbers.
 type messageKey struct {
-	sequence uint64 // in the stream that holds the start message
-	id       string // of the execution
+	sequence uint64 // sequence number of the start message in its stream
+	id       string // ID of the execution
 }
 
 // message is a message in flight with its current attempt. inFlightMessages.mu guards the fields in
@@ -64,7 +64,7 @@ type message struct {
 	receivedAt      time.Time          // when the message arrived
 	handlerCalledAt time.Time          // when the handler was called
 	lease           *leaseState        // nil for a message without an order key
-	finalProgress   execution.Progress // content of the final report, set before report
+	finalProgress   execution.Progress // content of the final report, set before the field report
 
 	// The fields below are guarded by inFlightMessages.mu.
 	jetstream.Msg           // the last delivery
@@ -81,7 +81,7 @@ type message struct {
 	reportErr       error                   // why the report is not stored yet
 	storageFullErr  error                   // last refusal for lack of room, not logged yet; or nil
 	warnedAt        time.Time               // when a lack of room was last logged
-	onPublished     func(error)             // called with nil once it is stored, or an error
+	onPublished     func(error)             // gets nil once the report is stored, or an error
 	refusals        int                     // number of refusals because of another report
 }
 
@@ -155,8 +155,8 @@ func (u *inFlightMessages) remove(m *message) {
 	delete(u.messages, m.messageKey)
 }
 
-// watchHandler begins to watch a running handler, which is then reported as running, canceled or
-// abandoned when that is due. ctx is the handler's context.
+// watchHandler begins to watch a running handler. From then on, the runner reports the execution as
+// running, and cancels or abandons the handler, when that is due. ctx is the handler's context.
 func (u *inFlightMessages) watchHandler(ctx context.Context, m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -249,7 +249,7 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	u.mu.Unlock()
 	switch {
 	case refused:
-		go u.replaceReport(m, refusals) // it asks, and this must return quickly
+		go u.replaceReport(m, refusals) // it waits for NATS, and handleReply must not block
 	case waits && err == nil:
 		m.onPublished(nil)
 	}

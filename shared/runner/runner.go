@@ -192,7 +192,7 @@ const (
 	Failed      Result = "failed"       // final: the execution has failed
 	Canceled    Result = "canceled"     // final: an operator has canceled the execution
 	TriedAgain  Result = "tried again"  // the attempt failed and will be retried
-	HandedBack  Result = "handed back"  // the runner is stopping, or another member may have it
+	HandedBack  Result = "handed back"  // the runner stops, or another member may have the message
 	NotReported Result = "not reported" // the final report was not stored: the execution runs again
 	Unreadable  Result = "unreadable"   // the message cannot be decoded
 )
@@ -247,11 +247,10 @@ type runner struct {
 	inFlight      *inFlightMessages // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
-	// A context, with its cancel function, that is canceled once the group's consumer in the shared
-	// stream must share the concurrency slots with lanes or with the consumer in the queue's own
-	// stream.
+	// slotsShared is canceled, by shareSlots, once the group's consumer in the shared stream must
+	// share the concurrency slots with lanes or with the consumer in the queue's own stream.
 	slotsShared context.Context    //nolint:containedctx // it says since when slots are shared
-	shareSlots  context.CancelFunc // cancels the context above
+	shareSlots  context.CancelFunc // cancels slotsShared
 	// queuePhase is the stream.QueueStreamPhase in the queue's record when it was last read. It
 	// determines where the queue's new start messages are stored.
 	queuePhase atomic.Int32

@@ -465,7 +465,7 @@ var firstTime, endOfTimes = time.Unix(1_000_000_000, 0), time.Unix(10_000_000_00
 // time and the value that is signed next to it, such as the delivery ID.
 func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) Verdict {
 	if m.timeUnit == "" || (m.timeUnit == "auto" &&
-		tolerance == 0) { // an operator's header may hold more
+		tolerance == 0) { // an operator's header may hold other text
 		return Verdict{}
 	}
 	at, ok := parseTime(text, m.timeUnit)

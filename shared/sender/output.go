@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// outputSpec is an entry in the built-in table for the form of outputs. The first of a preset's
-// entries whose conditions hold is used.
+// outputSpec is one of a preset's forms of outputs, from the built-in table. The first one whose
+// conditions hold is used.
 type outputSpec struct {
 	When map[string]string `json:"when"`
 	Form OutputForm        `json:"form"`

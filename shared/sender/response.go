@@ -292,8 +292,8 @@ func (s *Sender) hmacBody(spec *hmacResponseSpec, token, secretID string) []byte
 	return text
 }
 
-// responseSpec is an entry in the built-in table for the response to a delivery. The first of a
-// preset's entries whose conditions hold is used.
+// responseSpec is one of a preset's responses to a delivery, from the built-in table. The first one
+// whose conditions hold is used.
 type responseSpec struct {
 	When   map[string]string `json:"when"`
 	Status int               `json:"status"` // 200 by default

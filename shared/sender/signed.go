@@ -65,8 +65,8 @@ func (m *method) signedView(r *Request) *Request {
 			document = gjson.ParseBytes(text)
 		}
 		view.form, view.document = new(form), &document
-	// The message names each source that is signed. Their values are read in the same way as when
-	// the request was verified.
+	// The message names each signed source. A signed value is read in the same way as when the
+	// request was verified.
 	default:
 		return r
 	}
@@ -74,8 +74,8 @@ func (m *method) signedView(r *Request) *Request {
 }
 
 // setDocumentAndForm parses the body regardless of its Content-Type: as JSON, or else as a form.
-// The form's payload field may contain JSON. original is the request that r is a view of; its JSON
-// document is reused unless its Content-Type declares a form.
+// The form's payload field may contain JSON. r is a view of original. If original has a JSON
+// document and is not declared as a form, that document is reused.
 func (r *Request) setDocumentAndForm(original *Request) {
 	document := original.json()
 	if !document.Exists() || original.form.isDeclared() {

@@ -68,14 +68,14 @@ func b64(b []byte) string   { return base64.StdEncoding.EncodeToString(b) }
 
 // signer is one provider: the operator's settings, and how a request is signed.
 type signer struct {
-	name     string // of the case: the preset and what is special about it
+	name     string // name of the case: the preset and what is special about it
 	preset   string
 	secret   func(seed string) string
 	settings map[string]string
 	url      string
 	timed    bool // whether the time is signed and checked
 	uncovers bool // whether the body is not signed
-	isDigest bool // whether it is a hash of the secret and the message, which can be extended
+	isDigest bool // whether the signature is a plain hash of the secret and the message
 	// sign returns the headers, and also the body if it contains the signature.
 	sign func(key, body, target string, now int64) (map[string]string, string)
 }

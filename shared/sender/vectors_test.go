@@ -39,8 +39,7 @@ type outsideVector struct {
 	} `json:"expect"`
 }
 
-// presetOf maps the file's provider names to presets. It returns "" for a provider without a
-// preset.
+// presetOf returns the ID of the preset for the vector's provider, or "" if there is none.
 func (v *outsideVector) presetOf() string {
 	switch v.Provider {
 	case "gogs":
@@ -148,7 +147,7 @@ func (v *outsideVector) check(t *testing.T) {
 	s, err := sender.Compile(config)
 	if err != nil {
 		if !v.Valid {
-			return // the sender is refused when it is configured, like one with an empty secret
+			return // Compile refuses the sender, for example because its secret is empty
 		}
 		t.Fatal(err)
 	}
@@ -171,8 +170,8 @@ func (v *outsideVector) check(t *testing.T) {
 	}
 }
 
-// checkHandshake checks the result of a handshake. If the provider signs the handshake but the file
-// contains it unsigned, checkHandshake signs it first.
+// checkHandshake checks the result of a handshake. If the provider signs the handshake but the
+// vector contains it unsigned, checkHandshake signs it first.
 func (v *outsideVector) checkHandshake(t *testing.T, config sender.Config, now time.Time) {
 	r := v.request(t)
 	var s *sender.Sender

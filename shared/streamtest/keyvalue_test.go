@@ -10,9 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
-// Package keyvalue and the NATS client agree. The package recognizes the client's values and
-// deletions in the bucket's stream, and the client recognizes a deletion that was made with the
-// package.
+// Package keyvalue recognizes the values and deletions that the NATS client stores in a bucket, and
+// the client recognizes a deletion that was made with the package.
 func TestKeyValueAgreesWithTheClient(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)

@@ -88,7 +88,7 @@ type Waits struct {
 	nc             *nats.Conn
 	maxWaiting     int
 	readSlots      chan struct{} // semaphore that limits reads
-	firstReadDelay time.Duration // firstReadDelay, except in tests
+	firstReadDelay time.Duration // the constant firstReadDelay, except in tests
 
 	mu      sync.Mutex
 	waiting int

@@ -168,8 +168,8 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 		patience = min(attemptTimeout, p.timeout)
 	}
 	now := start
-	unknown := false     // an earlier attempt may have been stored
-	var lostAt time.Time // first of the last attempts in a row without a connection, or zero
+	unknown := false     // whether an earlier attempt may have stored the message
+	var lostAt time.Time // since when no attempt has found a connection, or zero
 	for attempt := 0; ; attempt++ {
 		got, err := p.acks.Publish(msg, now.Add(patience))
 		o := classifyAttempt(err)

@@ -308,11 +308,11 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// If the first attempt gets no reply, Publish sends a message with a delivery ID again, and may be
-// told that it is a repeat. The result is a repeat unless this very request stored the message.
-// Publish recognizes its own message by the traceparent: the stored message may also be another
-// request's in the same trace, or have no traceparent. A message without a delivery ID is not sent
-// twice.
+// If the first attempt to publish a message with a delivery ID gets no reply, Publish sends the
+// message again, and the stream may reply that it is a repeat. Publish reports a repeat unless this
+// very call has stored the message, which it recognizes by the traceparent: the stored message may
+// also be another request's in the same trace, or have no traceparent. A message without a delivery
+// ID is not sent twice.
 func TestNoAnswerAtFirst(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -595,8 +595,8 @@ func TestPublishingAfterTheEnd(t *testing.T) {
 	}
 }
 
-// countedChoice is a stream choice. Its value is the number of further calls for which it is
-// current.
+// countedChoice is a stream choice. Its value is the number of further calls of IsCurrent that
+// return true.
 type countedChoice int
 
 func (c *countedChoice) IsCurrent() bool {

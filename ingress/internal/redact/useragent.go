@@ -11,10 +11,10 @@ import (
 const maxUserAgentBytes = 1 << 10
 
 // UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is
-// stricter than a Redactor, because the tokens of refused requests, for which it is stored, are
-// often incomplete or mistyped: a value in the place of a token is redacted even if it is short,
-// and the whole text is replaced if it contains the prefix of tokens or may contain a part of a
-// long value.
+// for refused requests. Their tokens are often incomplete or mistyped, so UserAgent is stricter
+// than a Redactor: it redacts a value in the place of a token even if the value is short, and it
+// replaces the whole text if the text contains the prefix of tokens or may contain a part of a long
+// value.
 func UserAgent(r *http.Request) string {
 	text := r.Header.Get("User-Agent")
 	if text == "" {

@@ -15,17 +15,17 @@ import (
 // senderReportInterval is the interval between reports on senders.
 const senderReportInterval = time.Second
 
-// maxSendersPerReport is the maximum number of nodes in a report. A node without a captured secret
-// is counted only if fewer than maxSendersPerReportPerReport nodes wait for the next report, and a
-// node with one only if fewer than twice as many wait. This bounds memory use, and keeps a report
-// below the maximum size of a NATS message.
+// maxSendersPerReport is the maximum number of nodes in a report. Once that many nodes wait for the
+// next report, a further node is counted only if its secret was captured, and once twice as many
+// wait, none is. This bounds memory use, and keeps a report below the maximum size of a NATS
+// message.
 const maxSendersPerReport = 1000
 
 // maxCapturedBytes is the maximum total length of the captured secrets in a report. Further ones
 // wait for the next report.
 const maxCapturedBytes = 256 << 10
 
-// SenderRequestOutcome holds the observations about a node's sender that one request allows.
+// SenderRequestOutcome holds what one request shows about a node's sender.
 type SenderRequestOutcome struct {
 	VerifiedAt  time.Time // zero if the request was not verified
 	HandshakeAt time.Time // zero if the request was not a handshake

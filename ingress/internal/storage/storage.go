@@ -91,7 +91,7 @@ type StreamSpace struct {
 	// unannounced is the approximate number of bytes that the other ingresses have not been
 	// informed of yet.
 	unannounced atomic.Int64
-	// the stream is full to nearFullThreshold, so executors may send sums
+	// nearFull means that the stream is full to nearFullThreshold, so executors may send sums.
 	nearFull         atomic.Bool
 	usesExecutorSums atomic.Bool // an executor's sums are used instead of this ingress's counts
 
@@ -120,7 +120,7 @@ type accountUsage struct {
 	sum      int64                      // bytes of the account according to an executor's last sums
 	previous int64                      // counted between the last two sums
 	latest   int64                      // counted since the last sums, or since nearFull was set
-	// the part of counts not yet announced to the other ingresses
+	// unannounced is the part of counts that the other ingresses have not been informed of yet.
 	unannounced int64
 }
 

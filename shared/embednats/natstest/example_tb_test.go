@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// exampleTest returns a substitute for the *testing.T that an example does not have.
+// exampleTest returns a substitute for the *testing.T that an example does not have. done calls the
+// functions registered with Cleanup, as happens when a test ends.
 func exampleTest() (t testing.TB, done func()) {
 	e := &exampleTB{}
 	return e, func() {

@@ -10,8 +10,8 @@ import (
 // Link is a proxy in front of a server. A test can silence and cut the connections through it.
 type Link struct{ *link.Link }
 
-// NewLink starts a proxy in front of the server, for clients whose connections the test is to
-// disturb. The link is closed when the test ends.
+// NewLink starts a proxy in front of the server, for clients whose connections the test silences or
+// cuts. The link is closed when the test ends.
 func (n *Node) NewLink(tb testing.TB) Link {
 	tb.Helper()
 	l, err := link.New(strings.TrimPrefix(n.URL(), "nats://"))

@@ -127,8 +127,9 @@ func compare(b *testing.B, executions, places int, work func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// once makes a new group process the whole stream. It returns how long it took until the server had
-// received every acknowledgment and stored every report.
+// once makes a new group process the whole stream by calling run, which must call its last argument
+// after each execution. once returns how long it took until the server had received every
+// acknowledgment and stored every report.
 func once(
 	b *testing.B, server *natstest.Node, js jetstream.JetStream, executions, reports int,
 	group string, run func(context.Context, *nats.Conn, string, func()) error,
@@ -187,8 +188,10 @@ func once(
 	return took
 }
 
-// consume is the code that one would write without package runner. The function reports publishes
-// the reports, and calls acknowledge once the message may be acknowledged.
+// consume returns a function that runs executions with plain nats.go, as one would write it without
+// package runner. For each message, that function calls work and then reports, which must publish
+// the final report and call acknowledge once the message may be acknowledged. If reports is nil,
+// nothing is reported, and the message is acknowledged immediately.
 func consume(
 	places int, work func(), reports func(
 		js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error),
@@ -246,7 +249,8 @@ func consume(
 	}
 }
 
-// unconfirmed publishes the report without waiting for confirmation.
+// unconfirmed publishes the final report on the execution in msg, and calls acknowledge without
+// waiting for a confirmation.
 func unconfirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error {
 	succeeded, err := finalReport(msg)
 	if err == nil {
@@ -256,7 +260,8 @@ func unconfirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(err
 	return nil
 }
 
-// confirmed publishes the report and waits until the stream has stored it.
+// confirmed publishes the final report on the execution in msg, and calls acknowledge once the
+// stream has stored the report.
 func confirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error {
 	succeeded, err := finalReport(msg)
 	if err != nil {

@@ -57,9 +57,9 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 }
 
-// In a bucket that was deleted and created again, revisions begin with 1. After a reconnect, a
-// runner finds a cancellation there even if its revision is lower than the last one that the runner
-// has read.
+// In a bucket that was deleted and recreated, revisions begin with 1. After a reconnect, a runner
+// finds a cancellation there even if its revision is lower than the last one that the runner has
+// read.
 func TestCancellationsWithLowerRevisions(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -76,7 +76,7 @@ func TestCancellationsWithLowerRevisions(t *testing.T) {
 	})
 	ingress.Await(t, ingress.Start(t, runnertest.Post{}))
 	deleteCancellations(t, nc)
-	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
+	ingress = runnertest.NewIngress(t, nc) // recreates the bucket
 	canceled := execution.IDForDelivery("workflow", "webhook", "delivery")
 	ingress.Cancel(t, canceled)
 	for _, other := range []string{"fourth", "fifth", "sixth"} { // beyond the known revision
@@ -93,9 +93,9 @@ func TestCancellationsWithLowerRevisions(t *testing.T) {
 	}
 }
 
-// A runner that stays connected also notices that the bucket was deleted and created again. It
-// finds a cancellation there even if its revision is lower than the last one that the runner has
-// read.
+// A runner that stays connected also notices that the bucket was deleted and recreated. It finds a
+// cancellation in the new bucket even if its revision is lower than the last one that the runner
+// has read.
 func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -114,16 +114,16 @@ func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
 	id := ingress.Start(t, runnertest.Post{})
 	<-begun
 	deleteCancellations(t, nc)
-	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
+	ingress = runnertest.NewIngress(t, nc) // recreates the bucket
 	ingress.Cancel(t, id)
 	if final := ingress.Await(t, id); final.Status != execution.Canceled {
 		t.Errorf("it ended as %+v", final)
 	}
 }
 
-// While a runner that has read three keys is idle, the bucket is deleted, created again and given
-// four keys. The runner finds the first of them, although it already knows that key's revision, and
-// although the last key has a higher one.
+// While a runner that has read three keys is idle, the bucket is deleted, recreated and given four
+// keys. The runner finds the first of them, although it has already read a key with that revision,
+// and although the last of the four has a higher revision.
 func TestCancellationsOfANewBucketThatHasMoreKeys(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -136,7 +136,7 @@ func TestCancellationsOfANewBucketThatHasMoreKeys(t *testing.T) {
 	})
 	ingress.Await(t, ingress.Start(t, runnertest.Post{})) // now the runner knows three keys
 	deleteCancellations(t, nc)
-	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
+	ingress = runnertest.NewIngress(t, nc) // recreates the bucket
 	canceled := execution.IDForDelivery("workflow", "webhook", "delivery")
 	for _, id := range []string{canceled, "fourth", "fifth", "sixth"} {
 		ingress.Cancel(t, id)
@@ -158,7 +158,7 @@ func TestCancellationsAfterTheBucketWasMissing(t *testing.T) {
 	ingress.Await(t, ingress.Start(t, runnertest.Post{}))
 	deleteCancellations(t, nc)
 	ingress.Await(t, ingress.Start(t, runnertest.Post{})) // now the runner has found it missing
-	ingress = runnertest.NewIngress(t, nc)                // creates the bucket again
+	ingress = runnertest.NewIngress(t, nc)                // recreates the bucket
 	canceled := execution.IDForDelivery("workflow", "webhook", "delivery")
 	ingress.Cancel(t, canceled)
 	ingress.Start(t, runnertest.Post{DeliveryID: "delivery"})
@@ -167,8 +167,8 @@ func TestCancellationsAfterTheBucketWasMissing(t *testing.T) {
 	}
 }
 
-// Once a runner knows 1000 cancellations (minCancelForget), it forgets those whose keys have
-// expired. An execution whose cancellation was forgotten runs.
+// Once a runner knows 1000 cancellations (minCancellationsToForget), it forgets those whose keys
+// have expired. An execution whose cancellation was forgotten runs.
 func TestExpiredCancellationsAreForgotten(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -31,7 +31,8 @@ func Example() {
 	// Output: succeeded {"shouted":"HELLO"}
 }
 
-// exampleTest returns a substitute for the *testing.T that an example does not have.
+// exampleTest returns a substitute for the *testing.T that an example does not have. done calls the
+// functions registered with Cleanup, as happens when a test ends.
 func exampleTest() (t testing.TB, done func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &exampleTB{ctx: ctx, cleanups: []func(){cancel}}

@@ -304,9 +304,10 @@ func TestOrderAcrossUnnoticedMoves(t *testing.T) {
 		defer b.end(e.OrderKey)
 		return nil, nil
 	})
-	// The runner reads the queue's record every 2 s. It begins to consume from the lanes right
-	// after it has read the record, so the first success means that it has just read it. Both moves
-	// below therefore happen before the next read.
+	// The runner reads the queue's record every 2 s, and begins to consume from the lanes right
+	// after it has learned of them from the record. So when the first execution has succeeded, the
+	// runner has just read the record, and both moves below happen before it reads the record
+	// again.
 	var want []string
 	begin := func() {
 		want = append(want, ingress.Start(t, runnertest.Post{OrderKey: "key"}))

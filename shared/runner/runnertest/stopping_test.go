@@ -61,7 +61,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 			}
 			info := consumer.CachedInfo()
 			if sent = info.NumAckPending; sent == 0 && info.NumWaiting == 0 {
-				way.Heal() // the request has expired, on a slow machine; the next one gets it
+				way.Heal() // the request has expired: let the runner send the next one
 			}
 		}
 		// Once a later message is stored, the first one has been sent: the server counts a delivery
