@@ -239,7 +239,7 @@ func (s *speedRun) awaitLostStartSearch(ctx context.Context) error {
 
 // openLoopResult is the measurement of all variants at a constant rate.
 type openLoopResult struct {
-	rateDescription    string // describes the rate
+	rateDescription    string // the rate, worded for the title of the table
 	latencyDescription string // describes when the latency of a request begins to count
 	rateByVariant      map[string]float64
 	resultsByVariant   map[string][]roundResult

@@ -34,7 +34,7 @@ await run(nc, { queue: "ordered", group: "ordered", ackWait: 600_000 },
   () => new Promise(() => {}), new AbortController().signal);
 `
 
-// If its consumer already exists, the Node.js kit uses the ack wait of the consumer instead of the
+// If a consumer already exists, the Node.js kit uses the ack wait of that consumer instead of the
 // one that the program asks for. This applies to the consumers of both streams and of a lane.
 func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 	t.Parallel()
@@ -83,8 +83,8 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 }
 
 // After a reconnect, the Node.js kit repeats its request for messages, and may get more executions
-// than it asked for. It never runs more executions at once than its concurrency allows. Of the
-// others, it hands back all but last attempts, which it keeps.
+// than it asked for. It never runs more executions at once than its concurrency allows. It hands
+// the others back, except for last attempts, which it keeps.
 func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{5, 1} {

@@ -379,8 +379,7 @@ func TestReplicasOfTheCopy(t *testing.T) {
 	}
 }
 
-// sizeByAnExecutor runs the command that shows the used share of the limits, with an executor's
-// credentials.
+// sizeByAnExecutor runs hookstart admin size with an executor's credentials, and checks its output.
 func sizeByAnExecutor(t *testing.T, s *site, nc *nats.Conn, bin string) {
 	t.Helper()
 	js, err := jetstream.New(nc)
