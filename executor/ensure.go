@@ -68,8 +68,9 @@ func ensureRegistry(
 	return nil
 }
 
-// ensureRegistryCopy creates the registry's copy in the account that copies belongs to. If missing
-// is not nil, it may put that off: see ensureRegistry.
+// ensureRegistryCopy creates the registry's copy. copies is the JetStream of the NATS account in
+// which the copy is stored. If missing is not nil, ensureRegistryCopy creates the copy only once it
+// has been missing for some time: see ensureRegistry.
 func ensureRegistryCopy(
 	ctx context.Context, copies jetstream.JetStream, replicas int, missing stream.MissingStreams,
 ) error {

@@ -47,7 +47,8 @@ func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 	e.startPruneTask(ctx, "records", func(ctx context.Context, limit int) (int, error) {
 		return pruner.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
-	// These are reports whose start messages expired before they were recorded.
+	// PrunePending deletes reports that are still waiting for the record of their execution. The
+	// start messages of these executions have expired, so there will be no record.
 	e.startPruneTask(ctx, "reports of unknown executions",
 		func(ctx context.Context, _ int) (int, error) {
 			return pruner.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))

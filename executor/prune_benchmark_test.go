@@ -92,8 +92,8 @@ func besidePruning(
 	return batches, time.Since(began)
 }
 
-// appliedUntil records batches until the channel done is closed or, if done is nil, until it has
-// recorded the given number of batches. It returns the duration of each batch.
+// appliedUntil records one batch every 50 ms: until the channel done is closed or, if done is nil,
+// until it has recorded as many batches as least says. It returns the duration of each batch.
 func appliedUntil(
 	b *testing.B, records store.Store, least int, done <-chan struct{},
 ) (took []time.Duration) {

@@ -61,21 +61,21 @@ type lostStreamCheck struct {
 	missingStreams stream.MissingStreams
 }
 
-// streamPosition is how far a stream had got at a check.
+// streamPosition describes the messages of a stream at the time of a check.
 type streamPosition struct {
 	lastSequence uint64 // sequence of the newest message
 	recordedUpTo uint64 // every message up to this sequence is recorded
 }
 
 // recreateDeletedStreams recreates deleted streams, so that no process has to be restarted,
-// although their messages are lost. It logs the range of messages that had been accepted and may
-// not have been recorded. It returns an error for a stream that is missing or that it has just
-// recreated.
+// although the messages of these streams are lost. It logs the range of messages that had been
+// accepted and may not have been recorded. It returns an error if a stream is missing, even if it
+// has just recreated that stream.
 func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	// Look up all streams first. ensureStreams creates every missing stream, so it must not be
 	// called while the server may still be deleting one of them.
 	found := map[string]jetstream.Stream{}
-	var lost, deleted []string // lost are those that can be created
+	var lost, deleted []string // only the streams in lost may be created now
 	for _, name := range ensuredStreams {
 		s, err := k.js.Stream(ctx, name)
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -18,8 +18,8 @@ func Unacknowledged(info *jetstream.ConsumerInfo) int64 {
 	return int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // below 2^63
 }
 
-// Idle reports whether a consumer has delivered every message of its stream, and every one of them
-// is acknowledged.
+// Idle reports whether a consumer has delivered all of its messages and every one of them is
+// acknowledged.
 func Idle(info *jetstream.ConsumerInfo) bool { return Unacknowledged(info) == 0 }
 
 // CaughtUp reports whether a consumer has acknowledged all its messages up to the sequence last. An

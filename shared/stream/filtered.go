@@ -30,7 +30,7 @@ type FilteredCount struct {
 type FilteredRequest struct {
 	At         time.Time // when the request arrived
 	DeliveryID string    // at most execution.MaxDeliveryIDBytes bytes; "" if it has none
-	// Place is the part of the request that did not meet a condition, for example a path in the
+	// Place is the part of the request that did not meet its condition, for example a path in the
 	// body; at most MaxFilteredPlaceBytes bytes.
 	Place string
 }

@@ -49,8 +49,8 @@ func RunnerFilterSubject(subject string) string {
 	}
 }
 
-// LastReport holds the state of an execution for one group of runners, according to the last report
-// on the execution by any group.
+// LastReport is what the last report on an execution says: whether the execution has ended in the
+// caller's group of runners, and in which other groups. The report itself may come from any group.
 type LastReport struct {
 	// Sequence is the report's sequence number in its stream; 0 means that there is no report.
 	Sequence uint64
@@ -61,9 +61,10 @@ type LastReport struct {
 	EndedGroups []string
 }
 
-// ReadLastReport returns the state of an execution for a group, according to the last report on the
-// execution by any group. subject is the subject of the execution's reports. Any replica may
-// respond, and it may lag a moment behind the leader.
+// ReadLastReport reads the last report on an execution. group is the caller's group of runners, and
+// subject is the subject of the execution's reports. Any replica of the stream may respond, and it
+// may lag a moment behind the leader. A report that cannot be decoded counts as a report that says
+// nothing about the end of the execution.
 func ReadLastReport(
 	ctx context.Context, nc *nats.Conn, subject, group string,
 ) (last LastReport, err error) {
@@ -105,11 +106,12 @@ func ReadLastReport(
 	return last, nil
 }
 
-// IsLastDelivery reports whether msg is the consumer's last delivery: the consumer has a pending
-// message, and has delivered nothing after msg, not even msg itself to another client. A lane has
-// at most one pending message, so for a lane, the pending message is msg. The consumer's leader
-// supplies the information. IsLastDelivery returns false if the consumer or the stream does not
-// exist.
+// IsLastDelivery reports whether the consumer has a message that is not acknowledged, and msg is
+// the last message that it has delivered. If the consumer has delivered the same message again
+// since, to this or another client, msg is no longer the last one. A lane has at most one
+// unacknowledged message, so for a lane, a true result means that msg is that message.
+// IsLastDelivery queries the consumer's leader. It returns false if the consumer or the stream does
+// not exist.
 func IsLastDelivery(
 	ctx context.Context, js jetstream.JetStream, msg jetstream.Msg,
 ) (bool, error) {

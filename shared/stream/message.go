@@ -47,8 +47,8 @@ type StartEncoder struct {
 	values *headerValues // the values of msg.Header
 }
 
-// Message returns the same message as the StartMessage function, but in memory of e. The message is
-// therefore valid only until e encodes the next one.
+// Message returns the same message as the StartMessage function, but the message uses memory that
+// belongs to e. It is therefore valid only until e encodes the next one.
 func (e *StartEncoder) Message(s execution.Start) (*nats.Msg, error) {
 	return e.MessageForLayout(Layout{}, s)
 }

@@ -381,7 +381,7 @@ func EnsureOwnStreams(
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", ExecutionsName, err)
 		}
-		// A server that is not in a cluster reports a cluster without a name.
+		// A server that is not in a cluster may still report a Cluster, but one without a name.
 		if cluster := shared.CachedInfo().Cluster; cluster == nil || cluster.Name == "" {
 			return ErrPlacementNeedsCluster
 		}

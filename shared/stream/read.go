@@ -15,9 +15,10 @@ import (
 // available.
 const nextMessageTimeout = 30 * time.Second
 
-// ForEachMessage calls each for every message that a stream holds at the time of the call, in the
-// order of the stream. If each returns an error, ForEachMessage stops and returns the error. config
-// can select messages and omit their data; its zero value means all messages with their data.
+// ForEachMessage calls the function each for every message that a stream holds when ForEachMessage
+// is called, in the order of the stream. If that function returns an error, ForEachMessage stops
+// and returns the error. config can select messages and omit their data; its zero value means all
+// messages with their data.
 func ForEachMessage(
 	ctx context.Context, js jetstream.JetStream, name string,
 	config jetstream.OrderedConsumerConfig,
@@ -72,9 +73,9 @@ func orderedMessages(
 }
 
 // lastSequence returns the sequence of the last message of a stream or, if subjects is not empty,
-// of the last message on any of the subjects; 0 means that there is none. isEnd reports whether a
-// message with that sequence will be received. This is not so if the stream's newest message was
-// deleted.
+// of the last message on any of the subjects; 0 means that there is none. isEnd reports whether the
+// stream still has a message with that sequence. If subjects is empty and the newest message of the
+// stream was deleted, isEnd is false, and last is the sequence of the deleted message.
 //
 // lastSequence queries the stream's leader, because the server of a consumer may lag behind, and
 // its number of pending messages would then be too small.
@@ -103,8 +104,8 @@ func lastSequence(
 			last, isEnd = max(last, msg.Sequence), true
 		}
 	}
-	// For the subject ">", NATS looks only at the stream's last sequence, and finds nothing if the
-	// message with that sequence was deleted.
+	// For the subject ">", NATS reads only the message with the stream's last sequence, and reports
+	// that there is no message if that one was deleted.
 	if all && last == 0 {
 		last = state.LastSeq
 	}

@@ -109,7 +109,7 @@ func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) sto
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // newEntryAboutRecord returns an audit entry that refers to the account, workflow and node of a
-// record. If the record is zero, it refers to none.
+// record. If the record is zero, the entry refers to no account, workflow or node.
 func newEntryAboutRecord(
 	id string, at time.Time, actor edit.Actor, action string, about store.Record,
 	changes ...edit.FieldChange,

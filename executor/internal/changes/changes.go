@@ -185,8 +185,9 @@ func (c *Notifier) endAllWatchesLocked() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// nextBatchTime returns the current time in whole microseconds, or, so that results always
-// increase, the microsecond after the previous result if that is later. mu must be held.
+// nextBatchTime returns the current time in whole microseconds. If that is not later than the
+// previous result, it returns the previous result plus one microsecond, so that the results always
+// increase. mu must be held.
 func (c *Notifier) nextBatchTime() time.Time {
 	at := now()
 	if !at.After(c.lastBatchTime) {

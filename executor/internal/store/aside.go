@@ -46,13 +46,14 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStartPrefix stands for the subject prefix of messages in the shared stream of start
-// messages, whose subjects have no prefix that other streams do not have.
+// sharedStartPrefix takes the place of the subject prefix for the shared stream of start messages.
+// The subjects of that stream have only "executions." in common, which is also how the subjects of
+// other streams begin.
 const sharedStartPrefix = "-"
 
-// SubjectPrefix returns the prefix that identifies the message's stream: the one that all subjects
-// in that stream have in common, or sharedStartPrefix. SQL conditions compare it with the stored
-// subject's prefix.
+// SubjectPrefix returns a prefix that identifies the message's stream: the prefix that only the
+// subjects of that stream have, or sharedStartPrefix for the shared stream of start messages. SQL
+// conditions compare the result with the prefix of the stored subject.
 func (k MessageKey) SubjectPrefix() string {
 	switch {
 	case k.Queue == "" && k.Progress:
@@ -66,8 +67,8 @@ func (k MessageKey) SubjectPrefix() string {
 	}
 }
 
-// MessageKeyFromPrefix is the inverse of SubjectPrefix: it returns the key of the message with the
-// given sequence in the stream with the given subject prefix.
+// MessageKeyFromPrefix returns the key of the message with the given sequence in the stream that
+// prefix identifies. prefix is a result of SubjectPrefix.
 func MessageKeyFromPrefix(sequence uint64, prefix string) MessageKey {
 	key := MessageKey{StreamSequence: sequence, Progress: prefix == "executions.progress."}
 	for _, own := range []string{"executions.reports.", "executions.queue."} {

@@ -8,10 +8,10 @@ import (
 // Backups writes and restores backups, for operate. The fields of BackupPart show what a backup
 // contains. The content of Events, Sessions, RegistryCopy and HandledMessages is not part of it.
 type Backups interface {
-	// Backup passes a consistent snapshot of the whole content to write, in parts of at most a few
-	// hundred rows, oldest records first. If write returns an error, Backup stops and returns that
-	// error unchanged. While write runs, Backup holds no locks, so other callers can change the
-	// store.
+	// Backup passes a consistent snapshot of the whole content to the function write, in parts of
+	// at most a few hundred rows, oldest records first. If that function returns an error, Backup
+	// stops and returns the error unchanged. While the function runs, Backup holds no locks, so
+	// other callers can change the store.
 	Backup(ctx context.Context, write func(BackupPart) error) error
 
 	// Restore writes a part of a backup in one transaction. It does not change records, reports and
@@ -27,8 +27,8 @@ type Backups interface {
 // is a sequence of parts. Because backups with the JSON of parts are kept for years, fields may be
 // added but never renamed.
 type BackupPart struct {
-	// In Records, Duplicates is zero. The counts are in the separate field Duplicates, because a
-	// count can exist before its record does.
+	// The field Duplicates of each record in Records is zero. The counts are in the separate field
+	// Duplicates of the part, because a count can exist before its record does.
 	Records    []Record           `json:",omitempty"`
 	Duplicates []DuplicateCount   `json:",omitempty"`
 	Reports    []AppliedReport    `json:",omitempty"`
@@ -77,7 +77,7 @@ type BackupWriter struct {
 	bytes int        // approximate size of part
 }
 
-// NewBackupWriter returns a BackupWriter that passes each part to write.
+// NewBackupWriter returns a BackupWriter that passes each part to the function write.
 func NewBackupWriter(
 	write func(BackupPart) error,
 ) *BackupWriter {
@@ -104,8 +104,8 @@ func (p *BackupWriter) AddRecord(r Record) error {
 	})
 }
 
-// Flush writes the rows added since the last part was written as another part. It does nothing if
-// there are none.
+// Flush writes a part with the rows that were added since the last part was written. It does
+// nothing if there are none.
 func (p *BackupWriter) Flush() error {
 	if p.rows == 0 {
 		return nil

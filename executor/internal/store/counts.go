@@ -13,23 +13,23 @@ import (
 // operate. Recording and Reports add to these numbers when they write. They are kept in rows of
 // their own, separate from the records, which PruneCounts deletes.
 type RequestCounts interface {
-	// Refusals returns the sums of one workflow's refusals by code, most recently refused first,
-	// from the minute that contains since on. A workflowID of "" selects the refusals without a
-	// workflow.
+	// Refusals returns how many requests for one workflow were refused, by code. It counts from the
+	// beginning of the minute that contains the time since. The code with the most recent refusal
+	// comes first. A workflowID of "" selects the refusals without a workflow.
 	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
 
-	// AllRefusals returns the sums of refusals by workflow ("" for none) and code, from the minute
-	// that contains since on. It returns at most limit sums after a position, ordered by Last.At,
-	// workflow and code, all descending. Regardless of limit, it reads every row from that minute
-	// on.
+	// AllRefusals returns how many requests were refused, by workflow ("" for none) and code. It
+	// counts from the beginning of the minute that contains the time since. The sums are ordered by
+	// Last.At, workflow and code, all descending. AllRefusals returns at most limit sums, which
+	// follow the position after. Regardless of limit, it reads all rows since that minute.
 	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition,
 		limit int) ([]WorkflowRefusalSum, error)
 
-	// MinuteCounts returns the counts of all requests by minute and outcome, oldest first, from the
-	// minute that contains since on. Accepted requests are the records inserted by Apply.
-	// Deduplicated and filtered requests come from the reports passed to AddDuplicates and
-	// AddFilteredRequests. Refused requests are counted by code. MinuteCounts reads only a few rows
-	// for each minute, regardless of the number of requests.
+	// MinuteCounts returns the counts of all requests by minute and outcome, oldest first. The
+	// first minute is the one that contains the time since. Accepted requests are the records
+	// inserted by Apply. Deduplicated and filtered requests come from the reports passed to
+	// AddDuplicates and AddFilteredRequests. Refused requests are counted by code. MinuteCounts
+	// reads only a few rows for each minute, regardless of the number of requests.
 	MinuteCounts(ctx context.Context, since time.Time) ([]MinuteCount, error)
 }
 

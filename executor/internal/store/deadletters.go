@@ -54,8 +54,7 @@ type DeadLetterFilter struct {
 	Until      time.Time // exclusive upper bound of SortTime
 }
 
-// RecordFilter returns the filter that selects those of the dead letters that are execution
-// records, not messages.
+// RecordFilter returns the filter for the execution records among the dead letters.
 func (f DeadLetterFilter) RecordFilter() RecordFilter {
 	return RecordFilter{
 		AccountID:  f.AccountID,
@@ -77,9 +76,9 @@ func (d DeadLetter) SortTime() time.Time {
 }
 
 // ListDeadLetters returns at most limit dead letters, newest first by SortTime. At equal times,
-// records come before messages. The list starts after last, the last dead letter of the previous
-// page, of which only the fields that determine its position are read. If last is the zero
-// DeadLetter, ListDeadLetters returns the first page.
+// records come before messages. last is the last dead letter of the previous page, and the new page
+// starts after it; only the fields of last that determine its position are needed. If last is the
+// zero DeadLetter, ListDeadLetters returns the first page.
 func ListDeadLetters(
 	ctx context.Context, s interface {
 		Records

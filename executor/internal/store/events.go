@@ -17,13 +17,15 @@ type Events interface {
 	// Call SetFailureCause before Apply and EndLostExecutions, or not at all.
 	SetFailureCause(cause func(ExecutionFailure) *EventCause)
 
-	// DecideEvents replaces causes with events, in one transaction. It passes to decide the oldest
-	// causes, at most MaxCausesPerDecision and without the groups in except, and the events decided
-	// since the time since, oldest first and without their inputs. decide returns the events to
-	// store, and the IDs of the causes that are settled: those that the events report, and those
-	// that no event will report. If an event's ID already exists, the stored event is kept.
-	// Concurrent callers never receive the same causes. DecideEvents also deletes published events
-	// that are older than EventRetention.
+	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
+	// causes, and with the events that were decided at or after the time since. There are at most
+	// MaxCausesPerDecision causes, none of them from a group in except. The events come oldest
+	// first, without their inputs.
+	//
+	// decide returns the events to store, and the IDs of the causes that are settled: those that
+	// the events report, and those that no event will report. If an event's ID already exists, the
+	// stored event is kept. Concurrent callers never receive the same causes. DecideEvents also
+	// deletes published events that are older than EventRetention.
 	DecideEvents(
 		ctx context.Context, now, since time.Time, except []CauseGroup, decide func(
 			causes []EventCause, decided []Event,
@@ -48,8 +50,8 @@ type Events interface {
 	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
 
 	// AcquireEventLease acquires or renews the lease for detecting conditions, and reports whether
-	// the caller holds it. Only one caller holds the lease at a time. If the call succeeds, the
-	// lease lasts until the time until.
+	// the caller holds it. Only one caller holds the lease at a time. A lease that the call has
+	// acquired or renewed expires at the time until.
 	AcquireEventLease(ctx context.Context, caller string, now, until time.Time) (bool, error)
 }
 
@@ -132,8 +134,9 @@ func FailuresFromUpdates(current map[string]CurrentState,
 	return failures
 }
 
-// LostExecutionFailures returns one failure, with the given time and reason, for each ID in ended,
-// which are the lost executions that were ended. current maps the IDs to the executions' states.
+// LostExecutionFailures returns one failure for each ID in ended, the IDs of the lost executions
+// that were ended. All failures have the given time and reason. current maps the IDs to the states
+// of the executions.
 func LostExecutionFailures(
 	current map[string]CurrentState, ended []string, at time.Time, reason string,
 ) (failures []ExecutionFailure) {

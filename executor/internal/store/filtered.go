@@ -23,7 +23,7 @@ type FilteredRequests struct {
 type FilteredRequest struct {
 	At         time.Time
 	DeliveryID string `json:",omitempty"` // "" if it had none
-	Place      string // location, in the filter, of the condition that did not hold
+	Place      string // part of the request that did not meet its condition, such as ptr:/a
 }
 
 // StorableFiltered returns the requests in stored form: one entry per node, sorted by node. Because

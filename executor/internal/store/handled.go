@@ -21,9 +21,9 @@ type HandledMessages interface {
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
 	// Reconnected returns a channel that receives a value when the store has connected to what may
-	// be another copy of the data. That is the first connection, and every connection that leads to
-	// another server or database than the previous one, or to a server that was restarted. Several
-	// such connections may cause a single value. The channel is nil if the store never reconnects.
+	// be another copy of the data: on its first connection, on a connection to another server or
+	// database than before, and on a connection to a server that was restarted. Several such
+	// connections may cause a single value. The channel is nil if the store never reconnects.
 	Reconnected() <-chan struct{}
 }
 
@@ -37,8 +37,8 @@ type HandledRange struct {
 	First, Last   uint64 // sequences, both inclusive
 }
 
-// AppendRanges appends the ranges of a stream's sequences to ranges. Adjacent sequences share one
-// range. It sorts sequences in place.
+// AppendRanges appends to ranges the ranges that the given sequences of a stream form. Adjacent
+// sequences share one range. AppendRanges sorts sequences in place.
 func AppendRanges(
 	ranges []HandledRange,
 	stream, created string,

@@ -12,7 +12,7 @@ type UUID [16]byte
 const idLength = 36
 
 // ParseUUID converts an execution ID to its stored form. ok is false if the text is not a UUID in
-// lower case, which every execution ID in the streams is.
+// lower case. Every execution ID in the streams is such a UUID.
 func ParseUUID(id string) (key UUID, ok bool) {
 	if len(id) != idLength || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return UUID{}, false

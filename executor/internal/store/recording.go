@@ -46,8 +46,8 @@ type Batch struct {
 	// Audit holds audit entries about the batch's records. If an entry's ID already exists, the
 	// stored entry is kept.
 	Audit []AuditEntry
-	// Handled holds the stream messages that the batch records or puts aside. They show up to where
-	// the database has the streams' messages: see HandledMessages.
+	// Handled holds the stream messages that the batch records or puts aside. It lets the recorder
+	// find out later which messages a database lacks: see HandledMessages.
 	Handled []HandledRange
 }
 

@@ -6,8 +6,9 @@ import (
 )
 
 // Reports adds what the ingresses report about requests that started no execution, and about the
-// senders of requests. The recorder uses it. Other interfaces read the results: Records the numbers
-// of duplicates, RequestCounts the refusals and the numbers by minute, and Senders the rest.
+// senders of requests. The recorder uses it. The results are read through other interfaces: the
+// numbers of duplicates through Records, the refusals and the counts by minute through
+// RequestCounts, and everything else through Senders.
 type Reports interface {
 	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. Adding a report
 	// with the same ID again has no effect. A count for an execution that is not recorded yet is

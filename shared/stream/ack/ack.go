@@ -75,7 +75,8 @@ type waiter struct {
 	sendErr chan error
 }
 
-// result holds the arguments of the call of done, for Publish.
+// result holds the values with which done was called. They are sent to Publish, which waits for
+// them.
 type result struct {
 	ack Ack
 	err error
@@ -197,8 +198,9 @@ func (e *Publisher) sendQueue() {
 }
 
 // send passes a message to the connection, unless the message's deadline has passed or the
-// Publisher is closed. If it does not pass the message, it returns the reason, and calls done with
-// that reason unless done has already been called.
+// Publisher is closed. It returns nil if it has passed the message, and otherwise the reason why
+// not. In the second case, it also calls done with that reason, unless another goroutine has
+// already called done.
 func (e *Publisher) send(w *waiter) error {
 	if time.Now().After(w.deadline) {
 		w.done(Ack{}, ErrNotSent)

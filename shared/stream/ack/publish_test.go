@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Publish returns only when the connection no longer reads the message, even if the deadline has
-// passed before. The caller can then reuse the message.
+// Publish returns only when the connection no longer reads the message, even if the message's
+// deadline passes first. The caller can then reuse the message.
 func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,10 +31,10 @@ func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 	})
 }
 
-// If a message was never passed to the connection, Publish returns the reason, from which the
-// caller knows that the message was not stored. This also holds if the connection is lost
-// meanwhile, which fails all other messages with ErrDisconnected, because it is unknown whether
-// they were stored.
+// If a message was never passed to the connection, Publish returns the reason, which tells the
+// caller that the message was not stored. This is so even if the connection is lost in the
+// meantime. All other messages then fail with ErrDisconnected, because it is unknown whether they
+// were stored.
 func TestAMessageThatWasNotSentIsKnownNotToBeStored(t *testing.T) {
 	t.Parallel()
 	w := newWaiter()

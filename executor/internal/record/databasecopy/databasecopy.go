@@ -73,7 +73,7 @@ type RegistryCopy struct {
 	// outdatedSince is when a cluster began to report a registry that is older than the database's
 	// copy. Zero means that none does.
 	outdatedSince   time.Time
-	identityStamped bool // whether this process has written the identity's stamp
+	identityStamped bool // whether this process has stored the identity, with a new stamp
 	missingStreams  stream.MissingStreams
 }
 
@@ -364,7 +364,8 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 	return nil
 }
 
-// begunRestore is what beginRestore has found in the registry and in its copy.
+// begunRestore holds the results of beginRestore: the identities in the registry and in the
+// database's copy of it.
 type begunRestore struct {
 	identity         registry.Installation // the registry's identity
 	identityRevision uint64                // the revision of the registry's identity

@@ -487,9 +487,9 @@ func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 	p.token(t, "wf")
 }
 
-// silentServer stands in for the JetStream and the database of an executor. During a restore, NATS
-// never responds to the first request for the identity, which follows immediately after the restore
-// has read the database's position.
+// silentServer is the JetStream and the database of an executor, with one fault: a single request
+// for the registry's identity gets no response from NATS. It is the request that a restore makes
+// immediately after it has read the position of the database's copy.
 type silentServer struct {
 	jetstream.JetStream
 	store.Store

@@ -139,7 +139,7 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 }
 
 // startScan creates the consumer with which the stream is read from its first message. It returns
-// nil without an error if another executor is already doing so.
+// nil without an error if another executor is already reading the stream.
 func (h *Tracker) startScan(ctx context.Context, state jetstream.StreamState) (*streamScan, error) {
 	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.ExecutionsName,
 		jetstream.ConsumerConfig{

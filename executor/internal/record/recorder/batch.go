@@ -49,7 +49,8 @@ const (
 	kindExpired
 )
 
-// verdict is what happened to an entry, which determines how its message is acknowledged.
+// verdict says what the recorder has done with an entry. It determines how the entry's message is
+// acknowledged.
 type verdict int
 
 const (
@@ -60,8 +61,9 @@ const (
 )
 
 // decode decodes messages and sorts the entries in the order in which they are applied: start
-// messages come before reports of progress. now is the time of recording. Messages that a stream
-// stored before the time expired become entries that are not recorded.
+// messages come before reports of progress. now is the time of recording. Entries whose messages
+// were stored in their stream before the time given as expired are not recorded: they get the kind
+// kindExpired. If expired is zero, there are none.
 func decode(messages []jetstream.Msg, now, expired time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))
@@ -110,8 +112,8 @@ func (e *entry) decode(now time.Time) {
 	e.setDecoded(event, bodyBytes, e.msg.Headers(), now)
 }
 
-// unreadableErrorPrefix is how the error begins that is stored for an execution whose runner sent
-// an unreadable report.
+// unreadableErrorPrefix is the beginning of the error that is stored for an execution whose runner
+// sent an unreadable report. The error from decoding the report follows it.
 const unreadableErrorPrefix = "its runner sent a report that cannot be read, so how it " +
 	"ended is not " +
 	"known: "

@@ -106,8 +106,8 @@ func (r *Recorder) apply(
 // setVerdicts sets the verdicts of entries whose transaction has been committed.
 func setVerdicts(group []*entry) {
 	for _, e := range group {
-		// This is also true for progress that arrived before its start message: the store keeps it
-		// until the start message arrives.
+		// This verdict also applies to progress that arrived before its start message: the store
+		// keeps the progress until it records the start message.
 		e.verdict = verdictRecorded
 		if e.kind == kindUnreadable {
 			e.verdict = verdictPutAside
@@ -116,8 +116,8 @@ func setVerdicts(group []*entry) {
 }
 
 // noteLateStarts makes the next search of EndLostExecutions go back to executions that were
-// accepted long before their start messages were stored, for example because a queue accepted no
-// messages for hours after an operator event.
+// accepted long before their start messages were stored. For example, an operator event may start
+// an execution of a queue that accepts no messages for hours.
 func (r *Recorder) noteLateStarts(group []*entry) {
 	for _, e := range group {
 		if e.kind == kindStart &&

@@ -179,17 +179,17 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	config := from.consumer
 	if existing, err := r.js.Consumer(ctx, from.streamName, config.Durable); err == nil &&
 		existing.CachedInfo().Paused {
-		// The consumer may be paused because a backup is being restored. Without this, the update
-		// would end the pause.
+		// The consumer may be paused because a backup is being restored. Keep its PauseUntil,
+		// because CreateOrUpdateConsumer would otherwise end the pause.
 		config.PauseUntil = existing.CachedInfo().Config.PauseUntil
 	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.streamName, config)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	// Even a new consumer must be compared. If the server cannot read the settings of a consumer,
-	// it forgets the consumer but keeps its state on disk, and a new consumer with the same name
-	// starts with that old state.
+	// Compare the streams with the database even if the consumer is new. If the server cannot read
+	// the settings of a consumer, it forgets the consumer but keeps its state on disk, and a new
+	// consumer with the same name starts with that old state.
 	if _, err := r.rewindToUnrecorded(ctx, pairOfStream(from.streamName)); err != nil {
 		return err
 	}
@@ -285,8 +285,8 @@ func (r *Recorder) fetchBurst(
 	return len(messages), drained, err
 }
 
-// addFetched adds messages to arrived. It also updates the number of waiting start messages, which
-// it reads from the last message's metadata.
+// addFetched adds messages to arrived. It also updates the number of start messages that are
+// waiting in the stream, which the metadata of the last message contains.
 func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *arrivalBuffer) {
 	if len(messages) == 0 {
 		return

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// lostSearchDelay is how long the search is delayed after the process has started or
-	// reconnected. The recorder can catch up in that time, and runners can report on the start
-	// messages that they have received.
+	// lostSearchDelay is how long EndLostExecutions waits before it searches, after it has started
+	// or the process has reconnected to NATS. The recorder can catch up in that time, and runners
+	// can report on the start messages that they have received.
 	lostSearchDelay = 10 * time.Second
 	// lostRecheckDelay is the delay before a missing start message is looked up again, because the
 	// first lookup may have reached a replica that lags behind.
 	lostRecheckDelay = 5 * time.Second
 	// maxConcurrentLookups is the maximum number of concurrent message lookups.
 	maxConcurrentLookups = 8
-	// minRunTimeToExpire is how long an execution whose start message has expired must have been
-	// running before it is ended. Its handler may still be running before that.
+	// minRunTimeToExpire is how long an execution must have been running before it is ended because
+	// its start message has expired. Until then, its handler may still be running.
 	minRunTimeToExpire = 24 * time.Hour
 )
 
@@ -230,9 +230,9 @@ func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) e
 func (r *Recorder) readRunnerGroupsOf(
 	ctx context.Context, streams startStreams, name string,
 ) (err error) {
-	// Read the groups before waiting for the recorder. Runners report before they acknowledge, so
-	// when the recorder has caught up, it has recorded the reports about all start messages that
-	// the groups had acknowledged.
+	// Read the groups before waiting for the recorder. Runners report before they acknowledge. So
+	// once the recorder has caught up, it has recorded the reports about all start messages that
+	// the groups had acknowledged when they were read.
 	at := streams[name]
 	if at.groups, err = runnerGroupsOf(ctx, at.stream); err != nil {
 		return err
@@ -240,16 +240,17 @@ func (r *Recorder) readRunnerGroupsOf(
 	return r.checkAllRecorded(ctx, pairOfStream(name))
 }
 
-// checkAllRecorded returns an error unless everything that a pair of streams holds is recorded in
-// the database.
+// checkAllRecorded returns an error unless everything in a pair of streams is recorded in the
+// database.
 func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) error {
 	for _, name := range at.streamNames() {
 		if err := r.awaitCaughtUp(ctx, name); err != nil {
 			return err
 		}
 	}
-	// Check for goals before the comparison as well as after it. If a goal is reached during the
-	// comparison, the comparison may have missed the last messages up to the goal.
+	// Call mayLackMessages before the comparison as well as after it. If an ack goal
+	// (recovery.ackGoals) is reached during the comparison, the comparison may have missed the last
+	// messages up to that goal, and only the first call shows that there was a goal.
 	mayLack := r.recovery.mayLackMessages(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
 	if err == nil && (mayLack || behind || r.recovery.mayLackMessages(at)) {
@@ -386,7 +387,7 @@ func (r *Recorder) findEndReasons(
 		return nil, err
 	}
 	// Take the time after the lookups. With an earlier time, a start message that expired during
-	// the lookups would count as lost.
+	// the lookups would seem too young to have expired, and would count as lost.
 	asked := time.Now()
 	found := map[endReason][]lostCandidate{}
 	for _, c := range candidates {
@@ -524,8 +525,8 @@ func newLostCandidate(record store.Record) lostCandidate {
 }
 
 // locateStartMessages looks up the candidates' start messages and stores the results in the
-// candidates. It returns the candidates whose start message is not at the recorded sequence of any
-// stream, except for candidates with a stream that could not be searched.
+// candidates. It returns the candidates whose start message is lost: no stream has it at the
+// recorded sequence, and every stream that may hold it could be read.
 func (r *Recorder) locateStartMessages(
 	ctx context.Context, streams startStreams, candidates []lostCandidate,
 ) (lost []lostCandidate, err error) {
@@ -596,7 +597,7 @@ func (r *Recorder) isStartMissing(
 	return err == nil && msg == nil, err
 }
 
-// findStartMessage returns the start message of an execution, which it expects at the recorded
+// findStartMessage returns the start message of an execution if the stream has it at the recorded
 // sequence. It returns nil if there is no message at that sequence, or a message of another
 // execution.
 func (r *Recorder) findStartMessage(

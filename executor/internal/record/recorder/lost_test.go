@@ -129,8 +129,9 @@ func TestTheNewestLostExecutionsAreEndedFirst(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
 }
 
-// An execution is recorded late, with an acceptance time that the searches have already passed, so
-// later searches do not find it. The next search after NoteRecordedLate does.
+// An execution is recorded late: the searches for lost executions have already passed its
+// acceptance time, so later searches would not find it. After a call of NoteRecordedLate with that
+// time, the next search does.
 func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -201,8 +202,9 @@ func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
 }
 
-// One of two groups has acknowledged an execution without a report. While the search runs, the
-// other group comes online and receives the execution. The search does not end it.
+// One of two groups of runners has acknowledged an execution without a report, and the other one is
+// offline. While the recorder searches for executions that no runner will end, the other group
+// comes online and receives the execution. The search does not end the execution.
 func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -247,9 +249,10 @@ func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	}
 }
 
-// A group that began with new messages acknowledges an execution without a report, so that
-// execution is ended. Executions that were waiting for another group before that group began are
-// not ended, although the group's acknowledgements are past them.
+// One group of runners begins with new messages only, and acknowledges an execution without a
+// report, so that execution is ended as failed. Earlier executions are still waiting for another
+// group, which is offline. They are not ended, although the first group has acknowledged a later
+// message.
 func TestAGroupOfNewExecutionsEndsNoEarlierOnes(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -15,7 +15,8 @@ import (
 const (
 	rewindCauseDatabase = "database" // the database lacks acknowledged messages
 	rewindCauseStream   = "stream"   // the stream was restored to an earlier state
-	// The stream was rolled back and lacks messages that a group of runners has acknowledged.
+	// A group of runners would have skipped start messages, for example because the stream was
+	// rolled back.
 	rewindCauseRunners = "runners"
 )
 

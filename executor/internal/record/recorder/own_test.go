@@ -26,8 +26,8 @@ func (r *rig) ownStreams() {
 	}
 }
 
-// beginIn publishes a start message of queue q to its own stream or to the shared one, as at
-// specifies, and returns the execution ID.
+// beginIn publishes a start message of queue q to its own stream or to the shared one, depending on
+// the layout at, and returns the execution ID.
 func (r *rig) beginIn(at stream.Layout) string {
 	r.t.Helper()
 	id := uuid.NewString()
@@ -69,7 +69,7 @@ func (r *rig) unrecorded(name string) int64 {
 	return stream.Unacknowledged(consumer.CachedInfo())
 }
 
-// hasStream reports whether a metric has a value with the stream as its label.
+// hasStream reports whether a metric has a value that is labeled with the stream.
 func (r *rig) hasStream(metric, name string) bool {
 	_, ok := r.counted()[metric+" "+name]
 	return ok
@@ -224,8 +224,10 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// Another executor holds a message of a queue's own stream, so that stream must be compared again
-// later. In the shared streams, the search for executions that no runner will end still works.
+// Another executor has received a message of a queue's own stream and has not acknowledged it, so
+// the recorder does not know yet whether the database lacks later messages of that stream. Even so,
+// the shared streams count as completely recorded, so that lost executions can be searched for
+// there.
 func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)

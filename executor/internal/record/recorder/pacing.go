@@ -68,9 +68,9 @@ const (
 	// maxPauseAfterBatch limits the pause. It is well below slowTransactionThreshold, so that
 	// messages are not redelivered during the pause.
 	maxPauseAfterBatch = 100 * time.Millisecond
-	// noPauseBacklog is the number of waiting messages from which on the recorder does not pause.
-	// The pause gets shorter as the number approaches it, so that the recorder keeps up with a load
-	// that lasts longer than a burst.
+	// noPauseBacklog is the number of waiting messages above which the recorder does not pause. The
+	// pause gets shorter as the number approaches noPauseBacklog, so that the recorder keeps up
+	// with a load that lasts longer than a burst.
 	noPauseBacklog = 30_000
 )
 

@@ -88,7 +88,7 @@ func TestSendersPassFirst(t *testing.T) {
 	}
 }
 
-// aged is a message that a stream stored at the time at.
+// aged is a message with only metadata. Its field at is the time at which a stream stored it.
 type aged struct {
 	jetstream.Msg
 

@@ -19,7 +19,8 @@ import (
 // reports about them.
 type startReportPair struct{ starts, reports string }
 
-// sharedStartReportPair is the pair of streams of all queues that have none of their own.
+// sharedStartReportPair is the pair of streams that is shared by all queues without streams of
+// their own.
 var sharedStartReportPair = startReportPair{stream.ExecutionsName, stream.ProgressName}
 
 func ownStartReportPair(queue string) startReportPair {

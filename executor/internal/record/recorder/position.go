@@ -44,14 +44,14 @@ const (
 	// natsRequestTimeout is the maximum duration of one request to NATS.
 	natsRequestTimeout = 2 * time.Second
 	// recoveryPollInterval is how often the recorder checks whether a database that lacked messages
-	// has them all.
+	// has caught up.
 	recoveryPollInterval = 200 * time.Millisecond
 	// The executor is not ready while a new database may lack messages above the ack floor, unless
-	// the store has only one server. This state ends when everything that was delivered is
-	// acknowledged. For the first uncertaintyGrace, the executor stays ready, so that executors can
-	// acknowledge the messages that they are recording. After maxUncertainty, it becomes ready even
-	// if the state persists: the floor of a queue's own stream does not rise while the stream is
-	// unreachable, but everything else is recorded.
+	// the store cannot connect to another database at all (Reconnected returns nil). This state
+	// ends when everything that was delivered is acknowledged. For the first uncertaintyGrace, the
+	// executor stays ready, so that executors can acknowledge the messages that they are recording.
+	// After maxUncertainty, it becomes ready even if the state persists: the floor of a queue's own
+	// stream does not rise while the stream is unreachable, but everything else is recorded.
 	uncertaintyGrace = time.Second
 	maxUncertainty   = time.Minute
 )
@@ -108,15 +108,16 @@ type recovery struct {
 	ackGoals  map[string]uint64
 	ackFloors map[string]ackFloor // the most recent ack floor, by stream
 	// lastDelivered maps each stream to the sequence up to which messages had been delivered at the
-	// last comparison. A stream is missing if all of them had been acknowledged.
+	// last comparison. A stream has no entry if all of these messages had been acknowledged.
 	lastDelivered map[string]uint64
 	behind        bool // the database lacks messages that were acknowledged
-	// maybeMissingSince is when a new database was found that may lack messages which the
-	// comparison has not covered. It is zero again once all goals have been reached.
+	// maybeMissingSince is when the recorder found that the database may be a new one, which may
+	// lack messages that the comparison has not covered. It is zero once all goals have been
+	// reached.
 	maybeMissingSince time.Time
 }
 
-// ackFloor is the position up to which all messages of a stream are acknowledged.
+// ackFloor is a position in a stream. Every message up to it is acknowledged.
 type ackFloor struct {
 	streamCreated string // the stream's identity
 	sequence      uint64
@@ -147,8 +148,8 @@ func (r *recovery) addAckGoal(stream string, goal uint64) {
 	r.ackGoals[stream] = max(r.ackGoals[stream], goal)
 }
 
-// setDelivered notes the sequence up to which a stream's messages had been delivered at a
-// comparison, for addGoalsForDelivered. delivered is 0 if all of them are acknowledged.
+// setDelivered stores lastDelivered for a stream: delivered is the sequence up to which the
+// stream's messages had been delivered at a comparison, or 0 if all of them are acknowledged.
 func (r *recovery) setDelivered(stream string, delivered uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,8 +165,9 @@ func (r *recovery) setDelivered(stream string, delivered uint64) {
 // addGoalsForDelivered makes the recorder compare the database again once everything that had been
 // delivered at the last comparison is acknowledged. That comparison did not cover messages that
 // were acknowledged above the ack floor, or whose acknowledgements were still on their way. The
-// previous database may have recorded them, and the new one may lack them. If uncertain is true,
-// the executor is not ready in the meantime.
+// previous database may have recorded them, and the new one may lack them. uncertain is true if the
+// store may have switched to another database. In this case, the executor becomes not ready after a
+// grace period, until the goals are reached: see updateReadiness.
 func (r *recovery) addGoalsForDelivered(uncertain bool) {
 	r.mu.Lock()
 	delivered := maps.Clone(r.lastDelivered)
@@ -178,10 +180,10 @@ func (r *recovery) addGoalsForDelivered(uncertain bool) {
 	}
 }
 
-// updateReadiness marks the executor as not ready when, for the duration grace, a new database may
-// have been lacking messages. It marks the executor as ready again when all goals are reached, or
-// after maxUncertainty. It does nothing while the database is known to lack messages, because the
-// executor is then not ready anyway.
+// updateReadiness marks the executor as not ready if a new database may lack messages and this has
+// been so for at least the duration grace. It marks the executor as ready again when all goals are
+// reached, or after maxUncertainty. It does nothing while the database is known to lack messages,
+// because the executor is then not ready anyway.
 func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,8 +211,9 @@ func (r *recovery) isBehind() bool {
 	return r.behind
 }
 
-// end ends the recovery, unless there are goals left: another stream may have turned out to lack
-// messages in the meantime. It reports whether it has ended a recovery.
+// end ends the recovery and reports whether it has done so. It does nothing if there was no
+// recovery, or if there are goals left, because another stream may have turned out to lack messages
+// in the meantime.
 func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -276,7 +279,8 @@ func (r *recovery) mayLackMessages(at startReportPair) bool {
 	return r.behind || r.ackGoals[at.starts] > 0 || r.ackGoals[at.reports] > 0
 }
 
-// isRunning reports whether the database must be compared again before the recovery can end.
+// isRunning reports whether a recovery is in progress: the database is known to lack messages, or
+// it must be compared with the streams again because a goal has not been reached yet.
 func (r *recovery) isRunning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -292,8 +296,8 @@ func trySend(c chan<- struct{}) {
 	}
 }
 
-// watchForDataLoss compares the database with the streams at the times listed at the top of this
-// file, until the context is done.
+// watchForDataLoss compares the database with the streams until the context is done, at the times
+// that the comment at the top of this file lists. It also finishes recoveries.
 func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	tick := time.NewTicker(r.timing.databaseCompareInterval)
 	defer tick.Stop()
@@ -302,7 +306,8 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	// mayBeReplaced is true if the database may have been replaced since the acknowledged messages
 	// were recorded. The recorder does not know that at its start, so it assumes the worst.
 	mayBeReplaced := true
-	// A store with only one server cannot fail over to a database that lacks messages.
+	// uncertain is true if the store may connect to another copy of the database, which may lack
+	// messages. A store that cannot, such as SQLite, returns a nil channel from Reconnected.
 	uncertain := r.store.Reconnected() != nil
 	for ctx.Err() == nil {
 		_, err := r.rewindAllToUnrecorded(ctx)
@@ -345,8 +350,8 @@ func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
 	}
 }
 
-// finishRecovery does nothing until all goals are reached. It then compares the database again, and
-// ends the recovery if the database lacks nothing.
+// finishRecovery removes the goals that have been reached. Once there are none left, it compares
+// the database with the streams again, and ends the recovery if the database lacks nothing.
 func (r *Recorder) finishRecovery(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseCompareTimeout)
 	defer cancel()

@@ -142,7 +142,7 @@ type timing struct {
 	databaseCompareInterval time.Duration
 	// time for which a new database may lack messages before the executor is not ready
 	uncertaintyGrace time.Duration
-	// time from the start, or a reconnect, to EndLostExecutions's search
+	// time from the start of EndLostExecutions, or from a reconnect, until it searches
 	lostSearchDelay  time.Duration
 	lostRecheckDelay time.Duration // delay before a missing start message is looked up again
 	// interval at which EndLostExecutions checks whether everything is recorded
@@ -291,8 +291,8 @@ func (r *Recorder) announceChanges(ids []string) {
 	}
 }
 
-// expiredBefore returns the time before which all stored messages are older than the retention of
-// records. It returns the zero time if records are kept forever.
+// expiredBefore returns the beginning of the period for which records are kept: messages that were
+// stored earlier are not recorded. It returns the zero time if records are kept forever.
 func (r *Recorder) expiredBefore(now time.Time) time.Time {
 	if r.config.Retention == 0 {
 		return time.Time{}

@@ -387,7 +387,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 		ids = append(ids, r.begin("wf"))
 	}
 	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
-	// The server updates this number with a slight delay, so wait for it.
+	// NATS updates the number of pending messages with a slight delay, so wait for it.
 	r.await("all are still to be recorded", func() bool { return r.pending() == int64(len(ids)) })
 	r.store.setAway(false)
 	for _, id := range ids {
@@ -399,7 +399,8 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// alter runs a statement on the database directly, past the recorder.
+// alter runs a statement directly on the database, without the recorder. It retries while the
+// recorder is writing.
 func (r *rig) alter(query string) {
 	r.t.Helper()
 	r.await(query, func() bool {
@@ -418,9 +419,9 @@ func (r *rig) aside() []store.AsideMessage {
 	return aside
 }
 
-// counted returns the values of all counters. The key of a counter's sum is its name, and the key
-// of one of its label values is the name and the value, separated by a space. Other metrics have
-// such keys with the value 0.
+// counted returns the values of all counters. For each counter there is a key that is its name,
+// with the sum of its values, and one key for each value of a label: the name, a space and the
+// label's value. Metrics that are not counters have the same kinds of keys, with the value 0.
 func (r *rig) counted() map[string]float64 {
 	r.t.Helper()
 	families, err := r.ops.Metrics.Gather()
@@ -478,8 +479,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// The database refuses to mark the execution of an unreadable report as failed. Even so, the report
-// is put aside.
+// The database refuses to mark an execution as failed after its runner has sent an unreadable
+// report. The report is put aside anyway.
 func TestAnUnreadableReportThatIsRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -717,7 +718,7 @@ func TestARegistryThatIsAwayIsNotTheDatabase(t *testing.T) {
 }
 
 // NATS restarts without the recorder's consumer, and the server does not report that the consumer
-// is gone. The recorder notices that after it has reconnected, and creates the consumer again.
+// is gone. After the recorder has reconnected, it notices this and recreates the consumer.
 func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -867,8 +868,8 @@ func TestReportsCountOnce(t *testing.T) {
 	})
 }
 
-// NATS loses its storage. The recorder creates the consumer of the reports again and applies new
-// reports.
+// After NATS has lost its storage, the recorder recreates its consumer of the ingresses' reports,
+// and continues to apply new reports.
 func TestReportsAreAppliedAfterTheStorageWasLost(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -108,8 +108,7 @@ func (r *Recorder) applyReportOnce(ctx context.Context, msg jetstream.Msg) error
 	case stream.FilteredSubject:
 		return r.applyFiltered(ctx, msg.Data())
 	default:
-		// The remaining subject, of the oldest kind of report, is the one for counts of suppressed
-		// duplicates.
+		// The only other subject is DuplicatesSubject, that of the oldest kind of report.
 		return r.applyDuplicates(ctx, msg.Data())
 	}
 }

@@ -31,9 +31,9 @@ import (
 // If no record shows that the stream was rolled back, the database has lost transactions: see
 // rewindToUnrecorded.
 
-// ackMarks holds, for each connection to NATS, the last message that this process acknowledged on
-// it. The connections are kept apart because a stream may have been rolled back and grown again
-// between two of them.
+// ackMarks holds, for each stream and each connection to NATS, the last message that this process
+// acknowledged. The connections are kept apart because a stream may have been rolled back and have
+// grown again between two of them.
 type ackMarks struct {
 	mu            sync.Mutex
 	marksByStream map[string][]ackMark // by stream
@@ -170,10 +170,11 @@ func (r *Recorder) findFirstUnrecorded(
 	return missing, nil
 }
 
-// wasRolledBack reports whether a stream was rolled back whose consumer would skip unrecorded
-// messages. It was if it ends before the ack floor, or if, according to this process's marks or the
-// newest records, it has other messages at sequences that were acknowledged. In a stream of
-// reports, the unrecorded messages are proof enough.
+// wasRolledBack reports whether a stream was rolled back. The caller must have found unrecorded
+// messages that the stream's consumer would skip. The stream was rolled back if it ends before the
+// ack floor, or if it has other messages than before at sequences that were acknowledged, according
+// to this process's ackMarks or to the newest records. A stream of reports counts as rolled back in
+// any case, because the unrecorded messages are proof enough.
 func (r *Recorder) wasRolledBack(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
@@ -233,9 +234,9 @@ func (r *Recorder) newestRecords(
 	return found, nil
 }
 
-// maxRecordedAge returns the age up to which the database must still have the records of messages;
-// older records may have been deleted. It is somewhat lower than the exact limit, because ages are
-// not exact.
+// maxRecordedAge returns the maximum age of messages whose records the database must still have.
+// Records of older messages may have been deleted. The result is a little lower than the actual
+// limit, because ages are not exact.
 func (r *Recorder) maxRecordedAge(info *jetstream.StreamInfo) time.Duration {
 	age := info.Config.MaxAge
 	if r.config.Retention > 0 {

@@ -59,10 +59,10 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 }
 
 // haveHandled reports whether the groups of runners have handled a candidate's start message: at
-// least one group has acknowledged it, and so has every active group, which is one with a member
-// that is waiting for messages or handling some. Groups that began after the message do not count.
-// If haveHandled returns true and the execution has not ended, no report will follow, because
-// runners report before they acknowledge.
+// least one group has acknowledged it, and no active group has yet to do so. A group is active if
+// one of its members is waiting for messages or handling some. Groups that began after the message
+// do not count. If haveHandled returns true and the execution has not ended, no report will follow,
+// because runners report before they acknowledge.
 func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 	filter := stream.RunnerFilterSubject(c.startSubject)
 	for _, g := range groups {
@@ -126,7 +126,8 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 			last = max(last, g.ackFloor)
 		}
 	}
-	// The group may also skip copies with sequences up to last, so the loop copies these again.
+	// The groups may skip the copies, too, if these get sequences up to last. So the loop also
+	// copies the copies.
 	copied, end := 0, info.State.LastSeq
 	for sequence := p.firstReplaced; sequence <= min(last, end); sequence++ {
 		copySequence, err := r.publishStartCopy(ctx, p.stream, groups, sequence)
@@ -245,9 +246,9 @@ func (r *Recorder) publishStartCopy(
 	return ack.Sequence, nil
 }
 
-// republishSkipped publishes copies of the start messages that the given consumers have skipped,
-// unless their executions have ended. It returns the other executions: runners have acknowledged
-// their start messages without a report.
+// republishSkipped publishes copies of the start messages in unreported that the given consumers
+// have skipped, except for executions that have ended. It returns the rest of unreported: the
+// executions whose start messages runners have acknowledged without a report.
 func (r *Recorder) republishSkipped(
 	ctx context.Context, streams startStreams, consumers []SkippedConsumer,
 	unreported []lostCandidate,

@@ -67,8 +67,8 @@ func (s *poisonSuspects) remove(entries []*entry) {
 	}
 }
 
-// removeStale removes messages that were first refused long ago, because another executor has
-// probably handled them since.
+// removeStale removes suspects that were first refused long ago, because another executor has
+// probably handled their messages since.
 func (s *poisonSuspects) removeStale(now time.Time) {
 	for key, known := range s.byMessageID {
 		if now.Sub(known.firstRefused) > 10*minPoisonRetryTime {

@@ -35,8 +35,8 @@ func asDataError(err error) error {
 	return err
 }
 
-// encodeErrorPrefix is how the message of an error begins that pgx returns if it cannot encode an
-// argument of a statement. These errors cannot be recognized by a type.
+// encodeErrorPrefix is the beginning of the message of the error that pgx returns if it cannot
+// encode an argument of a statement. These errors cannot be recognized by a type.
 const encodeErrorPrefix = "failed to encode args["
 
 // encodeErrorCause returns the cause of an error that pgx returned because it could not encode an

@@ -88,8 +88,8 @@ func insertArrays(
 // uniqueViolation is the SQLSTATE for a violated unique constraint.
 const uniqueViolation = "23505"
 
-// minRecordsForCopy is the number of records from which on the store uses COPY. For 250 records,
-// COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
+// minRecordsForCopy is the minimum number of records for which the store uses COPY. For 250
+// records, COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
 const minRecordsForCopy = 100
 
 // tryCopyRecords inserts n records in short form with COPY, if none of them exists yet. If any of

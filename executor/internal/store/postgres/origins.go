@@ -38,7 +38,7 @@ const (
 		ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 ON CONFLICT DO NOTHING`
 )
 
-// querier is what a pool, a connection and a transaction have in common.
+// querier is the set of methods that a pool, a connection and a transaction share.
 type querier interface {
 	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)

@@ -61,8 +61,8 @@ func (minuteTable) restore(ctx context.Context, tx Tx, part *store.BackupPart) e
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 
-// ForEachRowInPages calls each for every row of a query's result. It may take long, because no
-// query is in progress while it runs: see Snapshot.QueryInPages.
+// ForEachRowInPages calls the function each for every row of a query's result. That function may
+// take long, because no query is in progress while it runs: see Snapshot.QueryInPages.
 func ForEachRowInPages[T any](
 	ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string,
 ) error {

@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// In the ON CONFLICT clause, the right-hand sides of the assignments see the row before the update.
+// refusalTable is the table of refusals by workflow, minute and code. In its ON CONFLICT clause,
+// the right-hand sides of the assignments see the row before the update.
 var refusalTable = table[store.RefusalCount]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",

@@ -7,11 +7,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SortOrder is the sort order of a list of records.
+// SortOrder holds the SQL clauses for a sort order of records.
 type SortOrder struct {
-	ByTimeAndID   string // by time and ID; the database sorts rows with equal times
-	ByTime        string // by time alone, which an index supports
-	afterPosition string
+	ByTimeAndID   string // ORDER BY time and ID; the database sorts rows with equal times
+	ByTime        string // ORDER BY time alone, for which the database reads an index
+	afterPosition string // the condition for records after a position
 	// the order of records with equal times: 1 is lowest ID first, -1 is highest first
 	idOrder int
 }

@@ -54,9 +54,9 @@ func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from 
 	return err
 }
 
-// replaceHandledRanges replaces the ranges of a stream: it passes the merged ranges to keep, and
-// stores the ranges that keep returns. Rows that another transaction adds in the meantime stay as
-// they are.
+// replaceHandledRanges replaces the ranges of a stream: it passes the merged ranges to the function
+// keep, and stores and returns the ranges that this function returns. Rows that another transaction
+// adds in the meantime stay as they are.
 func (s *Store) replaceHandledRanges(
 	ctx context.Context,
 	stream, created string,

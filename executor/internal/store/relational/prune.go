@@ -16,9 +16,9 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 				return 0, err
 			}
 			if pruned == int64(limit) {
-				// There may be more records to delete. Skip the queries below until there are none:
-				// otherwise, the first of them would read all old counts that have a record again
-				// in each batch.
+				// There may be more records to delete. Skip the queries below until there are none.
+				// Otherwise, each batch would run the first query, which reads all old counts,
+				// including those that still have a record.
 				return pruned, nil
 			}
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// In the ON CONFLICT clause, the right-hand sides of the assignments see the row before the update.
+// senderTable is the table of what requests have shown about senders. In its ON CONFLICT clause,
+// the right-hand sides of the assignments see the row before the update.
 var senderTable = table[store.SenderActivity]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +

@@ -122,7 +122,7 @@ var notInBackups = []string{
 	"goose_db_version", "harmless", "installation",
 }
 
-// addRowsOfEveryKind adds rows of every kind of content to a database.
+// addRowsOfEveryKind fills a database with rows of every table that a backup contains.
 func addRowsOfEveryKind(t *testing.T, s store.Store) {
 	t.Helper()
 	applyNewRecords(t, s, nRecords(1_201)...)

@@ -167,7 +167,8 @@ type cpuMeter struct {
 }
 
 // start and stop read the server's CPU time while the process's CPU time is not being measured,
-// because that reads a file for each process of the machine.
+// because reading the server's CPU time is expensive: it opens a file for each process of the
+// machine.
 func (m *cpuMeter) start(t ApplyTarget) {
 	m.server -= t.serverCPU()
 	m.process -= processCPU()

@@ -30,7 +30,7 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		applyBatch(t, s,
 			progressBatch(failedProgress(1, epoch.Add(2*time.Second), "late"),
 				failedProgress(3, epoch.Add(3*time.Second), "bad \x00\xff")))
-		// The execution has already ended with another step, so this one is ignored.
+		// Execution 3 has already ended with the failed step above, so this step is ignored.
 		applyBatch(t, s, progressBatch(succeededProgress(3, epoch.Add(4*time.Second), "1")))
 		// The batch's own steps are applied after the kept steps.
 		applied = applyBatch(t, s, store.Batch{
@@ -171,7 +171,7 @@ var lostExecutionTests = map[string]func(*testing.T, store.Store){
 				ID:             "\x00",
 				StreamSequence: 1,
 			})
-		// the second time, both have ended
+		// In the second iteration, executions 0 and 1 have already ended.
 		for _, want := range [][]string{{nthID(0), nthID(1)}, nil} {
 			ended, err := s.EndLostExecutions(t.Context(), lost, at, "lost")
 			if err != nil {

@@ -114,7 +114,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		if err != nil {
 			t.Fatal(err)
 		}
-		// the runner itself cancels the running execution
+		// Execution 1 is running, so its runner must cancel it.
 		wantSameElements(t, "canceled", canceled, []string{nthID(0)})
 		wantSameElements(t, "canceling", list(store.RecordFilter{Canceling: true}),
 			[]string{nthID(1)})

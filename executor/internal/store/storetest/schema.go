@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// RunNewerSchema migrates an open store's database as a newer program would, with run. Until that
+// RunNewerSchema tests a store whose database is migrated by a newer program while the store is
+// open. It uses the function run to make the changes that such a program would make. Until the
 // migration is marked as harmless, the store must reject all writes with an error that is not a
 // DataError.
 func RunNewerSchema(
