@@ -315,10 +315,10 @@ hookstart_executor_lag_messages{stream="EXECUTIONS"} %d
 	c.until(time.Minute)
 }
 
-// The alert fires when the executor's counter of rewinds grows: of cases in which it had earlier
-// messages processed again. The alert also fires when the first sample of a new executor is not
-// zero, because that executor has then rewound at its start. It does not fire for an old count that
-// Prometheus sees again after an outage.
+// In a rewind, the executor has earlier messages processed again. The alert fires when the counter
+// of rewinds grows, and also when the first sample of a new executor is not zero, because that
+// executor has then rewound at its start. It does not fire for an old count that Prometheus sees
+// again after an outage.
 func TestRecordedAgain(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
