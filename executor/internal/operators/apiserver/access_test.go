@@ -236,7 +236,7 @@ func (r *rig) twoAccounts() {
 	}
 }
 
-// restore recreates the workflows that a call may have deleted.
+// restore restores the workflows, which a call may have changed or deleted.
 func (r *rig) restore() {
 	r.t.Helper()
 	for _, account := range []string{"acme", "globex"} {

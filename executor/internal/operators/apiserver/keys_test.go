@@ -262,8 +262,8 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// A key that one executor has created or revoked is accepted or refused by another executor at
-// once.
+// As soon as one executor has created a key, another executor accepts it. As soon as one executor
+// has revoked the key, the other refuses it.
 func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	t.Parallel()
 	here := start(t)

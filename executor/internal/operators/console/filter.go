@@ -48,8 +48,8 @@ type filterReader struct {
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// validValue returns the value of a parameter, or "" if it is invalid. what says in the message
-// about an invalid value what a valid one would be, such as "status".
+// validValue returns the value of a parameter, or "" if it is invalid. what is the noun for a valid
+// value, such as "status", in the message about an invalid one.
 func (f *filterReader) validValue(name, what string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {

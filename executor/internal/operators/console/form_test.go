@@ -753,7 +753,7 @@ func TestKeysWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusNotFound, "There is no key")
 }
 
-// A new key is shown even if the database is unavailable, so that the other keys cannot be listed.
+// A new key is shown even if the other keys cannot be listed because the database is unavailable.
 func TestNewKeyWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	r := start(t)

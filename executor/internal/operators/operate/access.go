@@ -244,8 +244,8 @@ func (c Caller) canAccessAccount(accountID string) bool {
 	return c.AccountID == "" || c.AccountID == accountID
 }
 
-// runRead checks that the caller may make a call, and runs the call, which must only read. The
-// call's timeout is readTimeout.
+// runRead checks that the caller may make a call that only reads, and runs the call. The timeout of
+// the call is readTimeout.
 func runRead[T any](
 	ctx context.Context, s *Service, caller Caller, r accessRule, call func(context.Context) (T,
 		error),

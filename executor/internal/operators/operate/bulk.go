@@ -147,8 +147,8 @@ func allIndexes(records []store.Record) []int {
 // startInOrder restarts the records whose indexes are in chunk. It reads their requests
 // concurrently, and then starts the new executions one by one, in the order of the records. known
 // contains the IDs of new executions that already exist. For each record whose new execution exists
-// afterwards, startInOrder calls started with the record's index; fresh reports whether this call
-// started the execution.
+// afterwards, startInOrder calls the function started with the record's index i; fresh is true if
+// this call started the execution.
 func (b *bulkRestart) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, started func(i int, fresh bool),

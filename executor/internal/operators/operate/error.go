@@ -161,9 +161,9 @@ func streamFullMessage(err error) string {
 		"space, or take the setting back."
 }
 
-// missingKeyMessage returns a message that names the encryption key needed to open sealed data. It
-// returns "", which stands for the code's general text, if the error names no key because none is
-// configured.
+// missingKeyMessage returns a message that names the encryption key needed to open sealed data. If
+// the error names no key because none is configured, it returns "", which means the code's general
+// text.
 func missingKeyMessage(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {

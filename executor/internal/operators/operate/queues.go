@@ -15,7 +15,7 @@ import (
 
 const queuesCursorKind = "queues"
 
-// Queues lists the queues that workflows use or that have settings in force, sorted by name. If
+// Queues lists the queues that workflows use or whose settings have an effect, sorted by name. If
 // accountID is not empty, it lists only the queues of that account's workflows. If other accounts
 // use a queue as well, only callers with access to all accounts see its contents.
 func (s *Service) Queues(

@@ -271,8 +271,8 @@ func registryAnswer(a *api.Answer) *registry.SyncResponse {
 	return &registry.SyncResponse{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// apiFiltered converts the number of a node's filtered requests, and the last ones of them, to the
-// API's form. It returns nil if the node has no filter and has filtered nothing.
+// apiFiltered converts the number of a node's filtered requests, and the most recent of these
+// requests, to the API's form. It returns nil if the node has no filter and has filtered nothing.
 func apiFiltered(info *edit.TriggerInfo, f store.FilteredRequests) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil

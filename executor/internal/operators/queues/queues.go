@@ -258,7 +258,8 @@ func (w *Watcher) StartMessages(
 }
 
 // setDelivered sets Delivered in the start messages of one stream's records. If it returns an
-// error, it has deleted the messages for which it could not determine Delivered.
+// error, it has removed the start messages for which it could not determine Delivered from the map
+// messages.
 func (w *Watcher) setDelivered(
 	ctx context.Context, streamName string, records []store.Record,
 	messages map[string]*StartMessage,
@@ -355,7 +356,8 @@ const (
 )
 
 // readStartMessages reads the start messages of records from the streams, unless they were already
-// read. If it returns an error, it has deleted the messages that it could not read.
+// read. If it returns an error, it has removed the start messages that it could not read from the
+// map messages.
 func (w *Watcher) readStartMessages(
 	ctx context.Context, records []store.Record, messages map[string]*StartMessage,
 ) (failed error) {

@@ -88,7 +88,7 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 	}
 }
 
-// newCopier returns a copier of the delivery IDs of the messages that filters select. Without
+// newCopier returns a copier for the delivery IDs of the messages that match filters. Without
 // filters, it copies all delivery IDs of the stream. newCopier waits while another move is reading
 // the same stream, and fails with edit.ErrQueueMoves if that takes too long.
 func (m *Mover) newCopier(
@@ -227,10 +227,10 @@ func (c *deliveryIDCopier) progressSubject() string {
 	return c.to.DedupMarkerSubject(c.target, "copied-"+c.workflowID)
 }
 
-// saveProgress stores, in the new stream, that all messages before the current one have been
-// copied. It identifies the last of these messages by its sequence and its time. The time is needed
-// because a stream that has lost its newest messages assigns their sequences to other messages.
-// Call saveProgress when all copies have been stored.
+// saveProgress records in the new stream that all messages before the current one have been copied.
+// It identifies the last of these messages by its sequence and its time. The time is needed because
+// a stream that has lost its newest messages assigns their sequences to other messages. Call
+// saveProgress when all copies have been stored.
 func (c *deliveryIDCopier) saveProgress() error {
 	if c.workflowID == "" || c.previous == nil {
 		return nil
@@ -435,8 +435,8 @@ func (c *deliveryIDCopier) awaitStored(ctx context.Context) error {
 	return nil
 }
 
-// republish publishes a copy again that was rejected because another executor was publishing the
-// same copy at the same time.
+// republish publishes a copy again. The copy was rejected because another executor was publishing
+// the same copy at the same time.
 func (c *deliveryIDCopier) republish(ctx context.Context,
 	future jetstream.PubAckFuture,
 ) (err error) {

@@ -321,9 +321,9 @@ func addUserInfo(
 	return nil
 }
 
-// addClaims adds to the first set of claims every claim of the second that is missing in it. It
-// never combines an email address with an email_verified from the other set, unless both sets have
-// the same address.
+// addClaims adds the claims in more to the map to, except those that to already has. It never
+// combines an email address with an email_verified from the other map, unless both maps have the
+// same address.
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
 	_, hasVerified := to["email_verified"]

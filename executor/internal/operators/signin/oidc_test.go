@@ -491,8 +491,8 @@ func TestGroupsOfUserInfo(t *testing.T) {
 }
 
 // The first matching rule decides, even if its claim is only in the user info. If the user info
-// cannot be read, so that an earlier rule might match, a later rule does not decide, and the
-// sign-in fails.
+// cannot be read, an earlier rule might match, so a later rule does not decide, and the sign-in
+// fails.
 func TestFirstRuleOfUserInfo(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
