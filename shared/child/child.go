@@ -35,8 +35,9 @@ func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 // Start starts the command. Unless the command has an environment set, it gets this process's
 // environment without the variables that set flags of Hookstart's programs. The caller must end the
 // process with Kill or Terminate. On Linux, the process also ends when this process ends, even by
-// SIGKILL. Ctrl-C on the terminal does not reach it. If the command's SysProcAttr is set, it alone
-// determines these two behaviors.
+// SIGKILL. Ctrl-C on the terminal does not reach the process. If the command's SysProcAttr is set,
+// Start leaves it unchanged, and it alone determines whether the process ends with this one and
+// receives Ctrl-C.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = EnvironmentWithoutFlagVariables()

@@ -98,7 +98,7 @@ type Cluster struct {
 
 	// Advertise is the host:port that other nodes are told to connect to. It is needed if there is
 	// a proxy between them. "" means the address that the node listens on. If it is set, clients
-	// are not told about the other nodes, which may also have proxies.
+	// are not told about the other nodes, because these may be behind proxies, too.
 	Advertise string
 }
 

@@ -38,10 +38,11 @@ func parseUnreadableConsumer(args []any) (c damagedConsumer, ok bool) {
 	return c, c.account != "" && c.stream != "" && c.name != ""
 }
 
-// resetConsumer resets a consumer whose state is unreadable, after it has copied the file with the
-// state. The consumer then begins with the stream's first message, or after the message last if
-// AfterLast returns true. The server must not be running. The unreadable file stays in its place
-// until it is replaced or removed, so that the next start repeats a reset that was interrupted.
+// resetConsumer resets a consumer whose state is unreadable, after it has made a copy of the
+// state's file. last is the sequence of the stream's last message. The consumer then begins after
+// this message if AfterLast returns true, and otherwise with the stream's first message. The server
+// must not be running. The unreadable file stays in its place until it is replaced or removed, so
+// that the next start repeats a reset that was interrupted.
 func (o Options) resetConsumer(c damagedConsumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")

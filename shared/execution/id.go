@@ -30,21 +30,21 @@ func RejectedIDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("rejected", workflowID, nodeID, deliveryID)
 }
 
-// IDForRequeue returns the ID of the execution that a requeue starts. It is always the same for one
+// IDForRequeue returns the ID of the execution that a requeue starts. It depends only on the
 // original execution, so requeuing twice starts only one execution.
 func IDForRequeue(executionID string) string {
 	return hashUUID("requeue", "", "", executionID)
 }
 
 // IDForReplay returns the ID of the execution that is started by a replay with an idempotency key.
-// It is always the same for one original execution and key.
+// It depends only on the original execution and the key.
 func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }
 
 // IDForRerun returns the ID of the execution that is started by a rerun with an idempotency key.
 // executionID is the execution to rerun; the rerun uses the sample payload of its trigger node. The
-// result is always the same for one execution and key.
+// result depends only on the execution to rerun and the key.
 func IDForRerun(executionID, key string) string {
 	return hashUUID("rerun", executionID, "", key)
 }

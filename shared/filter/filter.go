@@ -113,8 +113,8 @@ func (f *Filter) Headers() (names []string) {
 	return names
 }
 
-// Match reports whether a request meets all conditions of the filter. If it does not, the first
-// result is the first place whose condition does not hold, as written in the filter.
+// Match reports whether a request meets all conditions of the filter. If it does not, failedPlace
+// is the first place whose condition does not hold, as written in the filter.
 func (f *Filter) Match(r *sender.Request) (failedPlace string, ok bool) {
 	var room [8]value
 	var found []value // the values of the pointers, once the document has been read
@@ -192,7 +192,7 @@ type comparison struct {
 	allowsGreater           bool
 }
 
-// literal is a constant in a filter, which the value at a place is compared with. kind determines
+// literal is a constant in a filter that is compared with the value at a place. kind determines
 // which of the other fields is set.
 type literal struct {
 	kind      kind

@@ -152,7 +152,7 @@ func (s *scanner) readMembers(n *node) {
 	}
 }
 
-// childByQuotedName returns the child with a member's name, or nil if there is none. The name is
+// childByQuotedName returns the child with the given name, or nil if there is none. The name is
 // quoted as in the document; escaped reports whether it contains escapes.
 func (n *node) childByQuotedName(quoted []byte, escaped bool) *node {
 	name := quoted[1 : len(quoted)-1]

@@ -137,8 +137,8 @@ func NewForStream(
 	return p, nil
 }
 
-// StreamChoice represents the decision to publish a message to a particular stream, which can
-// become outdated when a queue or a workflow moves.
+// StreamChoice represents the decision to publish a message to a particular stream. The decision
+// can become outdated when a queue or a workflow moves.
 type StreamChoice interface {
 	// IsCurrent reports whether the message may still be stored in that stream.
 	IsCurrent() bool
