@@ -9,18 +9,18 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// DecryptionCounts holds how many encrypted secrets a set of keys can decrypt, and how many it
-// cannot.
+// DecryptionCounts counts what a set of keys can and cannot decrypt. The caller decides what it
+// counts: single encrypted values, the secrets of a node, or workflows.
 type DecryptionCounts struct {
-	Decryptable   int      // encrypted values, or workflows, that the keys can decrypt
-	Undecryptable int      // encrypted values, or workflows, that the keys cannot decrypt
+	Decryptable   int      // how many of the counted things the keys can decrypt
+	Undecryptable int      // how many of them the keys cannot decrypt
 	MissingKeyIDs []string // IDs of the missing keys, sorted
 	LastError     error    // the last error that was counted; nil if there was none
 }
 
-// CountResult counts one encrypted value, given the error from decrypting it: as decryptable if err
-// is nil, and as undecryptable if err wraps seal.ErrNoKey or seal.ErrInvalidBox. It ignores other
-// errors, because the keys are not their cause.
+// CountResult counts the result of one attempt to decrypt something: as decryptable if err is nil,
+// and as undecryptable if err wraps seal.ErrNoKey or seal.ErrInvalidBox. It ignores any other err,
+// because that does not depend on the keys.
 func (s *DecryptionCounts) CountResult(err error) {
 	switch {
 	case err == nil:
@@ -56,7 +56,8 @@ func (s *DecryptionCounts) CheckAnyDecrypted(keys *seal.Keys) error {
 		strings.Join(s.MissingKeyIDs, ", "), present)
 }
 
-// Warning returns a warning that names the missing keys, or "" if every secret can be decrypted.
+// Warning returns a warning that some secrets cannot be decrypted, with the IDs of the missing keys
+// if keys are missing. It returns "" if every secret can be decrypted.
 func (s *DecryptionCounts) Warning() string {
 	switch {
 	case s.Undecryptable == 0:

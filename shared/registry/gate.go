@@ -20,15 +20,15 @@ const (
 // A queue or workflow is closed while its last delivery IDs are being copied to another stream: an
 // ingress then accepts nothing for it. These constants limit how long it stays closed.
 //
-// The executor that copies the IDs stores the new target, or gives up, within MaxGateClosedTime of
-// the closing. That time is longer than a lease of package consistency (2 s). It has to be, because
-// the closing itself takes as long as a lease if a process in a cluster has fallen silent: that
-// process may still be using its lease.
+// The executor that copies the IDs stores the new target, or gives up, within MaxGateClosedTime
+// after the queue or workflow was closed. That time must be longer than a lease of package
+// consistency (2 s): if a process in a cluster has fallen silent, closing alone takes as long as a
+// lease, because that process may still be using its lease.
 //
 // If the executor is killed and no other one takes over, an ingress opens the queue or workflow
-// again gateReopenTimeout after the closing, and stores messages where it stored them before. It
-// cannot have missed a new target by then: a new target is stored within MaxGateClosedTime, and an
-// ingress that serves requests has applied every change that is older than its lease.
+// again gateReopenTimeout after the closing, and stores messages where it stored them before. The
+// ingress cannot have missed a new target by then: a new target is stored within MaxGateClosedTime,
+// and an ingress that serves requests has applied every change that is older than its lease.
 const (
 	MaxGateClosedTime = 2300 * time.Millisecond
 	gateReopenTimeout = 4500 * time.Millisecond
@@ -50,8 +50,8 @@ type queueGate struct {
 	hasOwnStream        atomic.Bool   // the queue has its own stream, which may hold messages
 
 	epoch        atomic.Uint32
-	requests     [2]atomic.Int64 // requests inside, indexed by the epoch's lowest bit
-	epochDrained chan struct{}   // receives a value when the last request of an epoch leaves
+	requests     [2]atomic.Int64 // requests between enter and leave, by the epoch's lowest bit
+	epochDrained chan struct{}   // receives a value when no request of an earlier epoch is left
 	drainMu      sync.Mutex      // held while an epoch is being drained
 }
 
@@ -79,8 +79,8 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 	return true
 }
 
-// currentTarget returns the target that is in effect now. If the queue has been closed for too
-// long, that is the target before it was closed.
+// currentTarget returns the target that is in effect now. If the queue has been closed for longer
+// than gateReopenTimeout, that is the target from before it was closed.
 func (q *queueGate) currentTarget() StoreTarget {
 	target := StoreTarget(q.target.Load())
 	if target == StoreTargetClosed && hasReopened(q.closedAt.Load()) {
@@ -89,8 +89,9 @@ func (q *queueGate) currentTarget() StoreTarget {
 	return target
 }
 
-// hasReopened reports whether a queue or workflow that was closed at the given clock reading counts
-// as open again, because no executor has finished the copying in time. It returns false for 0.
+// hasReopened reports whether a queue or workflow counts as open again because it was closed more
+// than gateReopenTimeout ago. closedAt is the result of monotonicNow when it was closed; 0 means
+// that it is not closed, and hasReopened then returns false.
 func hasReopened(closedAt int64) bool {
 	return closedAt != 0 && monotonicNow()-closedAt > int64(gateReopenTimeout)
 }
@@ -138,8 +139,9 @@ func (q *queueGate) awaitIdle() {
 // workflowGate determines where the start messages of one workflow are stored.
 type workflowGate struct {
 	queue *queueGate
-	// closedAt is the clock reading when the workflow was closed; 0 means that it is open.
-	// gateSuperseded means that there is a later record of the workflow, or that it was deleted.
+	// closedAt is the result of monotonicNow when the workflow was closed; 0 means that it is open.
+	// gateSuperseded means that this gate is no longer in use: the workflow has a later record, the
+	// workflow was deleted, or the registry was reloaded.
 	closedAt atomic.Int64
 }
 
@@ -153,8 +155,8 @@ func (g *workflowGate) init(queue *queueGate, closed bool) {
 }
 
 // supersedeWith marks g as superseded by next, the gate of the workflow's next record. It reports
-// whether next has another queue, or opens or closes the workflow. It marks g even if none of that
-// has changed, because a request that still holds g's record must notice when a later record
+// whether the new record changes the queue, or closes or opens the workflow. It marks g in any
+// case, because a request that still holds the record of g must notice when some later record
 // changes the queue or closes the workflow.
 func (g *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	wasClosed := g.closedAt.Swap(gateSuperseded) != 0
@@ -171,8 +173,8 @@ type StorePermit struct {
 	// HasOwnStream means that the queue has its own stream, which may hold start messages even if
 	// Target is not StoreTargetOwn.
 	HasOwnStream bool
-	// Superseded means that the workflow has a later record, or was deleted. The caller must look
-	// it up again.
+	// Superseded means that the workflow has a later record or was deleted, or that the registry
+	// was reloaded. The caller must look the workflow up again.
 	Superseded bool
 	queue      *queueGate
 	epoch      uint32
@@ -261,16 +263,17 @@ func (t *tables) noteOwnStream(queue string, hasOwnStream bool) {
 	t.ownStreams.Store(&queues)
 }
 
-// pendingMoves tracks the changes that have been applied but are not yet in force, because earlier
-// requests are still storing messages according to the previous state.
+// pendingMoves tracks the revisions that have been applied but are not in force yet, because
+// earlier requests are still storing messages according to the state before the revision.
 type pendingMoves struct {
 	mu                 sync.Mutex
 	drainingByRevision map[uint64]int // number of queues still draining, by revision
 	queueDrained       chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// trackMove marks revision, which changed the queue's target, as not yet in force if requests still
-// use the old target. A background goroutine removes the mark once these requests have finished.
+// trackMove marks a revision as not in force as long as requests still store messages in q
+// according to the state before the revision. A background goroutine removes the mark once these
+// requests have finished.
 func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return
@@ -293,9 +296,9 @@ func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	}()
 }
 
-// firstRevision returns the lowest revision that is not in force yet, or 0 if all are in force, and
-// a channel that is closed when that may have changed. The channel may be nil if nothing is
-// pending.
+// firstRevision returns the lowest revision that is not in force yet, or 0 if all are in force. It
+// also returns a channel that is closed when that may have changed. The channel may be nil if all
+// revisions are in force.
 func (d *pendingMoves) firstRevision() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // following returns a loaded snapshot in which the workflow wf uses the queue q, and a function
-// that looks up the workflow.
+// that looks up wf in the snapshot.
 func following(t *testing.T) (*registry.Snapshot, func() *registry.Webhook) {
 	t.Helper()
 	s := registry.NewSnapshot(nil)
@@ -46,7 +46,7 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 		{registry.QueuePhaseMovingToShared, registry.StoreTargetOwn},
 		{registry.QueuePhaseClosedMovingToShared, registry.StoreTargetClosed},
 		{registry.QueuePhaseDrainingOwnStream, registry.StoreTargetShared},
-		{99, registry.StoreTargetClosed}, // of a later version
+		{99, registry.StoreTargetClosed}, // a phase that only a later version defines
 	} {
 		s.Apply(queue(uint64(i+2), c.phase))
 		permit := workflow().AcquirePermit()

@@ -100,7 +100,7 @@ type Workflow struct {
 	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order
 	CreatedAt  time.Time `audit:"-"`
 	UpdatedAt  time.Time `audit:"-"`
-	MovedAt    time.Time `audit:"-"` // when it last moved to another account; zero: never
+	MovedAt    time.Time `audit:"-"` // when it last moved to another account; zero means never
 	// IntakeClosed means that no request for the workflow is accepted while an executor copies its
 	// delivery IDs to the stream of another queue. That takes a few seconds at most: see
 	// MaxGateClosedTime.
@@ -209,10 +209,10 @@ func (w *Workflow) SealedValues() (boxes [][]byte) {
 // SenderSecret is a secret or a public key with which a sender's requests are verified.
 type SenderSecret struct {
 	ID string // identifies the secret where its text must not appear
-	// SealedText is the text, encrypted for SecretSealPurpose. Empty means that PublicKey is set
-	// instead.
+	// SealedText is the secret's text, encrypted for SecretSealPurpose. Empty means that PublicKey
+	// is set instead.
 	SealedText []byte
-	PublicKey  string // the text of a public key; "" means that Sealed holds a secret
+	PublicKey  string // the text of a public key; "" means that SealedText is set
 	Last4      string // the last characters of the text, for display; "" if the text is short
 	SetAt      time.Time
 	ExpiresAt  time.Time // the zero time means never
@@ -388,8 +388,8 @@ func (q *Queue) Clone() *Queue {
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record holds the hashes of the valid ones
 	SamplePayload []byte  // one JSON text; nil means that none is configured
-	// SealedContent holds Tokens and SamplePayload, encrypted for TriggerSecretsSealPurpose; the
-	// two fields are then empty. If Sealed is empty, they are not encrypted.
+	// SealedContent holds Tokens and SamplePayload, encrypted for TriggerSecretsSealPurpose; these
+	// two fields are then empty. If SealedContent is empty, the two fields hold unencrypted values.
 	SealedContent []byte
 
 	unknown unknownFields

@@ -40,8 +40,8 @@ func BucketOf(stream string) string { return strings.TrimPrefix(stream, keyvalue
 // entries to the database. Each of Streams has such a consumer.
 const AuditConsumer = "audit"
 
-// MirrorStreams returns the names of the streams that store the mirror of the registry for
-// ingresses: see edit.EnsureMirror.
+// MirrorStreams returns the names of the streams that make up the mirror of the registry, which
+// ingresses read: see edit.EnsureMirror.
 func MirrorStreams() []string { return []string{Stream} }
 
 // The keys of Bucket. The plan catalog and the installation's identity have one key each. Every
@@ -61,7 +61,7 @@ const (
 const HeaderAudit = "Hookstart-Audit"
 
 // Change is one revision of the registry: it holds the new record, or the ID of a deleted record.
-// Exactly one of the fields below At is set.
+// Exactly one of the fields below StoredAt is set.
 type Change struct {
 	Revision uint64 // the sequence of the message in the bucket's stream
 	// StoredAt is when the server stored the revision.

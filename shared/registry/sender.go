@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Every secret is encrypted for exactly one of these purposes, so one box cannot take the place of
-// another.
+// Every secret is encrypted for exactly one of the following purposes, so that an encrypted secret
+// cannot be used in place of another one.
 
 // TriggerSecretsSealPurpose returns the purpose for which the tokens and the sample payload of a
 // node are encrypted.

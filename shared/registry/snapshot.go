@@ -37,14 +37,14 @@ func (w *Webhook) compare(other *Webhook) int {
 type TriggerNode struct {
 	ID     string
 	Tokens []HashedToken // newest first; expired tokens may still be among them
-	// Sender verifies the node's requests. If it is nil, only the token is checked, unless Unusable
-	// is set.
+	// Sender verifies the node's requests. If it is nil, only the token is checked, unless
+	// UnusableReason is set.
 	Sender *sender.Sender
 	// Filter selects the requests that start an execution. If it is nil, every request does, unless
-	// Unusable is set.
+	// UnusableReason is set.
 	Filter *filter.Filter
 	// OrderKey identifies where a request contains its order key. If it is nil, the executions are
-	// not ordered, unless Unusable is set.
+	// not ordered, unless UnusableReason is set.
 	OrderKey *filter.OrderKeyPlace
 	// SyncResponse makes the response to a request wait until its execution has finished. nil means
 	// that the response does not wait.
@@ -83,9 +83,9 @@ func (v WorkflowView) RateLimit() RateLimit {
 type accountView struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
-	// limitsActive reports whether the plan limits the number of active workflows. If it does, the
-	// next field is the last workflow that the plan allows, in the order of activation, or nil if
-	// it allows none.
+	// limitsActive reports whether the plan limits the number of active workflows. If it does,
+	// cutoff is the last workflow that the plan allows to be active, in the order of activation, or
+	// nil if the plan allows none.
 	limitsActive bool
 	cutoff       *Webhook
 }
@@ -98,8 +98,8 @@ func (a *accountView) allows(w *Webhook) bool {
 	return !a.limitsActive || a.cutoff != nil && w.Active && w.compare(a.cutoff) <= 0
 }
 
-// accountWriterState is the state of an account from which the writer computes the accountView that
-// Lookup reads.
+// accountWriterState is what the writer knows about an account. The writer computes the account's
+// accountView, which Lookup reads, from it.
 type accountWriterState struct {
 	id        string
 	hasRecord bool       // whether the account has a record; otherwise only workflows refer to it
@@ -120,8 +120,8 @@ type Snapshot struct {
 	pendingMoves pendingMoves // the changes that have been applied but are not yet in force
 }
 
-// tables holds the records of one snapshot. The maps that Lookup reads are split into shards. A
-// change replaces the shard of its key: it copies that shard, which takes about 10 µs with a
+// tables holds the records of one copy of the registry. The maps that Lookup reads are split into
+// shards. A change copies and replaces only the shard of its key, which takes about 10 µs with a
 // million workflows. Readers take no lock.
 type tables struct {
 	workflows shardedMap[*Webhook]
@@ -132,13 +132,13 @@ type tables struct {
 	plans           Plans
 	accountStates   map[string]*accountWriterState // by account ID
 	internedStrings map[string]string              // strings that many records share: see intern
-	// unusableSenders holds, for each workflow with an unusable sender, the reason (see
-	// TriggerNode.Unusable).
+	// unusableSenders holds, by workflow ID, why a sender of the workflow is unusable (see
+	// TriggerNode.UnusableReason).
 	unusableSenders map[string]error
-	// decryptedWorkflows holds the workflows whose senders have encrypted secrets that could all be
-	// decrypted.
+	// decryptedWorkflows holds the IDs of the workflows whose senders have encrypted secrets, if
+	// all of these could be decrypted.
 	decryptedWorkflows map[string]struct{}
-	queueGates         map[string]*queueGate // the queues named by workflows or records
+	queueGates         map[string]*queueGate // by the names in workflows and queue records
 	keys               *seal.Keys            // decrypt senders' secrets
 
 	// ownStreams holds the names of the queues that have their own streams. It is replaced at each
@@ -284,7 +284,8 @@ func (t *tables) lookup(workflowID string) (WorkflowView, bool) {
 			return view, true
 		}
 		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted after it
-		// was read and before its account was. If it is still the same, it exceeds the limit.
+		// was read above, but before its account was read. If the map still has the same workflow,
+		// it exceeds the limit.
 		if again, _ := t.workflows.get(workflowID); again == w {
 			return view, true
 		}
@@ -490,9 +491,9 @@ func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 	return f, nil
 }
 
-// compileOrderKey compiles the order key of a node with the sender s, which may be nil. It returns
-// nil if the order key is in a header with the sender's secret, because order keys are shown to
-// operators. Earlier versions stored such order keys.
+// compileOrderKey compiles the order key of a node whose sender is s, which may be nil. It returns
+// nil if the order key is taken from a header that contains the sender's secret, because order keys
+// are shown to operators. Earlier versions accepted such order keys.
 func compileOrderKey(
 	workflowID, nodeID, text string, s *sender.Sender,
 ) (*filter.OrderKeyPlace, error) {

@@ -60,8 +60,9 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	readers.Wait()
 }
 
-// Earlier versions stored order keys that are in a header with the sender's secret. Such an order
-// key is ignored, because order keys are shown to operators. The secret still verifies requests.
+// Earlier versions accepted an order key that is taken from a header with the sender's secret. Such
+// an order key is ignored, because order keys are shown to operators. The sender still verifies
+// requests with the secret.
 func TestStoredOrderKeyInASecretHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {

@@ -45,7 +45,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil {
-		// StartHeartbeat now waits for the frozen server's reply.
+		// Once a message has been sent, StartHeartbeat waits for the frozen server's reply.
 		runtime.Gosched()
 	}
 	server.Kill()

@@ -270,8 +270,9 @@ func TestALeaseRunsOutAndComesBack(t *testing.T) {
 	}
 }
 
-// Messages that the server sent into a dead connection count as delivered. A follower requests them
-// again as soon as the connection is re-established, before it misses any heartbeats.
+// A server counts the messages that it has sent into a dead connection as delivered. A follower
+// requests such messages again as soon as it has reconnected, even if it was still waiting for a
+// response on the dead connection.
 func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -295,7 +296,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	link.Silence()
 	_, err = r.Activate(t.Context(), "wf")
 	fatal(t, err)
-	for lease.Age(time.Now()) < 7*time.Second { // long enough for heartbeats to be missed
+	for lease.Age(time.Now()) < 7*time.Second { // the follower misses heartbeats of its consumer
 		<-time.After(10 * time.Millisecond)
 	}
 	link.DropConnections()

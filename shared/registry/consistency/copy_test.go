@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// copyReader is the JetStream of a process that may not read the registry. Its consumers read a
-// copy in another stream, but it can still query the last sequence of the original.
+// copyReader is the JetStream of a process that may not read the registry's stream. Its consumers
+// read a copy in another stream, but it can still query the last sequence of the original.
 type copyReader struct {
 	jetstream.JetStream
 }
@@ -72,8 +72,9 @@ func stopCopy(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfi
 	fatal(t, err)
 }
 
-// lags fails the test unless a follower lags behind the registry. It gives the follower one second
-// to count as current by mistake, which is enough for it to create several consumers.
+// lags fails the test if the follower counts as current within one second, or has applied the
+// newest revision. One second is long enough for the follower to create several consumers, one of
+// which might make it count as current by mistake.
 func lags(t *testing.T, js jetstream.JetStream, follower *consistency.Follower) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -121,7 +122,8 @@ func TestACopyThatLagsBehind(t *testing.T) {
 }
 
 // If the newest message is missing from both the registry and its copy, a process that reads the
-// copy still counts as current, because the copy is known to have reached that message's sequence.
+// copy still counts as current, because the last sequence of the copy shows that nothing else is
+// missing.
 func TestTheNewestMessageIsGoneFromACopy(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -28,8 +28,8 @@ func connectByLink(
 	return nc, link
 }
 
-// newcomer starts a process that announces itself. It returns the lease of that process, and the
-// link through which the process is connected. Nothing else uses the link.
+// newcomer starts an ingress that announces itself. It returns the lease of that ingress, and the
+// link through which the ingress is connected. Nothing else uses the link.
 func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest.Link) {
 	t.Helper()
 	nc, link := connectByLink(t, server)
@@ -65,8 +65,8 @@ func holdsAfterChange(
 }
 
 // whileItsLeaseHolds calls try, up to ten times, until it returns true. try cuts off a process,
-// makes a change, and reports whether the process still had its lease just before the change. If
-// the lease had already expired, as it may on a busy machine, the attempt tests nothing.
+// makes a change, and reports whether the lease of the process was still valid just before the
+// change. If it was not, as may happen on a busy machine, the attempt has tested nothing.
 func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Helper()
 	for range 10 {
@@ -130,8 +130,8 @@ func TestAMembershipThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 
 // If two servers of a cluster cannot reach each other but both reach the leader, the heartbeats of
 // an ingress at one server do not reach an executor at the other, although the ingress still renews
-// its lease. A change by the executor waits until that lease has expired. The test only suppresses
-// the heartbeats.
+// its lease. A change by the executor must then wait until that lease has expired. The test
+// simulates this by suppressing only the heartbeats.
 func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)

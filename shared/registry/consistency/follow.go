@@ -39,21 +39,22 @@ type Sink interface {
 }
 
 // PendingReporter is implemented by a Sink that may apply a change before the change takes effect.
-// A Heartbeat announces the change only once it has taken effect, so Membership.Wait waits for
+// A Heartbeat announces a revision only once it has taken effect, so that Membership.Wait waits for
 // that.
 type PendingReporter interface {
 	// FirstPendingRevision returns the first revision that has been applied but is not in force
 	// yet, or 0 if there is none. The channel is closed when another revision comes into force. It
-	// is nil if there is nothing to wait for.
+	// may be nil if no revision is pending.
 	FirstPendingRevision() (since uint64, settled <-chan struct{})
 }
 
-// ErrNoRegistryIdentity means that the registry has no identity: it was lost, or is being restored.
-// It wraps ErrNotCurrent.
+// ErrNoRegistryIdentity means that the registry has no identity that this process can rely on: the
+// registry was lost or has gone back to an earlier state, or a backup is being restored. The error
+// wraps ErrNotCurrent.
 var ErrNoRegistryIdentity = fmt.Errorf("%w: it was lost, or is being restored", ErrNotCurrent)
 
-// ErrRestoring means that a backup is being restored into the registry. It wraps
-// ErrNoRegistryIdentity. Everything stored so far has been applied.
+// ErrRestoring means that a backup is being restored into the registry. This process has applied
+// everything that is stored so far. The error wraps ErrNoRegistryIdentity.
 var ErrRestoring = fmt.Errorf("%w: a backup is being restored", ErrNoRegistryIdentity)
 
 // ErrNotCurrent means that this process's copy of the registry may be stale. The same call may
@@ -98,7 +99,7 @@ type Follower struct {
 	// bucketRewritten means that the stream now has a different message at the last applied
 	// revision, so the bucket was restored or recreated.
 	bucketRewritten bool
-	// identity is the registry's identity as of the last applied revision. installation is the ID
+	// identity is the registry's identity as of the last applied revision. installationID is the ID
 	// of the first identity that was applied; a registry with a different ID never counts as
 	// current.
 	identity       registry.Installation
@@ -110,9 +111,9 @@ type Follower struct {
 	// stampBeforeRollback is the stamp that the registry's identity had when the follower detected
 	// that the registry had gone back to an earlier state. As long as the identity still has this
 	// stamp, the follower does not rely on the registry. "" means that the registry has not gone
-	// back. The next two fields hold the revision that the bucket had reached before, and when that
-	// bucket was created. If the server reports that state again, the registry had not really gone
-	// back.
+	// back. The next two fields hold the revision that the bucket had reached before it went back,
+	// and when that bucket was created. If the server reports that state again, the registry has
+	// not really gone back.
 	stampBeforeRollback    string
 	revisionBeforeRollback uint64
 	createdBeforeRollback  time.Time
@@ -122,13 +123,15 @@ type Follower struct {
 	changed      chan struct{} // closed and replaced when the fields above change
 }
 
-// bucketEnd is the last sequence of a bucket. The message with that sequence may be missing, for
-// example after a power cut, so the last applied revision may never reach it. There is another sign
-// that everything up to the end has been applied: a consumer that was created after the bucketEnd
-// was read has nothing more to deliver. That sign is reliable only if the stream that the consumer
-// reads had reached the end. A bucket on several servers does not guarantee this, because the
-// consumer's server may lag behind, so noteLastSequence ignores such buckets. A copy of the bucket
-// may lag behind, too: createConsumer checks that.
+// bucketEnd is the last sequence of a bucket, as the server reported it at some time.
+//
+// The message with that sequence may be missing, for example after a power cut, so the last applied
+// revision may never reach it. There is another sign that everything up to the end has been
+// applied: a consumer that was created after the bucketEnd was read has nothing more to deliver.
+// That sign is reliable only if the stream from which the consumer reads had reached the end. A
+// bucket on several servers does not guarantee this, because the consumer's server may lag behind,
+// so noteLastSequence ignores such buckets. A copy of the bucket may lag behind, too:
+// createConsumer checks that.
 type bucketEnd struct {
 	loadCount int // counts how often the bucket was loaded or replaced before it had this sequence
 	lastSeq   uint64
@@ -187,22 +190,23 @@ func (f *Follower) beginLoading(info *jetstream.StreamInfo) {
 	f.notifyWaiters()
 }
 
-// noteLastSequence records the last sequence of a bucket. The caller must hold mu.
+// noteLastSequence records the last sequence of a bucket. It ignores a bucket on several servers:
+// see bucketEnd. The caller must hold mu.
 func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 	if info.Config.Replicas > 1 {
 		return
 	}
 	if info.State.LastSeq < f.appliedSeq {
-		// An older copy has replaced the bucket. The sequence that was applied belongs to the
-		// previous bucket, so it says nothing about this one.
+		// An older copy has replaced the bucket. appliedSeq is a sequence of the previous bucket,
+		// so it says nothing about this one.
 		f.lastQueriedEnd.loadCount++
 		f.appliedSeq = 0
 	}
 	f.lastQueriedEnd.lastSeq = info.State.LastSeq
 }
 
-// markApplied records that everything up to held has been applied, unless the bucket has been
-// reloaded or replaced since held was read. The caller must hold mu.
+// markApplied records that everything up to held.lastSeq has been applied, unless the bucket has
+// been reloaded or replaced since held was read from the server. The caller must hold mu.
 func (f *Follower) markApplied(held bucketEnd) {
 	if held.loadCount == f.lastQueriedEnd.loadCount && held.lastSeq > f.appliedSeq {
 		f.appliedSeq = held.lastSeq
@@ -253,8 +257,8 @@ func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
 // have been lost with it.
 var errReconnected = errors.New("the connection to NATS was lost and is back")
 
-// nextConsumer calls createConsumer, but gives up when the connection is re-established, because
-// the response may have been lost with the old one.
+// nextConsumer calls createConsumer. If the connection is lost and re-established in the meantime,
+// nextConsumer returns errReconnected, because the response to createConsumer may have been lost.
 func (f *Follower) nextConsumer(
 	ctx context.Context, connected <-chan nats.Status,
 ) (followedConsumer, error) {
@@ -277,8 +281,8 @@ func (f *Follower) nextConsumer(
 	}
 }
 
-// pauseBeforeRetry waits after a failed attempt. If the connection is re-established in the
-// meantime, it returns true immediately.
+// pauseBeforeRetry waits before the next attempt, longer after each failed one. If the connection
+// is re-established in the meantime, it returns true immediately.
 func (f *Follower) pauseBeforeRetry(
 	ctx context.Context, connected <-chan nats.Status, attempt int,
 ) (reconnected bool) {
@@ -292,7 +296,7 @@ func (f *Follower) pauseBeforeRetry(
 	}
 }
 
-// followedConsumer is a consumer together with the end of the bucket before the consumer was
+// followedConsumer is a consumer, together with the end that the bucket had before the consumer was
 // created.
 type followedConsumer struct {
 	jetstream.Consumer
@@ -300,10 +304,12 @@ type followedConsumer struct {
 }
 
 // createConsumer creates a consumer for the messages that have not been applied yet. The consumer
-// begins with the last applied message, if that is still stored: see apply. The stream that it
-// reads may be a copy of the bucket. If that stream had not reached the bucket's end, the sequence
-// in the returned bucketEnd is 0, because the consumer then does not show that the end has been
-// applied.
+// begins with the last applied message, if that is still stored, so that apply notices if the
+// bucket now has a different message at that sequence.
+//
+// The stream from which the consumer reads may be a copy of the bucket. If that stream had not
+// reached the bucket's end, lastSeq is 0 in the returned coversEnd, because the consumer then
+// cannot show that everything up to the end has been applied.
 func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.lastQueriedEnd
@@ -405,7 +411,7 @@ func (f *Follower) consume(
 	}
 }
 
-// beginConsuming makes handle apply the messages of a consumer, and returns the consumer's serial
+// beginConsuming makes handle accept the messages of a consumer, and returns the consumer's serial
 // number. ok is false if a reload has begun since the consumer's first message was chosen. Such a
 // consumer must not be used, because it would skip the messages before its first one.
 func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok bool) {
@@ -605,7 +611,9 @@ func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 	return f.Wait(ctx, info.State.LastSeq)
 }
 
-// hasTrustedIdentity reports whether the registry has an identity that the follower can rely on.
+// hasTrustedIdentity reports whether the registry has an identity that the follower can rely on: it
+// is the identity that the follower found first, no backup is being restored, and if the registry
+// went back to an earlier state, an executor has checked it since.
 func (f *Follower) hasTrustedIdentity() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -645,10 +653,11 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 	return 2*heard > len(servers.Replicas)+1
 }
 
-// checkFollowedBucket returns an error if the bucket that info describes is not the one that the
-// follower has loaded. Once they have differed for leaseDuration, checkFollowedBucket instead
-// switches to the new bucket, and reloads everything. revision must have been applied before info
-// was requested, so that a lower last sequence shows that the bucket has gone back.
+// checkFollowedBucket compares the bucket that info describes with the one that the follower has
+// loaded, and returns an error if they differ. Once they have differed for leaseDuration, it
+// instead switches to the new bucket, reloads everything, and returns nil. revision must have been
+// applied before info was requested, so that a lower last sequence shows that the bucket has gone
+// back.
 func (f *Follower) checkFollowedBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
@@ -701,8 +710,8 @@ func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.recreateConsumer()
 }
 
-// Wait waits until the sink has applied a revision. Revision 0 waits until the sink is loaded. It
-// fails only if ctx is done first.
+// Wait waits until the sink has applied a revision. If revision is 0, it waits until the sink is
+// loaded. It fails only if ctx is done first.
 func (f *Follower) Wait(ctx context.Context, revision uint64) error {
 	for {
 		f.mu.Lock()

@@ -17,10 +17,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// If the leader of the registry cannot reach the other two servers, a process that is connected to
-// it loses its lease, although the leader goes on responding (with nats-server 2.15.2 for more than
-// ten minutes). The lease must end because the other two servers may elect another leader and store
-// changes.
+// If the leader of the registry's stream cannot reach the other two servers, a process that is
+// connected to the leader loses its lease, although the leader goes on responding (with nats-server
+// 2.15.2 for more than ten minutes). The lease must end because the other two servers may elect
+// another leader and store changes.
 func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)

@@ -28,7 +28,7 @@ type Lease struct {
 }
 
 // NewLease starts a lease and renews it until Stop. The follower must have caught up. If the
-// registry has an identity, the lease is valid from the start.
+// registry has an identity that the follower can rely on, the lease is valid from the start.
 func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lease{
@@ -62,13 +62,13 @@ func (l *Lease) IsValid(now time.Time) bool {
 // IsValidSince reports, without waiting, whether the lease is valid at now and has not expired
 // since start.
 func (l *Lease) IsValidSince(start, now time.Time) bool {
-	// IsValid reads the end of the lease. The start must be read after that, because renew writes
-	// the start first.
+	// IsValid reads expiresAt. validSince must be read after that, because renew writes validSince
+	// before expiresAt.
 	return l.IsValid(now) && l.validSince.Load() <= int64(start.Sub(l.clockOrigin))
 }
 
 // AwaitValid reports whether the lease is valid, like IsValid. If it has expired, AwaitValid waits
-// briefly for its renewal, unless the connection to NATS is lost.
+// up to 1 s for its renewal, unless the connection to NATS is lost.
 func (l *Lease) AwaitValid(now time.Time) bool {
 	if l.IsValid(now) {
 		return true
@@ -98,7 +98,8 @@ func (l *Lease) Failure() error {
 	return l.lastError
 }
 
-// Age returns how long before now the follower was last known to be complete.
+// Age returns how long ago, at the time now, the follower was last known to have applied
+// everything.
 func (l *Lease) Age(now time.Time) time.Duration {
 	return now.Sub(l.clockOrigin) - time.Duration(l.expiresAt.Load()) + leaseDuration
 }
@@ -122,9 +123,9 @@ func (l *Lease) run(ctx context.Context) {
 	}
 }
 
-// renew requests the newest revision from NATS and extends the lease, which runs from the moment
-// when the request was sent. again means that the caller should retry immediately, because the
-// connection was lost, perhaps with the response, and has been re-established.
+// renew makes the follower catch up, and then extends the lease, which runs from the moment when
+// renew was called. again means that the caller should retry immediately, because the connection
+// was lost, perhaps with the server's response, and has been re-established.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, leaseRenewTimeout)

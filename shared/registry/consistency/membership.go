@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Membership tracks the processes that follow the registry, and the revision that each of them has
-// applied. It receives both in their heartbeats.
+// Membership tracks the processes that follow the registry, and the last revision that is in force
+// at each of them. It learns both from their heartbeats.
 type Membership struct {
 	nc   *nats.Conn
 	self string
@@ -24,7 +24,7 @@ type Membership struct {
 	receivedEcho   uint64 // the highest echo number that was received back
 	sentEcho       uint64 // the last echo number that was sent
 	changed        chan struct{}
-	listeningSince time.Time // when the subscription last had a gap: the start, or a reconnect
+	listeningSince time.Time // when the subscription began, or nc last reconnected
 	reconnects     uint64    // number of reconnects of nc at that time
 	clustered      bool      // whether nc has ever been connected to a cluster
 }
@@ -107,10 +107,10 @@ func (e *LaggingError) Error() string {
 		strings.Join(e.LaggingProcesses, ", "))
 }
 
-// Wait waits until every process that may serve requests has applied a revision. If the membership
-// started or reconnected less than livenessTimeout ago, Wait first waits for the rest of that time,
-// because until then a process whose heartbeats were not received may still have a valid lease. If
-// ctx is done first, Wait returns a *LaggingError.
+// Wait waits until a revision is in force at every process that may serve requests. If the
+// membership started or reconnected less than livenessTimeout ago, Wait first waits for the rest of
+// that time, because until then a process whose heartbeats were not received may still have a valid
+// lease. If ctx is done first, Wait returns a *LaggingError.
 func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	// An announcement that was made before the change may still be on its way. Send a message to
 	// ourselves, and wait below until it arrives: by then, all earlier announcements have arrived,
@@ -139,7 +139,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 		if heard && len(behind) == 0 {
 			return nil
 		}
-		// The timer also wakes this loop when the first of the lagging processes is presumed dead.
+		// The timer also wakes this loop when the first of the lagging processes no longer counts.
 		timer := time.NewTimer(max(next, time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -155,9 +155,10 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// laggingProcesses returns the processes that may serve requests and have not applied a revision.
-// next is the time until the first of them is presumed dead. laggingProcesses also removes
-// processes that have been silent for forgetMemberAfter. The caller must hold mu.
+// laggingProcesses returns the processes that may serve requests but where a revision is not in
+// force yet. next is the time after which the first of them no longer counts, because by then it is
+// presumed dead and its lease has expired. laggingProcesses also removes processes that have been
+// silent for forgetMemberAfter. The caller must hold mu.
 func (r *Membership) laggingProcesses(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {
@@ -205,7 +206,7 @@ func (r *Membership) IngressSettings() []*IngressSettings {
 type Process struct {
 	Instance string // a random UUID
 	Role     string
-	Revision uint64 // the latest registry revision that it has applied
+	Revision uint64 // the last registry revision that is in force there
 	Info     ProcessInfo
 }
 

@@ -12,9 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// If the registry is lost and restored while a process is frozen, the process reloads it. It must
-// not use a consumer whose first message it chose before the reload: that consumer would skip
-// everything stored before that message, such as the registry's identity.
+// If the registry is lost and restored while a process is frozen, the process reloads the registry.
+// It must not use a consumer that it created before the reload: that consumer begins with the last
+// message that the process had applied by then, and would skip earlier messages, such as the
+// registry's identity.
 func TestAConsumerOfAnEarlierLoadIsNotUsed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

@@ -35,11 +35,11 @@ type Heartbeat struct {
 }
 
 // StartHeartbeat starts announcing this process, so that Membership.Wait waits for it after a
-// change. It returns once the follower's copy is current; the process may then serve requests from
-// that copy. settings must be nil unless the process is an ingress. The ProcessInfo may be zero.
+// change. It returns once the follower has caught up; the process may then serve requests from the
+// follower's copy. settings must be nil unless the process is an ingress. info may be zero.
 //
-// It announces the process before it catches up, so that no change is missed. A change that was
-// stored before the announcement is applied when the follower catches up. For a later change,
+// It announces the process before it catches up, so that no change is missed: a change that was
+// stored before the announcement is applied when the follower catches up, and for a later change,
 // Membership.Wait includes this process.
 func StartHeartbeat(
 	ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings,
@@ -59,8 +59,8 @@ func StartHeartbeat(
 			info:     info,
 		},
 	}
-	// A server that restarts loses the announcement, so it is repeated until it has certainly been
-	// delivered.
+	// A server that restarts may lose the announcement, so repeat it until the server has certainly
+	// received it.
 	heard := func(ctx context.Context) error {
 		if err := a.announce(); err != nil {
 			return err

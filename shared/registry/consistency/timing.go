@@ -16,8 +16,8 @@ const (
 	// leaseDuration is the length of a lease: how long a process may serve requests from its copy
 	// of the registry without confirming that the copy is current.
 	leaseDuration = 2 * time.Second
-	// maxPeerSilence is how old the last reply of a majority of the servers to the registry's
-	// leader may be. If it is older, the leader's response does not renew a lease.
+	// maxPeerSilence is how long ago a majority of the servers may last have replied to the
+	// registry's leader. If it was longer ago, the leader's response does not renew a lease.
 	maxPeerSilence = 2 * time.Second
 	// electionTimeout is the minimum time that a server of a cluster waits for its leader before it
 	// calls an election (minElectionTimeoutDefault in nats-server 2.15).

@@ -37,9 +37,9 @@ func TestTimings(t *testing.T) {
 	}
 }
 
-// A change waits until a killed process is presumed dead, but no longer. The test uses one server,
-// with which a silent process cannot still renew its lease.
-// TestAChangeWaitsForTheLeaseOfASilentProcess tests the other case, with a cluster.
+// A change waits until a killed process is presumed dead, but no longer. The test uses a single
+// server: a process that the others no longer hear cannot renew its lease there. In a cluster it
+// can: see TestAChangeWaitsForTheLeaseOfASilentProcess.
 func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

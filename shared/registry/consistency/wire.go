@@ -8,15 +8,15 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// heartbeatMessage is an announcement. If echo is set, it is instead a message that a process sends
-// to itself.
+// heartbeatMessage is what a process announces about itself. If echoNumber is set, it is instead a
+// message that a process sends to itself.
 type heartbeatMessage struct {
 	instance   string
 	role       string
 	revision   uint64
 	serving    bool
 	leaving    bool
-	echoNumber uint64           // not 0 if the instance sends the message to itself
+	echoNumber uint64           // not 0 in a message that a process sends to itself
 	settings   *IngressSettings // settings of an ingress; nil for other processes
 	info       ProcessInfo
 }

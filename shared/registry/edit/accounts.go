@@ -10,8 +10,8 @@ import (
 )
 
 // PutPlans stores the plan catalog and returns once it is in force at this process. Unlike the
-// other methods it does not wait for the other processes, because that would keep an executor that
-// has just started from becoming ready.
+// other methods, it does not wait for the other processes: an executor that has just started calls
+// it, and would otherwise become ready later.
 func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	revision, err := e.storeWithRetry(ctx, func(ctx context.Context) (uint64, error) {
 		have := e.directory.Plans()
@@ -54,8 +54,8 @@ func (e *Editor) ChangeAccount(
 
 func accountNotFound(id string) error { return &NotFoundError{fmt.Sprintf("account %q", id)} }
 
-// replaceAccount creates or replaces an account. The callback receives the existing account, or nil
-// if there is none, and returns the new name and plan. It may be called more than once.
+// replaceAccount creates or replaces an account. newValues receives the existing account, or nil if
+// there is none, and returns the new name and plan. It may be called more than once.
 func (e *Editor) replaceAccount(
 	ctx context.Context, id string,
 	newValues func(have *registry.Account) (name, plan string, err error),
@@ -123,8 +123,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		}))
 }
 
-// checkAccountExists fails if w's account was deleted while w was being added to it. If created is
-// true, which means that w is new, it then also deletes w.
+// checkAccountExists fails if w's account was deleted while w was being added to it. created means
+// that w is a new workflow; checkAccountExists then also deletes w.
 func (e *Editor) checkAccountExists(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil

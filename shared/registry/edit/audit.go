@@ -18,10 +18,10 @@ import (
 )
 
 // A change and its audit entry are stored as one message: its data is the record, and a header
-// contains the entry. So neither is ever stored without the other, no matter which process is
-// killed at which moment. The executors copy the entries, in order, from the buckets' streams to
-// the database, where the entry's ID is unique. The buckets keep a record's earlier revisions until
-// their entries have been copied: see MaxRecordRevisions.
+// contains the entry. So neither is ever stored without the other, no matter when a process is
+// killed. The executors copy the entries, in order, from the buckets' streams to the database,
+// where the entry's ID is unique. The buckets keep a record's earlier revisions until their entries
+// have been copied: see MaxRecordRevisions.
 
 // MaxRecordRevisions is the maximum number of revisions of one record that a bucket keeps.
 // Executors usually copy the audit entries within moments. The limit is high so that no entry is
@@ -36,8 +36,8 @@ var systemActor = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
-	// auditEntryKey is the context key of an explicit audit entry. That entry is stored with the
-	// record, instead of the entry that auditEntryFor would derive from the change.
+	// auditEntryKey is the context key of an audit entry that put stores with a record, instead of
+	// the entry that auditEntryFor would derive from the change.
 	auditEntryKey struct{}
 )
 
@@ -199,10 +199,10 @@ func (e *Editor) auditEntryFor(
 	was, now := fieldsOf(before), fieldsOf(after)
 	fields := changedFields(was, now)
 	if len(fields) == 0 && changesIntakeClosed(before, after) {
-		return entry, false // part of a queue change, which has an entry itself
+		return entry, false // a step of a queue change, which has its own entry
 	}
 	if len(fields) == 0 && entry.WorkflowID == "" {
-		return entry, false // an intent, carried out by the change of the workflow's record
+		return entry, false // an intent: the change that carries it out has the entry
 	}
 	entry.Action = auditAction(kind, before, after, fields)
 	entry.NodeID = commonNode(fields)
@@ -210,7 +210,9 @@ func (e *Editor) auditEntryFor(
 	return entry, true
 }
 
-// auditAction returns the stable name of the action that changed a record.
+// auditAction returns the name of the action that changed a record, for example workflow.activate.
+// fields holds the names of the changed fields. before is nil for a new record, and after is nil
+// for a deletion.
 func auditAction(kind string, before, after registry.Record, fields []string) string {
 	switch {
 	case before == nil:
@@ -251,8 +253,9 @@ func auditAction(kind string, before, after registry.Record, fields []string) st
 	}
 }
 
-// queueAuditAction returns the stable name of the action that changed a queue's settings. now holds
-// the fields after the change.
+// queueAuditAction returns the name of the action that changed a queue's settings, for example
+// queue.pause. fields holds the names of the changed fields, and now holds all fields after the
+// change.
 func queueAuditAction(fields []string, now map[string]fieldValue) string {
 	if i := slices.IndexFunc(fields, isStreamField); i >= 0 {
 		if slices.ContainsFunc(slices.Collect(maps.Keys(now)), isStreamField) {
@@ -306,7 +309,7 @@ func commonNode(fields []string) (node string) {
 	return node
 }
 
-// fieldValue is the value of a record's field, as needed to detect and show changes.
+// fieldValue is the value of a record's field, in a form that can be compared and shown.
 type fieldValue struct {
 	displayValue any    // nil means that the value is not shown
 	hiddenText   string // the text of a value that must not be shown, to detect changes
@@ -401,8 +404,8 @@ func changedFields(was, after map[string]fieldValue) (fields []string) {
 	return fields
 }
 
-// fieldChanges returns the old and new values of the fields, in order. An entry may hold only a
-// limited number of them; if some are omitted, the last change states how many.
+// fieldChanges returns the old and the new value of each field, in the order of fields. An entry
+// may hold only a limited number of changes; if some are omitted, the last one states how many.
 func fieldChanges(fields []string, was, now map[string]fieldValue) (changes []FieldChange) {
 	length := 0
 	for _, field := range fields[:min(len(fields), maxAuditChanges)] {

@@ -37,8 +37,8 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 	return nil
 }
 
-// extendHistory makes a bucket keep as many revisions as the audit may need. The client library
-// cannot create a bucket that keeps more than 64.
+// extendHistory makes the stream of a bucket keep MaxRecordRevisions revisions of each record. This
+// takes a separate call because the client library cannot create a bucket that keeps more than 64.
 func extendHistory(ctx context.Context, js jetstream.JetStream, stream string) error {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {

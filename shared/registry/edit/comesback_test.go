@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// steps is a JetStream that calls a hook before each operation, with the operation's name, for
+// steps is a JetStream that calls a hook before certain operations, with the operation's name, for
 // example "get secrets".
 type steps struct {
 	jetstream.JetStream
@@ -68,8 +68,8 @@ func (b bucketSteps) Delete(ctx context.Context, key string, opts ...jetstream.K
 	return b.KeyValue.Delete(ctx, key, opts...)
 }
 
-// recreated is a test with a registry, in which one process deletes the workflow wf while another
-// creates it again.
+// recreated is a test and its registry. In the test, one process deletes the workflow wf while
+// another one creates it again.
 type recreated struct {
 	*testing.T
 	*registrytest.Registry
@@ -110,7 +110,8 @@ func (r recreated) create(e *edit.Editor) error {
 	return err
 }
 
-// hasItsSecrets fails the test unless the new token and sample payload are stored.
+// hasItsSecrets fails the test unless the node of the recreated workflow has one token and the new
+// sample payload.
 func (r recreated) hasItsSecrets() {
 	r.Helper()
 	info, err := r.Trigger(r.Context(), "wf", "node")
@@ -121,9 +122,9 @@ func (r recreated) hasItsSecrets() {
 	}
 }
 
-// If one process deletes a workflow while another creates it again, the workflow has its new
-// secrets in the end. The deletion of the old secrets may come after the new token is stored but
-// before the new record is, or after both are stored.
+// If one process deletes a workflow while another one creates it again, the workflow has its new
+// secrets in the end. The deleting process may delete the old secrets when only the new token has
+// been stored, but not yet the new record, or when both have been stored.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	for name, recordFirst := range map[string]bool{
@@ -134,8 +135,9 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 			r := startRecreated(t)
 			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}),
 				make(chan error, 1)
-			// The hook below is called twice for the new record, because it is stored in two
-			// attempts: first as a record that never existed, and then over the deletion marker.
+			// The editor tries to store the new record twice: first as a record that never existed,
+			// which NATS refuses, and then as the successor of the deletion marker. So the hook
+			// below is called twice.
 			stored := sync.OnceFunc(func() { close(tokenStored) })
 			creating := r.editor(r.Directory, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {
@@ -175,8 +177,8 @@ func (h *heldDirectory) Apply(c registry.Change) {
 	h.Directory.Apply(c)
 }
 
-// A workflow that is created again keeps its secrets, even if the process that deletes it has not
-// yet received the change that created it again.
+// A workflow that is created again keeps its new secrets, even if the process that deleted it has
+// not yet received the record that recreated it when it deletes the old secrets.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)
@@ -202,7 +204,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	r.hasItsSecrets()
 }
 
-// deletionsFail is a JetStream whose buckets fail to delete the record with a certain key.
+// deletionsFail is a JetStream in whose buckets the record with a certain key cannot be deleted.
 type deletionsFail struct {
 	jetstream.JetStream
 	key string
@@ -229,8 +231,8 @@ func (b bucketDeletionsFail) Delete(
 	return b.KeyValue.Delete(ctx, key, opts...)
 }
 
-// If the secrets of one node of a deleted workflow cannot be deleted, the secrets of the other
-// nodes still are. A new node with the same name does not get the secrets that were left behind.
+// If the secrets of one node of a deleted workflow cannot be deleted, the secrets of its other
+// nodes are deleted anyway. A new node with the same name does not get the secrets that remained.
 func TestSecretsThatAreLeftBehind(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)
@@ -272,7 +274,8 @@ func TestSecretsThatAreLeftBehind(t *testing.T) {
 }
 
 // storesWithNext is a JetStream that reports a timeout for the first message with a certain
-// subject. It stores that message just before the next one with the same subject.
+// subject, and stores that message only when the next one with the same subject is published, just
+// before it.
 type storesWithNext struct {
 	jetstream.JetStream
 	subject string
@@ -294,9 +297,9 @@ func (s *storesWithNext) PublishMsg(
 	return s.JetStream.PublishMsg(ctx, msg, opts...)
 }
 
-// A call that creates a workflow times out, and its record is stored only when the call is
-// repeated. The node then has exactly one token and its sample payload, no matter which of the two
-// calls stored them.
+// PutWorkflow creates a workflow, but times out. The workflow's record is stored only when
+// PutWorkflow is called again. The node then has exactly one token and its sample payload, no
+// matter which of the two calls stored them.
 func TestANewWorkflowThatIsStoredLate(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)

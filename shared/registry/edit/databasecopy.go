@@ -30,9 +30,9 @@ type CopiedRecord struct {
 	Deleted bool
 }
 
-// ReadInstallation returns the registry's identity and its revision, as stored by the leader of the
-// bucket's stream. If there is no identity, i is zero. rev is then the revision that deleted the
-// identity, or 0 if there never was one.
+// ReadInstallation returns the registry's identity and the identity's revision, as stored by the
+// leader of the bucket's stream. If there is no identity, i is zero, and rev is the revision that
+// deleted the identity, or 0 if there never was one.
 func ReadInstallation(
 	ctx context.Context, js jetstream.JetStream,
 ) (i registry.Installation, rev uint64, err error) {
@@ -80,9 +80,10 @@ func WriteInstallation(
 	return ack.Sequence, nil
 }
 
-// AdvanceRevision makes the next revision of a bucket higher than above, and deletes all revisions
-// up to and including above. A bucket that was lost thus continues with higher revisions than it
-// had before. A repeated call deletes nothing that was stored after the first call.
+// AdvanceRevision deletes all revisions of a bucket up to and including the revision above, and
+// makes all later revisions higher than above. So a bucket that was lost and recreated continues
+// with higher revisions than it had before. A repeated call deletes nothing that was stored after
+// the first call.
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
@@ -101,18 +102,18 @@ const (
 	// maxUnconfirmedRecords is the maximum number of records for which RestoreMissing awaits a
 	// confirmation at the same time.
 	maxUnconfirmedRecords = 500
-	// maxStallWait is the maximum time that a record may wait to be sent while too many earlier
-	// records are unconfirmed.
+	// maxStallWait is the maximum time that RestoreMissing waits to send a record because too many
+	// earlier records are unconfirmed.
 	maxStallWait = 10 * time.Second
-	// inFlightRetryDelay is the delay before a record is published again after a cluster has
-	// refused it because it was still storing another message of the same record.
+	// inFlightRetryDelay is the delay before a record is published again because the cluster was
+	// still storing another message of the same record.
 	inFlightRetryDelay = 50 * time.Millisecond
 )
 
-// RestoreMissing stores the records that have no revision in the bucket, and returns how many it
-// has stored. It leaves an existing record unchanged, because another process has stored it from
-// the same copy. It skips deleted records and the registry's identity. If the confirmation of a
-// record is lost, RestoreMissing publishes the record again, provided that js has a timeout for
+// RestoreMissing stores those of the records that have no revision in the bucket, and returns how
+// many it has stored. It leaves existing records unchanged, because another process has stored them
+// from the same copy. It skips deleted records and the registry's identity. If the confirmation of
+// a record is lost, RestoreMissing publishes the record again, provided that js has a timeout for
 // asynchronous publishing. Without such a timeout, it waits for the confirmation until ctx is done.
 func RestoreMissing(
 	ctx context.Context, js jetstream.JetStream, bucket string, records []CopiedRecord,
@@ -149,7 +150,7 @@ func RestoreMissing(
 	return stored, confirm()
 }
 
-// publishIfMissing publishes a record, which NATS stores only if the record has no revision yet.
+// publishIfMissing publishes a record that NATS must store only if the record has no revision yet.
 func publishIfMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFuture, error) {
 	future, err := js.PublishMsgAsync(msg, jetstream.WithExpectLastSequencePerSubject(0),
 		jetstream.WithStallWait(maxStallWait))
@@ -159,10 +160,9 @@ func publishIfMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFu
 	return future, nil
 }
 
-// awaitRestored waits until a record exists. future is the pending publication of the record. isNew
-// reports whether the server has confirmed that it stored the record now; false means that the
-// record existed already. Whenever the record may not have been stored, awaitRestored publishes it
-// again.
+// awaitRestored waits until the record of a pending publication exists. isNew reports whether this
+// call has stored the record; false means that the record existed already. Whenever the record may
+// not have been stored, awaitRestored publishes it again.
 func awaitRestored(
 	ctx context.Context, js jetstream.JetStream, future jetstream.PubAckFuture,
 ) (isNew bool, err error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Directory holds the registry's records, sorted, for the operators' API. The records it returns
-// must not be modified.
+// Directory holds the registry's records in sorted order, for the operators' API. The records that
+// its methods return must not be modified.
 type Directory struct {
 	*registry.Snapshot
 
@@ -228,8 +228,8 @@ func (d *Directory) ClosedWorkflows() []string {
 	return slices.Sorted(maps.Keys(d.current.closedWorkflows))
 }
 
-// unfinishedTransitions returns the accounts whose last transition has not been carried out in the
-// workflow's record: the revisions of the accounts' records, keyed by account ID.
+// unfinishedTransitions returns the revisions of the account records whose last transition has not
+// been carried out in the workflow's record, keyed by account ID.
 func (d *Directory) unfinishedTransitions() map[string]uint64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -57,8 +57,8 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 	}
 }
 
-// If a workflow is deleted while it is being activated, the activation fails with "not found". It
-// does not report that the plan's limit is exceeded.
+// While a workflow is deleted and created again over and over, activating it either succeeds or
+// fails with ErrNotFound. It never fails because the plan's limit is exceeded.
 func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

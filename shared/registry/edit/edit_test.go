@@ -121,8 +121,8 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 		t.Error("it was not finished")
 	}
 
-	// An unfinished activation of a deleted workflow does not activate a new workflow with the same
-	// ID.
+	// The unfinished activation of a workflow that has been deleted does not activate a new
+	// workflow with the same ID.
 	if err := r.DeleteWorkflow(ctx, "died"); err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,8 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	}
 }
 
-// storeIntent makes only the first of the two writes that activate a workflow: it stores the intent
-// in the record of the account "on-free".
+// storeIntent makes only the first of the two writes that activate a workflow: it stores the
+// intent, with the given transition number, in the record of the account "on-free".
 func storeIntent(t *testing.T, r *registrytest.Registry, number int64, workflow string) {
 	t.Helper()
 	kv, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
@@ -156,8 +156,8 @@ func storeIntent(t *testing.T, r *registrytest.Registry, number int64, workflow 
 	fatal(t, r.Follower.Wait(t.Context(), revision))
 }
 
-// An activation whose process was killed between the two writes is completed, even if no other
-// workflow of the account is activated or deactivated.
+// If a process is killed between the two writes that activate a workflow, another process completes
+// the activation, even if no other workflow of the account is activated or deactivated.
 func TestAnUnfinishedSwitchIsFinishedWithoutAnotherSwitch(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -178,8 +178,8 @@ func TestAnUnfinishedSwitchIsFinishedWithoutAnotherSwitch(t *testing.T) {
 	cancel()
 }
 
-// losesOne is a JetStream that does not store the first message with a certain subject, and reports
-// a timeout for it.
+// losesOne is a JetStream that loses the first message with a certain subject: it does not store
+// the message, and reports a timeout.
 type losesOne struct {
 	jetstream.JetStream
 	subject string
@@ -195,8 +195,9 @@ func (l losesOne) PublishMsg(
 	return l.JetStream.PublishMsg(ctx, msg, opts...)
 }
 
-// If the second of the two writes that activate a workflow is lost, it is repeated before the call
-// returns. Otherwise, a later change of another workflow would unexpectedly complete it.
+// If the second of the two writes that activate a workflow is lost, Activate repeats it before it
+// returns. Otherwise, a later change of another workflow would unexpectedly complete the
+// activation.
 func TestASwitchWhoseSecondWriteIsLost(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -223,8 +224,8 @@ func TestASwitchWhoseSecondWriteIsLost(t *testing.T) {
 	}
 }
 
-// leaderless is a JetStream that, like a stream without a leader, stores no messages with a certain
-// subject until a given time.
+// leaderless is a JetStream that refuses all messages with a certain subject until a given time,
+// like a stream without a leader.
 type leaderless struct {
 	jetstream.JetStream
 	subject string
@@ -493,8 +494,8 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 			t.Errorf("%s: the payload is %s, %v", c.name, info.SamplePayload, err)
 		}
 	}
-	// A change that is already stored succeeds under any condition, so that the call can be
-	// repeated.
+	// A call that would change nothing succeeds even if its conditions do not hold, so that a call
+	// whose response was lost can be repeated.
 	spec := edit.WorkflowSpec{ID: "wf", AccountID: "on-free", OnlyIfNew: true}
 	same(&spec)
 	spec.Triggers = []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}}
@@ -543,7 +544,8 @@ func TestAFailedAccountChangeStoresNothing(t *testing.T) {
 	}
 }
 
-// awaitedCopy is a DatabaseCopy that records, for each bucket, the last revision that was awaited.
+// awaitedCopy is a DatabaseCopy that records, for each bucket, the revision that an editor last
+// waited for.
 type awaitedCopy map[string]uint64
 
 func (c awaitedCopy) AwaitCopied(_ context.Context, bucket string, revision uint64) error {
@@ -551,7 +553,7 @@ func (c awaitedCopy) AwaitCopied(_ context.Context, bucket string, revision uint
 	return nil
 }
 
-// A change of a node's token is confirmed only once the database has a copy of the token, too.
+// A change of a node's token is confirmed only once the DatabaseCopy contains the token, too.
 func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

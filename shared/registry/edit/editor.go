@@ -25,7 +25,7 @@ type Editor struct {
 	registry     jetstream.KeyValue
 	secrets      jetstream.KeyValue
 	directory    *Directory
-	follower     *consistency.Follower // fills directory
+	follower     *consistency.Follower // applies changes to directory
 	lease        *consistency.Lease    // the lease of follower
 	membership   *consistency.Membership
 	keys         *seal.Keys // nil means that nothing is encrypted; see Config
@@ -37,7 +37,7 @@ type Editor struct {
 type Config struct {
 	JetStream  jetstream.JetStream
 	Directory  *Directory
-	Follower   *consistency.Follower // must fill Directory
+	Follower   *consistency.Follower // must apply changes to Directory
 	Lease      *consistency.Lease    // must be the lease of Follower
 	Membership *consistency.Membership
 	// Keys encrypts secrets. nil means that tokens and sample payloads are stored unencrypted, and
@@ -77,15 +77,16 @@ func NewEditor(ctx context.Context, c Config) (*Editor, error) {
 	}, nil
 }
 
-// errRetry means that a concurrent change was stored first. The caller must retry its change.
+// errRetry means that a concurrent change was stored first. The caller must then try its change
+// again, based on the new record.
 var errRetry = errors.New("the record has changed meanwhile")
 
 // errUnchanged means that there is nothing to write, because the records are already as requested.
 var errUnchanged = newMaybeStaleError("nothing changes")
 
 // EnsureCurrent makes sure that the directory holds every change that was confirmed before the
-// call. While the lease is valid, that costs nothing. Otherwise EnsureCurrent queries NATS, and
-// fails if there is no response.
+// call. If the lease is valid, it does, and EnsureCurrent returns at once. Otherwise, EnsureCurrent
+// queries NATS, and fails if there is no response.
 func (e *Editor) EnsureCurrent(ctx context.Context) error {
 	if e.lease.IsValid(time.Now()) {
 		return nil
@@ -105,8 +106,8 @@ func (e *Editor) EnsureCurrentUnlessRestoring(ctx context.Context) error {
 // storeDeadlineKey is the context key of the deadline that WithStoreDeadline sets.
 type storeDeadlineKey struct{}
 
-// WithStoreDeadline returns a context in which a change fails unless it is stored before at. The
-// change may come into force later.
+// WithStoreDeadline returns a context for changes that must be stored before the time at, and
+// otherwise fail. A change may come into force later than that.
 func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, storeDeadlineKey{}, at)
 }
@@ -135,8 +136,8 @@ func (e *Editor) storeAndConfirm(
 // disconnected from NATS may be stale. So after a refusal that depends on the directory,
 // storeWithRetry catches up and calls try again.
 //
-// try must return the revision that has to be in force, even if it returns errUnchanged. Its
-// context ends at the store deadline, and collects the revisions that are stored with it.
+// try must return the revision that has to be in force, even if it returns errUnchanged. The
+// context of try ends at the deadline of WithStoreDeadline.
 func (e *Editor) storeWithRetry(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) (uint64, error) {

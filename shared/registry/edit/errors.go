@@ -30,8 +30,8 @@ func (*maybeStaleSentinelError) mayBeStale() {}
 // The *NotFoundError names it.
 var ErrNotFound = newMaybeStaleError("not found")
 
-// NotFoundError describes the item that does not exist. errors.Is(err, ErrNotFound) returns true
-// for it.
+// NotFoundError is the error for an item that does not exist. errors.Is(err, ErrNotFound) returns
+// true for it.
 type NotFoundError struct {
 	What string // a human-readable description, for example: workflow "orders"
 }

@@ -41,8 +41,8 @@ func (d *Directory) APIKeys(after string, limit int) []*registry.APIKey {
 	return page(&d.current.apiKeys, after, limit)
 }
 
-// WatchAPIKeyDeletion returns a channel that is closed once the key no longer exists. The caller
-// must call forget when it stops waiting.
+// WatchAPIKeyDeletion returns a channel that is closed once the key with the given ID no longer
+// exists. The caller must call forget when it stops waiting.
 func (d *Directory) WatchAPIKeyDeletion(id string) (gone <-chan struct{}, forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,8 +65,8 @@ type apiKeyDeletionWatch struct {
 	gone chan struct{} // closed when the key no longer exists
 }
 
-// notifyAPIKeyDeletions closes the channels of the keys that no longer exist. It must be called
-// after keys have changed. The caller must hold mu.
+// notifyAPIKeyDeletions closes the channels of the watches whose keys no longer exist. It must be
+// called after keys have been deleted. The caller must hold mu.
 func (d *Directory) notifyAPIKeyDeletions() {
 	for w := range d.keyDeletionWatches {
 		if _, ok := d.current.apiKeys.Get(w.id); !ok {

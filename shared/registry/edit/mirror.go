@@ -72,18 +72,19 @@ type MirrorMonitor struct {
 	conn     *nats.Conn
 	prefix   string // JetStream API prefix of the mirror's account
 	mirrorJS jetstream.JetStream
-	// catchUp returns nil only if the original has a leader that can reach a majority of its
-	// replicas.
+	// catchUp waits until this process has applied everything in the original. MirrorMonitor calls
+	// it only to learn whether the original has a leader that reaches a majority: otherwise,
+	// catchUp fails.
 	catchUp func(context.Context) error
 	log     logrus.FieldLogger
 
-	leader string    // the server that led the mirror at the last check
+	leader string    // the mirror's leader at the last check
 	heard  time.Time // when leader changed, received from the original, or was asked to step down
 }
 
 // NewMirrorMonitor returns a monitor of the mirror in the account whose API is imported under
-// prefix. catchUp must return nil only if the original registry has a leader that reaches a
-// majority.
+// prefix. catchUp must be the CatchUp method of a Follower of the original, or another function
+// that fails unless the original has a leader that reaches a majority.
 func NewMirrorMonitor(
 	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
 ) (*MirrorMonitor, error) {
@@ -117,8 +118,9 @@ func (m *MirrorMonitor) Run(ctx context.Context) {
 	}
 }
 
-// check makes the mirror's leader step down if the mirror receives nothing although the original
-// could send. It returns an error only if the leader does not step down.
+// check makes the mirror's leader step down if the mirror has received nothing for
+// mirrorStallTimeout although the original has a leader. It returns an error only if the mirror's
+// leader does not step down.
 func (m *MirrorMonitor) check(ctx context.Context) error {
 	s, err := m.mirrorJS.Stream(ctx, registry.Stream)
 	if err != nil {

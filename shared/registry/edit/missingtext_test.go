@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A leader that has just been elected may not have applied a token's text yet, although the
-// registry already has the token's hash. Trigger then reads the text again instead of omitting the
-// token.
+// A leader of the secrets' stream that has just been elected may not have applied the text of a
+// token yet, although the registry already has the token's hash. Trigger then reads the text again
+// instead of omitting the token.
 func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -44,7 +44,8 @@ func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
 	}
 }
 
-// A node whose texts are lost is shown without tokens, and a rotation gives it a new one.
+// If the texts of a node's tokens are lost, Trigger returns the node without tokens. RotateToken
+// then gives it a new one.
 func TestATriggerWithoutTextsCanBeRotated(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

@@ -21,8 +21,9 @@ type recordRevision struct {
 }
 
 // newestRevision returns the newest revision of a record, or nil if the record never existed. It
-// queries the leader of the bucket's stream, which must reach a majority. The client's KeyValue
-// would query any replica, which may not have the newest revision yet.
+// queries the leader of the bucket's stream, and fails with consistency.ErrNotCurrent if the leader
+// does not reach a majority. The client's KeyValue would query any replica, which may not have the
+// newest revision yet.
 func newestRevision(
 	ctx context.Context,
 	js jetstream.JetStream,

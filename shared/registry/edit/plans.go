@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// DefaultPlans is the catalog file of an installation that does not configure one.
+// DefaultPlans is the content of the catalog file that an installation uses if it does not
+// configure one.
 //
 //go:embed plans.json
 var DefaultPlans []byte

@@ -62,8 +62,9 @@ func (e *Editor) removeRecord(ctx context.Context, key string, revision uint64) 
 	return e.publishRevision(ctx, e.registry, key, header, nil, revision)
 }
 
-// publishRevision stores one revision of a record in the same way as the client's KeyValue, but
-// with headers, which KeyValue does not support.
+// publishRevision stores one revision of a record in the same way as the client's KeyValue does,
+// but with a header, which KeyValue does not support. It fails with errRetry unless the given
+// revision is still the record's current one.
 func (e *Editor) publishRevision(
 	ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte,
 	revision uint64,
@@ -98,9 +99,10 @@ func (e *OutcomeUnknownError) Error() string {
 // Unwrap returns the underlying error.
 func (e *OutcomeUnknownError) Unwrap() error { return e.cause }
 
-// classifyWriteError maps the server's "wrong last sequence" error to errRetry, and a missing
-// response to an OutcomeUnknownError. A replicated bucket reports the former with a different error
-// code.
+// classifyWriteError turns an error from storing a record into one of the editor's errors: errRetry
+// if the record no longer has the expected revision, and an OutcomeUnknownError if there was no
+// response. A replicated bucket reports a wrong revision with a different error code than a bucket
+// on one server.
 func classifyWriteError(err error, key string) error {
 	var api *jetstream.APIError
 	switch {

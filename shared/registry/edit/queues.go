@@ -23,10 +23,9 @@ func WithQueueCondition(ctx context.Context, check func(*registry.Queue) error) 
 	return context.WithValue(ctx, queueConditionKey{}, check)
 }
 
-// CheckQueueCondition checks the current settings of a queue against the condition that
-// WithQueueCondition has set, and returns its error. It returns nil if the context has no
-// condition. Call it before side effects that precede the change of the record; the change itself
-// checks the condition again.
+// CheckQueueCondition calls the check of WithQueueCondition with the current settings of a queue,
+// and returns the check's error. It returns nil if the context has no condition. Call it before
+// side effects that precede the change of the record; the change itself checks the condition again.
 func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error)
 	if !ok {
@@ -49,8 +48,8 @@ func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	return check(q)
 }
 
-// queueSettings returns a copy of a queue's settings and their revision. If the queue has no
-// record, it returns empty settings and 0.
+// queueSettings returns a copy of a queue's settings and the revision of the queue's record. If the
+// queue has no record, it returns empty settings and revision 0.
 func (e *Editor) queueSettings(name string) (*registry.Queue, uint64) {
 	have, ok := e.directory.Queue(name)
 	if !ok {
@@ -59,9 +58,9 @@ func (e *Editor) queueSettings(name string) (*registry.Queue, uint64) {
 	return have.Record.Clone(), have.Revision
 }
 
-// PauseQueue pauses a queue until the given time, or until it is resumed if until is zero. If the
-// queue is already paused, only the end of the pause changes. PauseQueue only changes the record;
-// the executor's package queues enforces the pause.
+// PauseQueue pauses a queue until the given time, or, if that is the zero time, until ResumeQueue
+// is called. If the queue is already paused, only the end of the pause changes. PauseQueue only
+// changes the record; the executor's package queues enforces the pause.
 func (e *Editor) PauseQueue(
 	ctx context.Context, name string, until time.Time,
 ) (*registry.Queue, error) {
@@ -86,8 +85,8 @@ func (e *Editor) ResumeQueue(ctx context.Context, name string) (*registry.Queue,
 	})
 }
 
-// SetQueueGroup sets how many executions the members of a group may have in flight in total. 0
-// removes the limit, so that only the members' own limits apply.
+// SetQueueGroup limits how many executions the members of a group of runners may have in flight in
+// total. A maxInFlight of 0 removes the limit, so that only the members' own limits apply.
 func (e *Editor) SetQueueGroup(
 	ctx context.Context, name, group string, maxInFlight int64,
 ) (*registry.Queue, error) {

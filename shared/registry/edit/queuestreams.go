@@ -28,7 +28,7 @@ type QueueStreamSpec struct {
 	PlacementTags []string      // tags that a server must have; empty means any server
 }
 
-// Check returns a *InvalidError for the first invalid setting, or nil if all settings are valid.
+// Check returns an *InvalidError for the first invalid setting, or nil if all settings are valid.
 func (s *QueueStreamSpec) Check() error {
 	switch {
 	case s.MaxBytes < 0:
@@ -67,10 +67,11 @@ func StreamSpecOf(s *registry.QueueStream) QueueStreamSpec {
 	}
 }
 
-// SetQueueStream sets the settings of a queue's own stream. A queue without its own stream begins
-// to move to one. A queue that is moving back to the shared stream stays in its own. The executor's
-// package queuestreams carries out the move. SetQueueStream fails with ErrIngressTooOld if a live
-// ingress would continue to store the queue's messages in the shared stream.
+// SetQueueStream sets the settings of a queue's own stream. If the queue has no own stream, it
+// begins to move to one. If the queue is moving back to the shared stream, it stays in its own
+// stream instead. The executor's package queuestreams carries out the move. SetQueueStream fails
+// with ErrIngressTooOld if a live ingress would continue to store the queue's messages in the
+// shared stream.
 func (e *Editor) SetQueueStream(
 	ctx context.Context, name string, spec QueueStreamSpec,
 ) (*registry.Queue, error) {
@@ -103,8 +104,8 @@ func (e *Editor) SetQueueStream(
 	})
 }
 
-// BeginMoveToSharedStream begins to move a queue back to the shared stream. A queue that is still
-// moving to its own stream stays in the shared one.
+// BeginMoveToSharedStream begins to move a queue from its own stream back to the shared one. If the
+// queue is still moving to its own stream, it stays in the shared one.
 func (e *Editor) BeginMoveToSharedStream(ctx context.Context, name string) (*registry.Queue,
 	error,
 ) {
@@ -172,18 +173,18 @@ var ErrOrderedExecutionsWaiting = errors.New(
 // copiedIDsKey is the context key of the copiedIDs that WithCopiedIDs sets.
 type copiedIDsKey struct{}
 
-// copiedIDs states that all delivery IDs of a workflow have been copied for a change of its queue,
-// and that the copying began after the workflow's record got the given revision.
+// copiedIDs states that all delivery IDs of a workflow have been copied for a change of its queue.
+// The last of them were copied after the given revision of the workflow's record came into force.
 type copiedIDs struct {
 	change   CrossStreamQueueChangeError
 	revision uint64
 }
 
-// WithCopiedIDs returns a context in which a workflow may change its queue as described by change,
-// if its record still has the given revision. In that record, the workflow must be closed. After
-// the record came into force, all of the workflow's delivery IDs must have been copied to the other
-// stream. The revision is needed because a closed workflow may also have been closed for another
-// change, or for a change that was abandoned.
+// WithCopiedIDs returns a context in which a workflow may change its queue although that was
+// refused with the error change. The workflow's record must have the given revision, in which the
+// workflow is closed. After that revision came into force, the caller must have made sure that all
+// of the workflow's delivery IDs are in the other stream. The revision is needed because the
+// workflow may have been closed for a different change of its queue.
 func WithCopiedIDs(
 	ctx context.Context, change *CrossStreamQueueChangeError, revision uint64,
 ) context.Context {
@@ -192,6 +193,7 @@ func WithCopiedIDs(
 
 // checkQueueChange returns an error if a change would move a workflow to another queue although
 // that is not possible at the moment. It returns nil if the workflow is new or keeps its queue.
+// have is zero if the workflow is new.
 func (e *Editor) checkQueueChange(
 	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {
@@ -217,14 +219,14 @@ func (e *Editor) checkQueueChange(
 	return nil
 }
 
-// SetWorkflowIntakeClosed makes ingresses refuse the requests for a workflow temporarily, or accept
+// SetWorkflowIntakeClosed makes ingresses refuse all requests for a workflow temporarily, or accept
 // them again. It does not change UpdatedAt, which is the version that WithUpdatedAtCondition
-// compares. It returns the revision of the record that is in force.
+// compares. It returns the revision of the workflow's record, which is in force.
 //
-// If the workflow is to be closed but its record already says that it is, SetWorkflowIntakeClosed
-// first opens it. This is necessary because ingresses reopen a workflow that stays closed for too
-// long, whatever its record says. Only a change of the record makes them close it again, and wait
-// for the requests that they have let in.
+// If the workflow is to be closed but its record already says that it is closed,
+// SetWorkflowIntakeClosed first opens it. This is necessary because ingresses reopen a workflow
+// that stays closed for too long, whatever its record says. Only a change of the record makes them
+// close it again, and wait for the requests that they have let in.
 func (e *Editor) SetWorkflowIntakeClosed(
 	ctx context.Context, id string, closed bool,
 ) (revision uint64, err error) {

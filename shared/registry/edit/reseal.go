@@ -76,13 +76,13 @@ func Reseal(
 	return done, nil
 }
 
-// maxDecryptionTrialNodes is the maximum number of nodes whose tokens are decrypted on trial,
-// because reading the tokens of every node would take too long.
+// maxDecryptionTrialNodes is the maximum number of nodes whose tokens CountDecryptableSecrets tries
+// to decrypt, because reading the tokens of every node would take too long.
 const maxDecryptionTrialNodes = 1_000
 
 // CountDecryptableSecrets counts how many secrets the editor's keys can decrypt. It tries the
-// secrets of all senders, and the tokens and sample payloads of some nodes. It stops early if
-// enough returns true.
+// secrets of all senders, and the tokens and sample payloads of at most maxDecryptionTrialNodes
+// nodes. It calls enough with the counts so far, and stops when enough returns true.
 func (e *Editor) CountDecryptableSecrets(
 	ctx context.Context, enough func(registry.DecryptionCounts) bool,
 ) (found registry.DecryptionCounts, err error) {
@@ -110,8 +110,8 @@ func (e *Editor) CountDecryptableSecrets(
 	return found, nil
 }
 
-// countDecryptableTokens tries to decrypt the tokens of a node, and counts the result. Unencrypted
-// tokens are not counted.
+// countDecryptableTokens tries to decrypt the tokens and the sample payload of a node, which are
+// encrypted together, and counts the result in found. It counts nothing if they are not encrypted.
 func (e *Editor) countDecryptableTokens(
 	ctx context.Context, workflowID, nodeID string, found *registry.DecryptionCounts,
 ) error {
@@ -131,8 +131,8 @@ func (e *Editor) countDecryptableTokens(
 	return nil
 }
 
-// add counts a record that was read, and was written again if written is true. If err is not nil,
-// add counts nothing and returns err.
+// add counts one record as read, and also as written if written is true. If err is not nil, it
+// counts nothing and returns err.
 func (r *ResealResult) add(written bool, err error) error {
 	if err != nil {
 		return err
@@ -144,8 +144,9 @@ func (r *ResealResult) add(written bool, err error) error {
 	return nil
 }
 
-// resealRecord replaces one record, and retries as long as a concurrent change is stored first. If
-// reseal returns nil, the record is left unchanged.
+// resealRecord replaces one record with the result of reseal, and tries again as long as a
+// concurrent change is stored first. If reseal returns nil, resealRecord leaves the record
+// unchanged. written reports whether it has replaced the record.
 func resealRecord(
 	ctx context.Context, kv jetstream.KeyValue, key string,
 	reseal func(data []byte) (registry.Record, error),
@@ -176,8 +177,8 @@ func resealRecord(
 	}
 }
 
-// resealTriggerSecrets returns the new record of a node's secrets, or nil if there is nothing to
-// change.
+// resealTriggerSecrets returns the new record of a node's secrets, encrypted with the first key, or
+// nil if the record already is.
 func resealTriggerSecrets(
 	keys *seal.Keys, workflowID, nodeID string, data []byte,
 ) (registry.Record, error) {
@@ -195,7 +196,8 @@ func resealTriggerSecrets(
 	return sealTriggerSecrets(keys, workflowID, nodeID, secrets)
 }
 
-// resealWorkflow returns the new record of a workflow, or nil if there is nothing to change.
+// resealWorkflow returns the new record of a workflow, with the secrets of its senders encrypted
+// with the first key, or nil if all of them already are.
 func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.Record, error) {
 	w, err := registry.DecodeWorkflow(data)
 	if err != nil {

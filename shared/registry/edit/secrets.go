@@ -71,16 +71,17 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	return info, nil
 }
 
-// missingTokenTextTimeout limits how long readTrigger waits for the text of a token. A new leader
-// needs a moment to apply what its predecessor confirmed.
+// missingTokenTextTimeout is how long readTrigger waits for the missing text of a token. A server
+// that has just become the leader needs a moment to apply what its predecessor confirmed.
 const missingTokenTextTimeout = 2 * time.Second
 
-// readTrigger returns a workflow, one of its trigger nodes, and the node's secrets. The text of a
-// token is stored before its hash. So if the hash of the newest token has no text, the server that
-// responded has probably just become the leader, and has not applied every confirmed write yet.
-// readTrigger then reads again for up to 2 s. If the text is still missing, it is lost, and
-// readTrigger returns the secrets without it. It does not wait for the texts of older tokens: all
-// texts of a node are one record.
+// readTrigger returns a workflow, one of its trigger nodes, and the node's secrets.
+//
+// The text of a token is stored before its hash. So if the text of the newest token is missing, the
+// server that responded has probably just become the leader, and has not applied every confirmed
+// write yet. readTrigger then reads again for up to 2 s. If the text is still missing, it is lost,
+// and readTrigger returns the secrets without it. It need not check the older tokens, because all
+// texts of a node are in one record.
 func (e *Editor) readTrigger(ctx context.Context, workflowID, nodeID string) (
 	*registry.Workflow, *registry.Trigger, *registry.TriggerSecrets, error,
 ) {
@@ -262,8 +263,8 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 		func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
 }
 
-// addToken creates a token and stores it in a node's secrets. before holds the node's hashes in the
-// registry: earlier tokens whose hashes are not among them are dropped.
+// addToken creates a token and stores its text in a node's secrets. before holds the hashes that
+// the node has in the registry: see appendToken.
 func (e *Editor) addToken(
 	ctx context.Context, workflowID, nodeID string, before []registry.HashedToken,
 ) (registry.Token, error) {
@@ -278,9 +279,9 @@ func (e *Editor) newToken() registry.Token {
 	return registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
 }
 
-// appendToken adds a token to a node's secrets, and drops the tokens whose hashes are not in
-// before. A token that is less than a minute old is always kept, because another process may be
-// about to store the token's hash in the registry, or may not know whether it has done so.
+// appendToken adds a token to a node's secrets, and removes the tokens whose hashes are not in
+// before. But it keeps tokens that are less than a minute old, because another process may be about
+// to store their hashes in the registry, or may not know whether it has done so.
 func (e *Editor) appendToken(
 	s *registry.TriggerSecrets, token registry.Token, before []registry.HashedToken,
 ) {
@@ -305,9 +306,9 @@ type nodeSecrets struct {
 }
 
 // createNodeSecrets stores a token and the sample payload of a new node. sample may be nil. It adds
-// no audit entry, because the entry for the node covers the payload. It replaces the secrets that
-// an earlier node with the same name may have left behind: deleting a node takes two writes, and
-// the second one, which deletes the secrets, may have failed.
+// no audit entry, because the entry for the node covers the payload. It replaces secrets that
+// remain from an earlier node with the same name: deleting a node takes two writes, and the second
+// one, which deletes the secrets, may have failed.
 func (e *Editor) createNodeSecrets(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) (nodeSecrets, error) {
@@ -316,7 +317,7 @@ func (e *Editor) createNodeSecrets(
 	if err != nil {
 		return created, err
 	}
-	if last != nil && !last.deleted { // left behind, or of a node that exists by now
+	if last != nil && !last.deleted { // of a deleted node, or of one that now exists
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return created, err
 		}
@@ -331,10 +332,10 @@ func (e *Editor) createNodeSecrets(
 	return created, err
 }
 
-// rewriteNewSecrets stores the secrets of new nodes again, once the workflow's record contains the
-// nodes. If an earlier node with the same name is being deleted at the same time, the deletion may
-// have deleted these secrets, too. This write then restores them. Otherwise, it changes their
-// revision, which makes a later deletion fail.
+// rewriteNewSecrets stores the secrets of new nodes a second time, once the workflow's record
+// contains the nodes. If an earlier node with the same name is being deleted at the same time, the
+// deletion may have deleted these secrets, too. The second write then restores them. Otherwise, it
+// changes their revision, so that a later deletion of the old secrets fails.
 func (e *Editor) rewriteNewSecrets(
 	ctx context.Context, workflowID string, added []nodeSecrets,
 ) error {
@@ -416,8 +417,8 @@ func sealTriggerSecrets(
 	return &registry.TriggerSecrets{SealedContent: box}, err
 }
 
-// changeSecrets changes a node's secrets, and retries as long as a concurrent change is stored
-// first.
+// changeSecrets calls edit to change a node's secrets, and stores the result. If a concurrent
+// change is stored first, it starts again.
 func (e *Editor) changeSecrets(
 	ctx context.Context, workflowID, nodeID string, edit func(*registry.TriggerSecrets),
 ) error {
@@ -446,17 +447,18 @@ func (e *Editor) changeSecrets(
 	}
 }
 
-// The maximum time for deleting the secrets of removed nodes. The context of the change does not
-// limit that time, because the change is already stored.
+// The maximum time for deleting the secrets of removed nodes. The context of the call that removed
+// the nodes does not limit that time, because the removal is already stored.
 const (
 	deleteSecretsTimeout     = 5 * time.Second
 	deleteNodeSecretsTimeout = 200 * time.Millisecond // added for each node
 )
 
 // deleteSecretsOfRemovedNodes deletes the secrets of the nodes that a change has removed. err is
-// the result of the change. If err is nil, the result is the error of the deletion. If err is a
-// LaggingError, the secrets are deleted and err is returned: the change is stored, and a retry
-// would find no removed nodes. For any other error, nothing is deleted and err is returned.
+// the result of that change. If err is nil, deleteSecretsOfRemovedNodes returns the error of the
+// deletion. If err is a LaggingError, it deletes the secrets and returns err: the change is stored,
+// and a repeated call would find no removed nodes. For any other error, it deletes nothing and
+// returns err.
 func (e *Editor) deleteSecretsOfRemovedNodes(
 	ctx context.Context,
 	workflowID string,
@@ -476,8 +478,9 @@ func (e *Editor) deleteSecretsOfRemovedNodes(
 	return err
 }
 
-// deleteSecrets deletes the secrets of nodes that the workflow does not have. It keeps the secrets
-// of a node that another process has created again meanwhile. It continues after an error.
+// deleteSecrets deletes the secrets of nodes that have been removed from a workflow. It keeps the
+// secrets of a node that another process has created again in the meantime. It continues after an
+// error, and returns all errors.
 func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {
 	errs := make([]error, 0, len(nodeIDs))
 	for _, nodeID := range nodeIDs {
@@ -486,16 +489,17 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 	return errors.Join(errs...)
 }
 
-// deleteNodeSecrets is like deleteSecrets, but for one node.
+// deleteNodeSecrets is like deleteSecrets, but for a single node.
 func (e *Editor) deleteNodeSecrets(ctx context.Context, workflowID, nodeID string) error {
 	key := secretsKey(workflowID, nodeID)
 	last, err := newestRevision(ctx, e.js, registry.SecretsBucket, key)
 	if err != nil || last == nil || last.deleted {
 		return err
 	}
-	// If the node has been created again, its secrets must be kept. Either the directory contains
-	// the node after catching up, or the creation has yet to write the secrets a second time, which
-	// changes their revision, or restores them if they are deleted here.
+	// If the node has been created again, its secrets must be kept. There are two cases: the
+	// directory contains the node after catching up, or the process that creates the node has yet
+	// to store the secrets a second time. The second write makes the deletion below fail, or
+	// restores what it deletes.
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ type SenderSpec struct {
 	// Secrets holds the secrets in plain text, newest first. nil keeps the existing secrets. A
 	// secret that the sender already has keeps its ID.
 	Secrets []string
-	// Settings replaces the existing settings. Secret settings that are not in Settings are kept.
+	// Settings replaces the existing settings. But if the preset stays the same, existing secret
+	// settings that are not in Settings are kept.
 	Settings map[string]string
 }
 
@@ -51,8 +52,8 @@ type SecretInfo struct {
 // shown.
 const minSecretLengthForLast4 = 8
 
-// MaxOldSecretLifetime is the maximum time for which older secrets may stay valid after a new one
-// has been set.
+// MaxOldSecretLifetime is the maximum time for which the older secrets of a sender may stay valid
+// after a new one has been set.
 const MaxOldSecretLifetime = MaxOldTokenLifetime
 
 // Sender returns a node's sender, or nil if the node has none.
@@ -121,7 +122,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 }
 
 // PutSender creates or replaces a node's sender. created reports whether the node had none before.
-// Its errors include ErrNotFound, *InvalidError, ErrTooManySecrets, ErrIngressTooOld and
+// The possible errors include ErrNotFound, *InvalidError, ErrTooManySecrets, ErrIngressTooOld and
 // seal.ErrNoKey.
 func (e *Editor) PutSender(
 	ctx context.Context, workflowID, nodeID string, spec SenderSpec,
@@ -177,10 +178,10 @@ func (e *Editor) PutSender(
 	return info, created, err
 }
 
-// AddSenderSecret adds a secret to a node's sender and makes it the newest. othersExpireAfter is
-// how long the other secrets stay valid, unless they expire earlier: 0 revokes them immediately,
-// and nil leaves them unchanged. Errors include *InvalidError, ErrNotFound, ErrTooManySecrets and
-// seal.ErrNoKey.
+// AddSenderSecret adds a secret to a node's sender as the newest one. The other secrets expire
+// after othersExpireAfter, unless they expire earlier: 0 revokes them immediately, and nil leaves
+// their expiry unchanged. The possible errors include *InvalidError, ErrNotFound, ErrTooManySecrets
+// and seal.ErrNoKey.
 func (e *Editor) AddSenderSecret(
 	ctx context.Context, workflowID, nodeID, text string, othersExpireAfter *time.Duration,
 ) (info *SenderInfo, err error) {
@@ -206,7 +207,8 @@ func (e *Editor) AddSenderSecret(
 		})
 }
 
-// RemoveSenderSecret revokes one secret immediately. It fails with ErrNotFound or ErrLastSecret.
+// RemoveSenderSecret revokes one secret immediately. It fails with ErrNotFound if there is no such
+// secret, and with ErrLastSecret if the sender would have no valid secret left.
 func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id string) error {
 	_, err := e.changeSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
@@ -238,10 +240,10 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 	return err
 }
 
-// CaptureSenderSecret stores a secret that a node's provider has sent, if the node's sender is
-// waiting for one. box is the secret, encrypted for registry.CapturedSecretSealPurpose. If
-// CaptureSenderSecret cannot decrypt the box, it does nothing, because an operator can make the
-// provider send the secret again.
+// CaptureSenderSecret stores a secret that a node's provider has sent, if the preset of the node's
+// sender expects that and the sender has no valid secret yet. box is the secret, encrypted for
+// registry.CapturedSecretSealPurpose. If CaptureSenderSecret cannot decrypt box, it does nothing,
+// because an operator can make the provider send the secret again.
 func (e *Editor) CaptureSenderSecret(
 	ctx context.Context, workflowID, nodeID string, box []byte,
 ) error {
@@ -272,9 +274,10 @@ func (e *Editor) CaptureSenderSecret(
 	return err
 }
 
-// RevealCapturedSecrets returns the secrets that the provider has sent, in plain text and keyed by
-// ID. It returns each secret only once. So if other processes do not confirm the change in time, it
-// still returns the secrets and no error.
+// RevealCapturedSecrets returns the secrets that the provider of a node has sent, in plain text and
+// keyed by ID. It returns each secret only once. So once it is stored that the secrets were
+// returned, it returns them without an error, even if other processes do not confirm the change in
+// time.
 func (e *Editor) RevealCapturedSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
@@ -294,7 +297,7 @@ func (e *Editor) RevealCapturedSecrets(
 			return after, nil
 		})
 	if _, lagging := errors.AsType[*consistency.LaggingError](err); lagging {
-		err = nil // it is stored that the secrets were shown: nobody would see them later
+		err = nil // a later call would not return the secrets anymore
 	}
 	return texts, err
 }
@@ -371,7 +374,7 @@ func (e *Editor) changeSender(
 	return info, err
 }
 
-// senderBuilder builds the new record of a sender from the existing one.
+// senderBuilder builds the new record of a node's sender from the existing one.
 type senderBuilder struct {
 	editor             *Editor
 	workflowID, nodeID string
@@ -382,12 +385,12 @@ type senderBuilder struct {
 	secrets []senderSecret // the secrets of the new record
 }
 
-// senderSecret is a secret that the edited sender will have. record is its stored form, or nil if
-// this edit adds the secret.
+// senderSecret is a secret of the new record. record is the stored form of the secret, or nil if
+// the secret is new.
 type senderSecret struct {
 	text      string
 	record    *registry.SenderSecret
-	expiresAt time.Time // the zero time means the expiry in record, or never
+	expiresAt time.Time // the zero time means as in record; never if record is nil
 }
 
 // newSenderBuilder decrypts the existing sender and returns a builder for a new record with the
@@ -417,7 +420,8 @@ func (e *Editor) newSenderBuilder(
 	}, nil
 }
 
-// secretText returns a secret of before in plain text, or "" if it cannot be decrypted.
+// secretText returns the plain text of the existing secret with the given ID, or "" if it could not
+// be decrypted.
 func (s *senderBuilder) secretText(id string) string {
 	for _, opened := range s.decrypted.Secrets {
 		if opened.ID == id {
@@ -427,7 +431,7 @@ func (s *senderBuilder) secretText(id string) string {
 	return ""
 }
 
-// keepSecrets adds the existing secrets to the new record, except expired ones.
+// keepSecrets adds the existing secrets to the new record, except for expired ones.
 func (s *senderBuilder) keepSecrets() {
 	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {
 		s.secrets = append(s.secrets, senderSecret{text: s.secretText(record.ID), record: &record})
@@ -449,8 +453,8 @@ func (s *senderBuilder) replaceSecrets(texts []string) {
 	}
 }
 
-// addSecret adds a secret at the front of the new record's secrets, without an expiry. If the
-// secret already exists, it is moved to the front and no longer expires.
+// addSecret adds a secret at the front of the new record's secrets, without an expiry. A secret
+// that the sender already has keeps its ID, but is moved to the front and no longer expires.
 func (s *senderBuilder) addSecret(text string) {
 	added := senderSecret{text: text}
 	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {
@@ -466,8 +470,8 @@ func (s *senderBuilder) addSecret(text string) {
 	s.secrets = append([]senderSecret{added}, s.secrets...)
 }
 
-// expireOlderSecrets makes all secrets except the first expire at the given time, unless they
-// expire earlier.
+// expireOlderSecrets makes all secrets of the new record except the first one expire at the given
+// time, unless they expire earlier.
 func (s *senderBuilder) expireOlderSecrets(at time.Time) {
 	if !at.After(s.editor.now()) {
 		s.secrets = s.secrets[:1]
@@ -477,8 +481,8 @@ func (s *senderBuilder) expireOlderSecrets(at time.Time) {
 	}
 }
 
-// compileRecord compiles the new sender and returns its record. Compiling it now refuses an invalid
-// sender before it is stored, instead of when the first delivery arrives.
+// compileRecord returns the new record, with the given settings. It also compiles the new sender,
+// so that an invalid sender is refused now, and not when its first delivery arrives.
 func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
@@ -506,8 +510,8 @@ func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sen
 	return after, s.sealSettings(after, config.Settings)
 }
 
-// mergeSettings returns the settings of the new sender: the given settings that are not empty, and
-// the existing secret settings that given does not name.
+// mergeSettings returns the settings of the new record: the given settings that are not empty, and,
+// if the preset stays the same, the existing secret settings that are not in given.
 func (s *senderBuilder) mergeSettings(given map[string]string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, given)
@@ -545,8 +549,8 @@ func (s *senderBuilder) secretRecord(secret senderSecret) (registry.SenderSecret
 	return record, err
 }
 
-// sealSettings stores the settings in the record and encrypts the secret ones. The boxes of
-// unchanged settings are kept, so a repeated call changes nothing.
+// sealSettings stores the settings in the record into, and encrypts the secret ones. It reuses the
+// encrypted values of unchanged settings, so that a repeated call changes nothing.
 func (s *senderBuilder) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]
@@ -584,20 +588,21 @@ func asInvalidError(err error) error {
 	return err
 }
 
-// exposedSecret is a header that contains a sender's secret, and the node's setting that would show
-// the header's value: orderKey or filter.
+// exposedSecret is a header that contains the secret of a node's sender, and the setting of the
+// node that would show the header's value to operators: orderKey or filter.
 type exposedSecret struct{ setting, header string }
 
-// newlyExposedSecret returns a header that contains the sender's secret and that the order key or
-// the filter of after uses, or nil if there is none. It ignores uses that the change leaves as they
-// were. Earlier versions accepted such uses: if they were refused now, nothing else of the node
-// could be changed, not even the secret. before may be nil.
+// newlyExposedSecret returns a header that contains the sender's secret and is used by the order
+// key or the filter of after, or nil if there is none. It ignores the order key or the filter if
+// the change leaves it and the headers with the secret as they were. Earlier versions accepted such
+// order keys and filters: if they were refused now, nothing else of the node could be changed, not
+// even the secret. before may be nil.
 func newlyExposedSecret(before, after *registry.Trigger) *exposedSecret {
 	if after.Sender == nil {
 		return nil
 	}
 	secret := sender.SecretHeaders(after.Sender.Preset, after.Sender.Settings)
-	var old registry.Trigger // what was stored with the same secret headers
+	var old registry.Trigger // before, if its secret is in the same headers
 	if before != nil && before.Sender != nil && slices.Equal(secret,
 		sender.SecretHeaders(before.Sender.Preset, before.Sender.Settings)) {
 		old = *before

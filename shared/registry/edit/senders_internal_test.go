@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Earlier versions accepted order keys and filters that use a header with the sender's secret. A
-// node with such a setting can still be changed otherwise.
+// Earlier versions accepted order keys and filters that use a header with the sender's secret.
+// Other settings of such a node can still be changed.
 func TestWhatIsAlreadyShownHindersNoOtherChange(t *testing.T) {
 	node := func(header, orderKey, filter string) *registry.Trigger {
 		return &registry.Trigger{OrderKey: orderKey, Filter: filter, Sender: &registry.Sender{

@@ -30,8 +30,8 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	return keys
 }
 
-// opens signs a request with each of the given secrets, and returns the secrets whose request the
-// ingress accepts for the workflow wf.
+// opens returns those of the given secrets that the sender of the workflow wf accepts at an
+// ingress: for each secret, it signs a request and verifies it. It returns nil if wf has no sender.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
 	view, ok := i.Lookup("wf")
@@ -182,8 +182,8 @@ func TestAnotherPresetShowsNoSecret(t *testing.T) {
 }
 
 // Order keys and filters are shown to operators. So they cannot use a header that contains the
-// sender's secret, no matter whether the sender or the order key or filter is set first. They can
-// use a header that contains a signature, because a signature is not secret.
+// sender's secret. It does not matter whether the sender is set first, or the order key or filter.
+// They can use a header that contains a signature, because a signature is not secret.
 func TestNoOrderKeyOrFilterShowsASecret(t *testing.T) {
 	t.Parallel()
 	r := registrytest.StartWithKeys(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
@@ -461,9 +461,9 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	}
 }
 
-// A filter, or an answer that waits, cannot be set while a live ingress does not support it,
-// because that ingress would ignore the filter, or respond immediately. A workflow that has such
-// settings can still be changed otherwise, and the settings can be removed.
+// A filter or a SyncResponse cannot be set while a live ingress does not support it, because that
+// ingress would ignore the filter, or would not wait with its response. If a workflow already has
+// such a setting, its other settings can be changed, and the setting can be removed.
 func TestAnOldIngressForbidsSettings(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -497,7 +497,8 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 		fatal(t, put("has", "after", s))
 		fatal(t, put("has", "after", edit.TriggerSettings{}))
 		old.Stop()
-		// The announcement that the ingress is leaving arrives a moment later, so retry until then.
+		// The announcement that the old ingress is leaving arrives a moment later. Retry until
+		// then.
 		err = edit.ErrIngressTooOld
 		retry.Until(t.Context(), 10*time.Millisecond, func() bool {
 			err = put("wf", "wf", s)
@@ -536,7 +537,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 		t.Errorf("it is set all the same: %+v, %v", info, err)
 	}
 	old.Stop()
-	// The announcement that the ingress is leaving arrives a moment later, so retry until then.
+	// The announcement that the old ingress is leaving arrives a moment later. Retry until then.
 	err = edit.ErrIngressTooOld
 	retry.Until(t.Context(), 10*time.Millisecond, func() bool {
 		err = put()
@@ -545,7 +546,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	fatal(t, err)
 }
 
-// awaitLacking waits until an ingress that lacks the capability c has announced itself.
+// awaitLacking waits until an ingress without the capability c has announced itself.
 func awaitLacking(t *testing.T, r *registrytest.Registry, c consistency.Capability) {
 	t.Helper()
 	retry.Until(t.Context(), time.Millisecond, func() bool {

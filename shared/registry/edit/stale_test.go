@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A process that was frozen, or that is cut off from NATS, may have an outdated registry. Its
+// The directory of a process that was frozen or cut off from NATS may be outdated. The process's
 // editor catches up before it responds, even to a call for which there is nothing to write.
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	t.Parallel()
@@ -127,7 +127,7 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-// alwaysRaced is a JetStream whose buckets refuse every update, as if another change had always
+// alwaysRaced is a JetStream that refuses every change of a record, as if another change had always
 // been stored first.
 type alwaysRaced struct {
 	jetstream.JetStream
@@ -156,7 +156,8 @@ func (b racedBucket) Update(context.Context, string, []byte, uint64) (uint64, er
 	return 0, jetstream.ErrKeyExists
 }
 
-// A change that always fails pauses between its attempts, so that it does not keep NATS busy.
+// A change that conflicts with another one again and again pauses between its attempts, so that it
+// does not keep NATS busy.
 func TestAChangePausesBetweenItsTries(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

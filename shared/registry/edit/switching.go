@@ -11,8 +11,7 @@ import (
 )
 
 // Activate lets a workflow's webhooks start executions. It fails with ErrWebhooksNotInPlan or
-// ErrActiveWorkflowLimit if the plan does not allow that, even if the workflow is already active
-// but exceeds its plan's limit.
+// ErrActiveWorkflowLimit if the plan does not allow that, even if the workflow is already active.
 func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.setActive(ctx, id, true)
 }
@@ -23,12 +22,14 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 	return e.setActive(ctx, id, false)
 }
 
-// setActive writes twice. First it stores the intent, which is the requested transition, in the
-// account's record, which serves as the lock. Then it carries the intent out: it updates the
-// workflow's record. If two calls run concurrently, one of them fails to update the account's
-// record and starts again. If the account's record holds an earlier intent that has not been
-// carried out, setActive carries out that intent first. If setActive fails after it may have stored
-// its own intent, it still tries to carry the intent out.
+// setActive activates or deactivates a workflow in two writes. First it stores the intent, which is
+// the requested transition, in the account's record, which serves as the lock. Then it carries the
+// intent out: it updates the workflow's record. If two calls run concurrently, one of them fails to
+// update the account's record and starts again.
+//
+// If the account's record holds an earlier intent that has not been carried out, setActive first
+// carries that one out. If setActive fails after it may have stored its own intent, it still tries
+// to carry the intent out.
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
@@ -103,14 +104,14 @@ type transitionIntent struct {
 	replacedRevision uint64
 }
 
-// finishTransitionTimeout is the maximum time for carrying out an intent after its change has
+// finishTransitionTimeout is the maximum time for carrying out an intent after setActive has
 // failed. It must cover the election of a leader of the registry's stream, which takes up to 9 s
 // and begins seconds after the last leader was lost.
 const finishTransitionTimeout = 15 * time.Second
 
-// finishTransition carries out an intent, which may be stored late or not at all. It ignores the
-// end of ctx. If it does not finish in time, the next activation or deactivation in the account
-// does, or FinishTransitionsPeriodically.
+// finishTransition carries out an intent, which may be stored only later or not at all. It
+// continues when ctx is done. If it does not finish in time, the intent is carried out by the next
+// activation or deactivation in the account, or by FinishTransitionsPeriodically.
 func (e *Editor) finishTransition(ctx context.Context, i transitionIntent) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTransitionTimeout)
 	defer cancel()
@@ -118,7 +119,7 @@ func (e *Editor) finishTransition(ctx context.Context, i transitionIntent) {
 }
 
 // tryFinishTransition carries out the last transition of the intent's account, unless that has been
-// done. It returns errRetry if the intent is not stored yet but may still be.
+// done. It returns errRetry if the intent is not stored yet but may still be stored.
 func (e *Editor) tryFinishTransition(ctx context.Context, i transitionIntent) error {
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
@@ -175,8 +176,8 @@ func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
 	return nil
 }
 
-// unfinishedTransition returns the workflow that the account's last transition concerns, if that
-// transition has not been carried out in the workflow's record. Otherwise, it returns false.
+// unfinishedTransition returns the workflow that the account's last transition concerns, and true,
+// if the transition has not been carried out in the workflow's record. Otherwise, it returns false.
 func (e *Editor) unfinishedTransition(
 	account *registry.Account,
 ) (Versioned[*registry.Workflow], bool) {

@@ -25,11 +25,11 @@ type WorkflowSpec struct {
 	// another account is reported as not found. "" means any account.
 	OnlyInAccount string
 	// BeforeAccountChange is called before a new workflow is stored, and before a workflow moves to
-	// another account. If it fails, nothing is stored. It may be called more than once. It may be
-	// nil.
+	// another account. If it fails, nothing is stored. It may be called more than once. nil means
+	// that nothing is called.
 	BeforeAccountChange func(context.Context) error
-	// OnlyIfNew makes the change fail with ErrChangedSince if the workflow already exists and
-	// differs from the requested one.
+	// OnlyIfNew makes the change fail with ErrChangedSince if the workflow already exists and is
+	// not as requested.
 	OnlyIfNew bool
 }
 
@@ -37,14 +37,13 @@ type WorkflowSpec struct {
 type updatedAtConditionKey struct{}
 
 // WithUpdatedAtCondition returns a context in which changes of a workflow fail with ErrChangedSince
-// unless the workflow was last changed at the given time, to the microsecond. A change does not
-// fail if the workflow is already as requested, which makes it idempotent. The zero time allows any
-// version.
+// unless the workflow was last changed at the given time, to the microsecond. A change that would
+// change nothing succeeds anyway, so that calls can be repeated. The zero time allows any version.
 func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, updatedAtConditionKey{}, at)
 }
 
-// existenceConditionKey is the context key that WithExistenceCondition sets.
+// existenceConditionKey is the context key of the condition that WithExistenceCondition sets.
 type existenceConditionKey struct{}
 
 // WithExistenceCondition returns a context in which changes of a workflow that does not exist fail
@@ -66,8 +65,8 @@ func WithAccountCondition(
 	return context.WithValue(ctx, accountConditionKey{}, check)
 }
 
-// checkAccountCondition checks the condition of WithAccountCondition for an account that is about
-// to be changed. a is nil if there is no account.
+// checkAccountCondition checks the condition of WithAccountCondition, if there is one, for an
+// account that is about to be changed. a is nil if there is no account.
 func checkAccountCondition(ctx context.Context, a *registry.Account) error {
 	if check, ok := ctx.Value(accountConditionKey{}).(func(*registry.Account) error); ok {
 		return check(a)
@@ -113,11 +112,12 @@ type TriggerSettings struct {
 	SyncResponse *registry.SyncResponse
 }
 
-// MaxSyncWaitSeconds is the maximum time that a response may wait for its execution. Senders and
-// proxies give up after 30 s.
+// MaxSyncWaitSeconds is the maximum number of seconds that a response may wait for its execution.
+// Senders and proxies give up after 30 s.
 const MaxSyncWaitSeconds = 25
 
-// check validates the settings. fieldPath returns the path of a field, for error messages.
+// check validates the settings. fieldPath returns the path of a field in the operator's request,
+// for error messages.
 func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	var problems []error
 	if s.SyncResponse != nil &&
@@ -140,11 +140,13 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	return errors.Join(problems...)
 }
 
-// neededCapabilities returns the capabilities that every ingress must have for a node's filter and
-// answer. It omits the capability for filters if the existing node has the same filter, and the
-// capability for answers that wait if the existing node has any such answer. have is the existing
-// node, or nil if the node is new. prepareOrderKeys checks the capability for order keys. For a
-// setting that does not belong to a node, the change that stores it must call requireCapability.
+// neededCapabilities returns the capabilities that every ingress must have before s is stored as
+// the settings of a node: CapabilityFilters if s has a filter that the existing node does not have,
+// and CapabilitySyncResponses if s has a SyncResponse and the existing node has none. have is the
+// existing node, or nil if the node is new.
+//
+// prepareOrderKeys checks the capability for order keys. For a setting that does not belong to a
+// node, the change that stores it must call requireCapability.
 func (s TriggerSettings) neededCapabilities(
 	have *registry.Trigger,
 ) (needed []consistency.Capability) {
@@ -186,7 +188,8 @@ func isNonNullJSON(text []byte) bool {
 	return len(text) > 0 && string(text) != "null"
 }
 
-// setDefaultsAndValidate sets the default queue if none is given, and validates the spec.
+// setDefaultsAndValidate sets the queue to the default queue if none is given, and validates the
+// spec.
 func (s *WorkflowSpec) setDefaultsAndValidate() error {
 	if s.Queue == "" {
 		s.Queue = execution.DefaultQueue
@@ -280,8 +283,8 @@ func workflowSpecOf(w *registry.Workflow) WorkflowSpec {
 	return spec
 }
 
-// requireCapabilities returns ErrIngressTooOld if a live ingress is too old for a new setting of a
-// workflow's triggers.
+// requireCapabilities returns an error that wraps ErrIngressTooOld if a live ingress is too old for
+// a setting in triggers that is new compared with have, the existing workflow.
 func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []TriggerSpec) error {
 	for _, t := range triggers {
 		for _, needed := range t.neededCapabilities(have.Trigger(t.NodeID)) {
@@ -312,8 +315,8 @@ func assignAccount(account *registry.Account, w *registry.Workflow) error {
 	return nil
 }
 
-// upsertWorkflow creates or replaces a workflow. The callback receives the existing workflow, or
-// nil if there is none, and returns the new settings. It may be called more than once.
+// upsertWorkflow creates or replaces a workflow. newSpec receives the existing workflow, or nil if
+// there is none, and returns the new settings. It may be called more than once.
 func (e *Editor) upsertWorkflow(
 	ctx context.Context, id string, newSpec func(have *registry.Workflow) (WorkflowSpec, error),
 ) (w *registry.Workflow, created bool, err error) {
@@ -384,8 +387,8 @@ func (e *Editor) upsertWorkflow(
 	return w, created, err
 }
 
-// mergedWorkflow returns the record that a workflow has after a change to spec. have is the
-// existing record, or nil if the workflow is new.
+// mergedWorkflow returns the record that a workflow gets when spec is stored. have is the existing
+// record, or nil if the workflow is new.
 func (e *Editor) mergedWorkflow(
 	spec WorkflowSpec, have *registry.Workflow, account *registry.Account,
 ) (*registry.Workflow, error) {
@@ -411,8 +414,8 @@ func (e *Editor) mergedWorkflow(
 }
 
 // mergeTriggers replaces the nodes of w with the nodes in specs. Existing nodes keep their tokens,
-// and new nodes have none yet. It refuses order keys and filters that would show the secret of a
-// node's sender.
+// and new nodes have none yet. It returns an *InvalidError for each order key or filter that would
+// show the secret of a node's sender.
 func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 	var problems []error
 	nodes := make([]registry.Trigger, 0, len(specs))
@@ -437,8 +440,8 @@ func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 	return errors.Join(problems...)
 }
 
-// specsWithChangedSample returns the specs that change the sample payload of an existing node of
-// have, which may be nil.
+// specsWithChangedSample returns those of specs that change the sample payload of an existing node.
+// have is the existing workflow, or nil if the workflow is new.
 func (e *Editor) specsWithChangedSample(
 	ctx context.Context, have *registry.Workflow, specs []TriggerSpec,
 ) (changed []TriggerSpec, err error) {
@@ -457,8 +460,9 @@ func (e *Editor) specsWithChangedSample(
 	return changed, nil
 }
 
-// addNodeSecrets stores a token and the sample payload for each node that w has and before does
-// not, and adds the tokens to w. It returns the secrets of these nodes. before may be nil.
+// addNodeSecrets stores a token and the sample payload for each new node: each node that is in w
+// but not in before. It adds the tokens' hashes to w, and returns the secrets of the new nodes.
+// before may be nil.
 func (e *Editor) addNodeSecrets(
 	ctx context.Context, before, w *registry.Workflow, specs []TriggerSpec,
 ) (added []nodeSecrets, err error) {
@@ -466,7 +470,7 @@ func (e *Editor) addNodeSecrets(
 		if before.Trigger(spec.NodeID) != nil {
 			continue
 		}
-		// Store the token first, because a hash would be useless without its token.
+		// Store the token before its hash, because a hash would be useless without its token.
 		secrets, err := e.createNodeSecrets(ctx, w.ID, spec.NodeID, spec.SamplePayload)
 		if err != nil {
 			return nil, err
@@ -478,7 +482,7 @@ func (e *Editor) addNodeSecrets(
 	return added, nil
 }
 
-// removedNodeIDs returns the IDs of the nodes that before has and after does not. Both may be nil.
+// removedNodeIDs returns the IDs of the nodes that are in before but not in after. Both may be nil.
 func removedNodeIDs(before, after *registry.Workflow) []string {
 	if before == nil {
 		return nil
