@@ -409,9 +409,9 @@ func (r *rig) asIfNotThere(
 	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
 		executionOf("nobody")).Replace(answer) == said
 	if e.id == "put-workflow" {
-		// A PUT cannot hide that the ID belongs to another account's workflow: an unused ID would
-		// be available. So here it is enough that the call with an unused ID fails with 422,
-		// because the account "nobody" does not exist.
+		// A PUT cannot hide that the ID belongs to another account's workflow, because a PUT with
+		// an unused ID would create a workflow. So here it is enough that the call for the account
+		// "nobody" fails with 422, because that account does not exist.
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {

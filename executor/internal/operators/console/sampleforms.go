@@ -59,8 +59,8 @@ func sampleText(sample []byte) string {
 }
 
 // sampleDigest returns a hash of a sample payload. The form contains the hash of the payload that
-// the page showed, so that it need not contain the payload twice. The hash ignores how lines end,
-// because the browser may have changed that.
+// the page showed, so that it need not contain the payload twice. The hash ignores the kind of the
+// line breaks, which the browser may have changed.
 func sampleDigest(text string) string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimSpace(text))
 	sum := sha256.Sum256([]byte(text))

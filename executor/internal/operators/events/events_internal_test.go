@@ -506,7 +506,8 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	if total >= n {
 		t.Errorf("%d of %d are told: nothing waits", total, n)
 	}
-	// Some time later, one event reports the rest.
+	// After eventGroupDelay, a few more events report the remaining failures. Each event reports at
+	// most store.MaxCausesPerDecision of them.
 	later := time.Now().Add(eventGroupDelay + time.Second)
 	for range n/store.MaxCausesPerDecision + 1 {
 		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-eventBurstWindow), nil, func(

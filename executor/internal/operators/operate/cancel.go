@@ -274,10 +274,10 @@ func (s *Service) finishCancel(
 	return ended, errors.Join(unread, err)
 }
 
-// reportCanceled publishes the final state of executions that no runner has received. A webhook
-// request that waits for the outcome of its execution reads this report from the stream of reports
-// that belongs to the stream of the start message. If the report is lost, the response to the
-// request says that the execution is queued.
+// reportCanceled publishes the final state of executions that no runner has received. An ingress
+// whose response waits for the execution reads this report from the reports stream that belongs to
+// the start message's stream. If the report is lost, the response says that the execution is
+// queued.
 func (s *Service) reportCanceled(
 	records []store.Record, ended []string, starts map[string]*queues.StartMessage, at time.Time,
 ) {

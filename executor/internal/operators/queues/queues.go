@@ -234,8 +234,9 @@ type StartMessage struct {
 // StartMessages returns the records' start messages, keyed by record ID. If it returns an error,
 // the result lacks the records whose streams did not respond.
 //
-// If a start message is not Delivered, it is safe to end its record, provided that the cancellation
-// was stored before this call: a group that receives the message later will see the cancellation.
+// If a start message is not Delivered, it is safe to set its record to canceled, provided that the
+// cancellation was stored before this call: a group that receives the message later will see the
+// cancellation.
 func (w *Watcher) StartMessages(
 	ctx context.Context, records []store.Record,
 ) (map[string]*StartMessage, error) {
