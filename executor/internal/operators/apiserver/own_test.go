@@ -186,9 +186,9 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	}
 }
 
-// The report of a canceled execution is stored in the reports stream that belongs to the start
-// message's stream, because an ingress whose response waits for the result listens there. The
-// report has the same trace as the start message.
+// The report of a canceled execution is stored in the stream of reports for the start message's
+// stream, because an ingress whose response waits for the result listens there. The report has the
+// same trace as the start message.
 func TestTheReportOfACanceledExecutionIsInTheOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -275,9 +275,8 @@ func (s *Service) finishCancel(
 }
 
 // reportCanceled publishes the final state of executions that no runner has received. An ingress
-// whose response waits for the execution reads this report from the reports stream that belongs to
-// the start message's stream. If the report is lost, the response says that the execution is
-// queued.
+// whose response waits for the execution reads this report from the stream of reports for the start
+// message's stream. If the report is lost, the response says that the execution is queued.
 func (s *Service) reportCanceled(
 	records []store.Record, ended []string, starts map[string]*queues.StartMessage, at time.Time,
 ) {
