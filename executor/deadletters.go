@@ -12,8 +12,9 @@ import (
 
 const (
 	deadLetterCountInterval = 15 * time.Second
-	// maxCountedDeadLetters is where the count of dead letters stops, which limits its cost. The
-	// gauge then shows this number, which means "at least as many".
+	// maxCountedDeadLetters is the number at which the count of dead letters stops, which limits
+	// the cost of counting. If the gauge shows this number, there are at least that many dead
+	// letters.
 	maxCountedDeadLetters = 100_000
 )
 

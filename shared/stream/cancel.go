@@ -70,12 +70,12 @@ func extendCancellationsMaxAge(ctx context.Context, js jetstream.JetStream,
 }
 
 const (
-	// concurrentCancelRetryDelay is how long PutCancellation waits before it tries again if a
-	// cluster has refused a cancellation because it is still storing another one of the same
-	// execution.
+	// concurrentCancelRetryDelay is how long PutCancellation waits before it tries again. It tries
+	// again if a cluster refuses a cancellation because it is still storing another cancellation of
+	// the same execution.
 	concurrentCancelRetryDelay = 50 * time.Millisecond
-	// maxConcurrentCancelWait is how long PutCancellation waits for that other cancellation to be
-	// stored before it fails.
+	// maxConcurrentCancelWait is how long PutCancellation keeps trying while a cluster is still
+	// storing another cancellation of the same execution.
 	maxConcurrentCancelWait = 5 * time.Second
 )
 
@@ -95,8 +95,8 @@ func PutCancellation(
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant
 		switch {
 		case inFlight && ctx.Err() == nil && time.Since(began) < maxConcurrentCancelWait:
-			// The cluster is storing another cancellation of the execution, which may still fail.
-			// So try again.
+			// Try again: the cluster is still storing another cancellation of the execution, and
+			// may fail to store it.
 		case err == nil || errors.Is(err, jetstream.ErrKeyExists) && !inFlight:
 			return nil
 		default:

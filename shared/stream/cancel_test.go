@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// answers is a bucket that answers each creation of a key with the next error in left; nil means
-// that the key was created.
+// answers is a bucket whose Create method returns the next error in left; nil means that the key
+// was created.
 type answers struct {
 	jetstream.KeyValue
 	left []error

@@ -99,8 +99,8 @@ type Notifier struct {
 	watchers      map[chan Batch]struct{}
 	recent        recentBatches
 	lastBatchTime time.Time // the time of the last batch
-	// lastAnnouncements maps the ID of each Notifier to the number of its last announcement that
-	// has arrived here.
+	// lastAnnouncements maps the ID of each Notifier to the number of the last announcement that
+	// this process has received from it.
 	lastAnnouncements map[string]uint64
 }
 
@@ -144,8 +144,8 @@ func (c *Notifier) run(
 			}
 			continue
 		case <-connected:
-			// Flush, so that the server certainly has the subscription again. A watch that begins
-			// after that misses nothing.
+			// Flush, to be certain that the server has the subscription again. A watch that begins
+			// afterwards misses nothing.
 			_ = c.nc.FlushTimeout(flushTimeout)
 		case _, open := <-slow:
 			if !open {
@@ -239,17 +239,17 @@ func (c *Notifier) announce(ids []string) error {
 type Subscription struct {
 	// Since is when the watch began. The channel delivers every batch after that time.
 	Since time.Time
-	// EarlierBatches holds the batches since the time requested from Watch. It includes a few older
-	// ones, because executors' clocks differ and the client may have watched on another executor
-	// before.
+	// EarlierBatches holds the batches since the time that was passed to Watch. It includes a few
+	// older ones, because executors' clocks differ and the client may have watched on another
+	// executor before.
 	EarlierBatches []Batch
-	// EarlierComplete reports whether the batches before Since include all changes since the
-	// requested time.
+	// EarlierComplete is true if EarlierBatches includes all changes between the time that was
+	// passed to Watch and Since. It is always true if that time was zero.
 	EarlierComplete bool
 	// Batches delivers all further batches. It is closed when changes may have been missed, or when
 	// the Notifier is stopped.
 	Batches <-chan Batch
-	// Cancel ends the watch. The caller must call it in the end.
+	// Cancel ends the watch. The caller must eventually call it.
 	Cancel func()
 }
 

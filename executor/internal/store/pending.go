@@ -50,8 +50,9 @@ func RecordIDs(records []Record) []string {
 	return ids
 }
 
-// SelectInserted returns the records that were inserted: those whose IDs are in fresh. It removes
-// these IDs from fresh, so that of two records with the same ID it returns only the first.
+// SelectInserted returns the records that were inserted. fresh contains the IDs of the inserted
+// records. SelectInserted removes these IDs from fresh, so that of two records with the same ID it
+// returns only the first.
 func SelectInserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	for _, r := range records {
 		if fresh[r.ID] {

@@ -61,7 +61,7 @@ type Publisher struct {
 	done chan struct{}
 }
 
-// waiter is one message that has not been acknowledged yet.
+// waiter is a message that waits for its acknowledgment.
 type waiter struct {
 	msg      *nats.Msg
 	deadline time.Time

@@ -71,7 +71,7 @@ type RegistryCopy struct {
 	unusableReason error
 
 	// outdatedSince is when a cluster began to report a registry that is older than the database's
-	// copy. Zero means that none does.
+	// copy. Zero means that the registry is not older.
 	outdatedSince   time.Time
 	identityStamped bool // whether this process has stored the identity, with a new stamp
 	missingStreams  stream.MissingStreams

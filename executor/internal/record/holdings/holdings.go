@@ -35,8 +35,9 @@ const (
 	// Operators are warned when it reaches warnAtTenths.
 	trackFromTenths, stopTrackingBelowTenths, warnAtTenths = 8, 7, 9
 	tenthsPerWhole                                         = 10
-	// chunkCount is about how many chunks, by sequence, the stream is divided into. When all
-	// messages of a chunk have expired, its bytes are subtracted from the sums at once.
+	// chunkCount is the approximate number of chunks into which the stream's sequences are divided.
+	// When all messages of a chunk have expired, the chunk's bytes are subtracted from the sums at
+	// once.
 	chunkCount = 256
 	// fetchSize is the number of messages requested at a time.
 	fetchSize = 2000

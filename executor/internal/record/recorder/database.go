@@ -51,7 +51,8 @@ type databaseHealth struct {
 	failureLogged  bool      // whether the current failure was logged
 }
 
-// noteSuccess records that the database responded to a loop, even if it refused the data.
+// noteSuccess records that the database responded to a loop, even if only to refuse the loop's
+// data.
 func (d *databaseHealth) noteSuccess(loop databaseLoop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,8 +74,8 @@ func (d *databaseHealth) noteSuccess(loop databaseLoop) {
 	d.failingSince, d.failedAttempts, d.failureLogged = time.Time{}, 0, false
 }
 
-// noteFailure records that a loop's attempt failed for a reason other than the data. It marks the
-// recorder as not ready.
+// noteFailure records that a loop's attempt failed for a reason other than the data that it tried
+// to write. It marks the recorder as not ready.
 func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 	d.failures.Inc()
 	d.mu.Lock()

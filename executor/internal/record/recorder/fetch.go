@@ -243,8 +243,9 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	}
 }
 
-// fetchUpTo waits for messages and adds each one to arrived as soon as it arrives. It returns when
-// the given number has arrived or the request has expired, with the number of messages.
+// fetchUpTo waits for messages and adds each one to arrived as soon as it arrives. It returns once
+// maxMessages have arrived or the request has expired. n is the number of messages that have
+// arrived.
 func (r *Recorder) fetchUpTo(
 	ctx context.Context, from source, consumer jetstream.Consumer, maxMessages int,
 	arrived *arrivalBuffer,
@@ -261,8 +262,8 @@ func (r *Recorder) fetchUpTo(
 }
 
 // fetchBurst fetches the messages that are available now, up to about the stream's share of a
-// batch, and adds them to arrived together. It returns their number. drained reports whether no
-// more were available.
+// batch, and then adds all of them to arrived. n is their number. drained reports whether no more
+// messages were available.
 func (r *Recorder) fetchBurst(
 	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivalBuffer,
 ) (n int, drained bool, err error) {

@@ -457,8 +457,9 @@ func (r *Recorder) listStartStreams(ctx context.Context) (startStreams, error) {
 	return streams, nil
 }
 
-// forQueue returns the streams that may hold the start message of an execution in the queue. The
-// queue may have moved to or from its own stream since the execution was accepted.
+// forQueue returns the streams that may hold the start message of an execution in the queue: the
+// shared stream and, if it exists, the queue's own stream. The queue may have moved from one to the
+// other since the execution was accepted.
 func (s startStreams) forQueue(queue string) []*startStream {
 	if own := s[stream.OwnStreamName(queue)]; own != nil {
 		return []*startStream{own, s[sharedStartReportPair.starts]}

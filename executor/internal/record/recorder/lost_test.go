@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// keep stores the record of an execution that was accepted the given time ago. Its start message is
-// not in the stream.
+// keep stores a record of an execution that was accepted as long ago as age says. No stream has its
+// start message.
 func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 	r.t.Helper()
 	at := store.StoredTime(time.Now().Add(-age))

@@ -262,8 +262,9 @@ func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A queue's own stream is rolled back and grows again. New messages are recorded, lost executions
-// are ended as failed, and runners receive the start messages that their consumer would skip.
+// A queue's own stream is rolled back and grows again. New messages are recorded. Executions whose
+// start messages were lost are ended as failed. Runners receive copies of the new start messages
+// that their consumer would skip.
 func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -68,8 +68,9 @@ var (
 )
 
 // A power failure rolls the stream back, and the stream grows again past the sequences that its
-// consumers had acknowledged. The executions accepted since then are recorded and run once. The
-// unfinished executions that were lost are ended as failed.
+// consumers had acknowledged. The executions that were accepted afterwards are recorded and run
+// once. The executions whose start messages were lost are ended as failed, unless they had ended
+// before.
 func TestAStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -94,8 +95,8 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
-	// The group now receives the messages after the skipped ones. It receives copies of the skipped
-	// ones later.
+	// The group now receives the messages after the ones that it skips. Copies of the skipped ones
+	// follow later.
 	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -142,9 +143,9 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// A stream is rolled back to before the sequence at which a group of runners began, so the server
-// refuses to rewind the group's consumer. Recording continues, and the group receives copies of the
-// new messages that it would otherwise skip.
+// A stream is rolled back to a sequence before the one at which a group of runners began, so the
+// server refuses to rewind the group's consumer. Recording continues, and the group receives copies
+// of the new messages that it would otherwise skip.
 func TestAStreamThatWasTakenBackBehindAGroupsStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)

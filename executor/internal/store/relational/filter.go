@@ -73,6 +73,7 @@ func (s *Store) Conditions(
 }
 
 // whereWorkflowAndTime adds the filter's conditions on the workflow and on the acceptance time.
+// columnPrefix is a result of whereDelivery.
 func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, columnPrefix string) {
 	if filter.WorkflowID != "" {
 		where.Add(

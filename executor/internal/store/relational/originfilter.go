@@ -18,6 +18,7 @@ const (
 // whereOrigin adds the filter's conditions on the account, the source and the node, which are part
 // of a record's origin. If many of the newest records belong to the account, a search in time order
 // finds them quickly. Otherwise, the query reads the records of the account's workflows instead.
+// columnPrefix is a result of whereDelivery.
 func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter, columnPrefix string,
 ) error {

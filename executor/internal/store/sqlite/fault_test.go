@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// plain returns a record without anything special, whose content type is name.
+// plain returns an ordinary record. Its ID is derived from name, and its content type is name.
 func plain(name string) store.Record {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	return store.Record{

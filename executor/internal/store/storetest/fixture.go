@@ -95,8 +95,8 @@ func failedProgress(n int, at time.Time, why string) execution.Progress {
 	}
 }
 
-// withQueueAndWorkflowOf returns step with the queue and the workflow of r, as the runner of r
-// would report it.
+// withQueueAndWorkflowOf returns step with the queue and the workflow of r, which a report on the
+// execution of r must have.
 func withQueueAndWorkflowOf(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step

@@ -64,7 +64,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 			}) {
 			t.Errorf("%q", got)
 		}
-		// A position need not be that of a record.
+		// A position may lie between two records.
 		between := store.RecordPosition{AcceptedAt: nthRecord(2).AcceptedAt.Add(time.Millisecond)}
 		if got := recordIDs(listRecords(t, s, store.RecordFilter{}, between, 1)); !slices.Equal(got,
 			[]string{nthID(2)}) {

@@ -28,8 +28,8 @@ type Server struct {
 	process        *child.Process // nil while it is stopped
 }
 
-// StartServer starts a server for one test, and stops it when the test ends. settings are settings
-// of the server, such as "fsync=on" (fsync is off by default).
+// StartServer starts a server for one test, and stops it when the test ends. settings are
+// PostgreSQL settings, such as "fsync=on" (fsync is off by default).
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := createServer(programsFolder(t), "", settings)

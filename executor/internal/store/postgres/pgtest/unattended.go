@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Create starts a server for a program that is not a test. The program must call Remove in the end.
+// Create starts a server for a program that is not a test. The program must eventually call Remove.
 func Create(settings ...string) (*Server, error) { return CreateIn("", settings...) }
 
 // CreateIn is like Create, but keeps the server's data in a new folder in parent.
