@@ -53,9 +53,9 @@ type Account struct {
 	Plan      string    `audit:"plan"` // ID of a plan
 	CreatedAt time.Time `audit:"-"`
 	// LastTransition is the last activation or deactivation of one of the account's workflows. It
-	// is written to this record first and then to the workflow's record. If a crash separates the
-	// two writes, the next transition completes the second one first. Number is 0 if there has been
-	// no transition.
+	// is written to this record first and then to the workflow's record. If a crash prevents the
+	// second write, the next transition first makes up for it. Number is 0 if there has been no
+	// transition.
 	LastTransition ActivationTransition `audit:"-"`
 	// Events makes the account's events start a workflow. nil means that they start none. The value
 	// is shared and must not be modified.

@@ -56,8 +56,8 @@ const (
 	QueuePrefix     = "queue."
 )
 
-// HeaderAudit is the header of a stored record that contains the audit entry: who made the change,
-// and what it changed. See package edit.
+// HeaderAudit is the name of the header with the audit entry in the message of a stored record. The
+// entry states who made the change, and what it changed. See package edit.
 const HeaderAudit = "Hookstart-Audit"
 
 // Change is one revision of the registry: it holds the new record, or the ID of a deleted record.

@@ -97,7 +97,7 @@ func TestANewMembershipWaitsForThoseItCannotHear(t *testing.T) {
 	})
 }
 
-// An ingress starts while an executor is disconnected, and is then cut off from NATS. After the
+// While an executor is disconnected, an ingress starts and is then cut off from NATS. After the
 // executor has reconnected, its first change waits for the lease of that ingress.
 func TestAMembershipThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	t.Parallel()

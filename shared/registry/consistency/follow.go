@@ -81,8 +81,8 @@ type Follower struct {
 	restoring atomic.Bool
 
 	applyMu sync.Mutex // held while the sink is called; acquired before mu
-	// consumerSerial is the serial number of the consumer whose messages are being applied. The
-	// mutex above guards it and the next two fields.
+	// consumerSerial is the serial number of the consumer whose messages are being applied. applyMu
+	// guards it and the next two fields.
 	consumerSerial int
 	deliveredCount uint64    // number of messages from that consumer
 	coversEnd      bucketEnd // bucket's end before that consumer was created

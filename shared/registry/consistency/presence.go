@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// presenceSubject is the subject on which every process that follows the registry announces the
-// revision it has applied.
+// presenceSubject is the subject on which every process that follows the registry announces which
+// revision is in force there.
 const presenceSubject = "hookstart.presence"
 
 // The roles of the processes that announce themselves.

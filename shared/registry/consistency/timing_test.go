@@ -25,8 +25,8 @@ func TestTimings(t *testing.T) {
 		t.Errorf("a new membership listens for %s, and heartbeats come every %s", joinListenTime,
 			heartbeatInterval)
 	}
-	// The reasoning does not depend on this inequality. It keeps a lease from expiring while
-	// everything works.
+	// The reasoning does not depend on the following inequalities. They keep a lease from expiring
+	// while everything works.
 	if leaseRenewInterval+leaseRenewTimeout >= leaseDuration {
 		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long",
 			leaseRenewInterval, leaseRenewTimeout, leaseDuration)

@@ -178,7 +178,7 @@ func resealRecord(
 }
 
 // resealTriggerSecrets returns the new record of a node's secrets, encrypted with the first key, or
-// nil if the record already is.
+// nil if the record is already encrypted with that key.
 func resealTriggerSecrets(
 	keys *seal.Keys, workflowID, nodeID string, data []byte,
 ) (registry.Record, error) {
@@ -196,8 +196,8 @@ func resealTriggerSecrets(
 	return sealTriggerSecrets(keys, workflowID, nodeID, secrets)
 }
 
-// resealWorkflow returns the new record of a workflow, with the secrets of its senders encrypted
-// with the first key, or nil if all of them already are.
+// resealWorkflow returns the new record of a workflow, in which the secrets of the senders are
+// encrypted with the first key. It returns nil if they already are, or if there are none.
 func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.Record, error) {
 	w, err := registry.DecodeWorkflow(data)
 	if err != nil {

@@ -275,9 +275,8 @@ func (e *Editor) CaptureSenderSecret(
 }
 
 // RevealCapturedSecrets returns the secrets that the provider of a node has sent, in plain text and
-// keyed by ID. It returns each secret only once. So once it is stored that the secrets were
-// returned, it returns them without an error, even if other processes do not confirm the change in
-// time.
+// keyed by ID. It returns each secret only once. When it has stored that a secret was returned, it
+// returns the secret without an error, even if other processes do not confirm the change in time.
 func (e *Editor) RevealCapturedSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
@@ -481,8 +480,9 @@ func (s *senderBuilder) expireOlderSecrets(at time.Time) {
 	}
 }
 
-// compileRecord returns the new record, with the given settings. It also compiles the new sender,
-// so that an invalid sender is refused now, and not when its first delivery arrives.
+// compileRecord returns the new record, with the given settings: see mergeSettings. It also
+// compiles the new sender, so that an invalid sender is refused now, and not when its first
+// delivery arrives.
 func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
