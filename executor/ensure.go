@@ -120,9 +120,9 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 // planCheckInterval is how often the executor checks whether the registry still has a plan catalog.
 const planCheckInterval = 3 * time.Second
 
-// restorePlansPeriodically calls restore every planCheckInterval until ctx is done. It is needed
-// because a registry without a plan catalog may be restored from a backup while this process is
-// running.
+// restorePlansPeriodically calls the function restore every planCheckInterval until ctx is done. It
+// is needed because a registry without a plan catalog may be restored from a backup while this
+// process is running.
 func restorePlansPeriodically(
 	ctx context.Context, log logrus.FieldLogger, restore func(context.Context) error,
 ) {

@@ -303,8 +303,8 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	}
 }
 
-// A change is in flight when the executor is told to stop. The executor finishes and confirms it
-// before it exits.
+// A change is in flight when the executor is told to stop. The executor completes and confirms the
+// change before it exits.
 func TestAChangeInFlightIsConfirmed(t *testing.T) {
 	t.Parallel()
 	c := config(t, natstest.Start(t).URL())

@@ -66,8 +66,8 @@ func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 }
 
 // startPruneTask starts a goroutine that deletes rows every pruneInterval, batch by batch, until a
-// batch is not full. batch deletes at most limit rows and returns how many it has deleted. what
-// describes the rows in the log.
+// batch is not full. The function batch deletes at most limit rows and returns how many it has
+// deleted. what describes the rows in the log.
 func (e *executor) startPruneTask(
 	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
 ) {

@@ -116,8 +116,9 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	return nil
 }
 
-// storePosition remembers a stream's position for the next check: last, the sequence of its newest
-// message, and the sequence up to which its messages are recorded.
+// storePosition stores a stream's position for the next check. last is the sequence of the stream's
+// newest message. storePosition queries the recorder's consumer for the sequence up to which the
+// messages are recorded.
 func (k *lostStreamCheck) storePosition(ctx context.Context, name string, last uint64) error {
 	now := streamPosition{lastSequence: last}
 	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumer)
@@ -160,8 +161,8 @@ func (k *lostStreamCheck) logLostMessages(name string) {
 }
 
 // checkConsumers returns an error if one of the recorder's consumers does not exist or is paused,
-// because it delivers nothing then. The recorder recreates a lost consumer, but that may fail: a
-// NATS server rejects a consumer whose state was damaged by a power failure.
+// and therefore delivers nothing. The recorder recreates a lost consumer, but that may fail: a NATS
+// server rejects a consumer whose state was damaged by a power failure.
 func checkConsumers(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		consumer, err := js.Consumer(ctx, name, stream.RecorderConsumer)

@@ -67,7 +67,7 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 	return e.data, e.err
 }
 
-// encoder appends fields to data. Empty fields are omitted.
+// encoder encodes a protobuf message by appending its fields to data. Empty fields are omitted.
 type encoder struct {
 	data []byte
 	err  error // errNotUTF8 for a string that protobuf does not allow

@@ -24,7 +24,8 @@ const (
 	HeaderTrace       = "traceparent"
 )
 
-// HeaderActor is the header that names the operator who requested a start message, for the audit.
+// HeaderActor is the header that names the operator who requested a start message, for the audit
+// log.
 const HeaderActor = "Hookstart-Actor"
 
 // contentType is the Content-Type of every message: protobuf.

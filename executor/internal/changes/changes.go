@@ -330,8 +330,8 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 		before.completeSince = info.Created
 	}
 	if info.State.Bytes > streamMaxBytes/2 && info.State.FirstTime.After(before.completeSince) {
-		// Earlier announcements may have been dropped for lack of space, so the stream is complete
-		// only from its first message.
+		// The stream may have dropped older announcements for lack of space, so it is complete only
+		// from its oldest message on.
 		before.completeSince = info.State.FirstTime
 	}
 	last := info.State.LastSeq

@@ -42,8 +42,8 @@ func watch(t *testing.T, c *changes.Notifier) <-chan changes.Batch {
 	return w.Batches
 }
 
-// This process is disconnected from NATS while another one announces changes. Its watchers miss
-// them, so their watches must end.
+// This process is disconnected from NATS while another one announces changes. The watchers in this
+// process miss the changes, so their watches must end.
 func TestWatchesEndAfterALostConnection(t *testing.T) {
 	server := natstest.Start(t)
 	c := listen(t,
@@ -70,7 +70,8 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 	}
 }
 
-// A change is committed, but its announcement fails. The watches of this process end.
+// A change is committed, but this process cannot announce it. The watches in this process must end,
+// because they would otherwise miss the change.
 func TestWatchesEndWhenTellingFails(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	c := listen(t, nc)
@@ -86,7 +87,7 @@ func TestWatchesEndWhenTellingFails(t *testing.T) {
 }
 
 // An executor restarts while another one announces changes. A client that then reconnects to the
-// first one receives these changes without a gap.
+// restarted executor receives these changes without a gap.
 func TestChangesAreKeptThroughARestart(t *testing.T) {
 	server := natstest.Start(t)
 	js, err := jetstream.New(server.Connect(t))

@@ -84,8 +84,8 @@ func NewBackupWriter(
 	return &BackupWriter{write: write}
 }
 
-// Add calls change, which adds one row to the current part. bytes is the approximate size of the
-// row. If the part is then full, Add writes it.
+// Add calls the function change, which must add one row to the current part. bytes is the
+// approximate size of the row. If the part is then full, Add writes it.
 func (p *BackupWriter) Add(bytes int, change func(*BackupPart)) error {
 	change(&p.part)
 	p.rows++

@@ -91,9 +91,9 @@ const (
 	KindRefused = "refused:"
 )
 
-// MaxRefusalRows is about how many refusal rows are kept. The limit is needed because anyone,
-// without authentication, can send requests that each add a row for another workflow ID, code and
-// minute.
+// MaxRefusalRows is the approximate maximum number of refusal rows that are kept. The limit is
+// needed because anyone can send requests, without authentication, and each request can add a row
+// by naming another workflow ID.
 const MaxRefusalRows = 200_000
 
 // AcceptedMinuteCounts returns how many of the inserted records were started by webhook requests,

@@ -458,8 +458,8 @@ func TestARestoreIsNotUndoneByAnother(t *testing.T) {
 }
 
 // The database's copy has an empty identity, because a mirror has copied the one that a restore
-// writes first. When NATS then loses the registry, it is restored, and the new identity tells
-// processes so.
+// writes first. When NATS then loses the registry, the executor restores it anyway, and the new
+// identity shows that the registry was restored.
 func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -211,7 +211,7 @@ func TestSums(t *testing.T) {
 	r.await("what expired", func(sums map[string]int64) bool {
 		return known(sums) && sums["b"] == b
 	})
-	// Below seven tenths, nothing is read.
+	// When the stream is less than seven tenths full, its messages are no longer read.
 	if err := s.Purge(t.Context(), jetstream.WithPurgeKeep(10)); err != nil {
 		t.Fatal(err)
 	}

@@ -342,8 +342,8 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	}
 }
 
-// findLostCandidates returns the executions in a window of acceptance times that have not ended and
-// that no runner will end. It also returns the duration of the slowest query.
+// findLostCandidates returns the executions that were accepted within a window, have not ended, and
+// will not be ended by any runner. It also returns the duration of the slowest query.
 func (r *Recorder) findLostCandidates(
 	ctx context.Context, streams startStreams, pass *lostPass, window store.RecordFilter,
 ) (found []lostCandidate, slowest time.Duration, err error) {

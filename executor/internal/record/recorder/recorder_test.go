@@ -42,8 +42,8 @@ type faulty struct {
 	// unanswered makes the next Apply or EndLostExecutions fail after its transaction has been
 	// committed.
 	unanswered bool
-	// listing is called before each List for a single status. If it returns an error, List fails
-	// with that error. It may be nil.
+	// listing is called at the beginning of each List whose filter has a status. If it returns an
+	// error, List fails with that error. It may be nil.
 	listing func(store.RecordFilter) error
 	// reconnected is the channel that Reconnected returns.
 	reconnected chan struct{}

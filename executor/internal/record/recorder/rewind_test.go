@@ -415,8 +415,9 @@ func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	load.Wait()
 }
 
-// An ordered execution waits in its lane. It is not ended when the group acknowledges a later
-// execution that has no order key. It is ended once the group has acknowledged it without a report.
+// An execution with an order key waits in its lane. Meanwhile, the group acknowledges a later
+// execution without an order key, but the first one is not ended. It is ended as failed only after
+// the group has acknowledged it without a report.
 func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)

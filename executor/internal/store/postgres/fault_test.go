@@ -24,15 +24,15 @@ func plain(id string) store.Record {
 	return store.Record{ID: id, Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
 }
 
-// The possible culprits for a failed call, and how the error shows them.
+// What can be to blame for a failed call, and the type of error that shows it.
 const (
 	theData    = "the data"    // a store.DataError
 	theMoment  = "the moment"  // a store.UnavailableError
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies one record, which must fail, and checks that the error blames the culprit want.
-// what describes the case in a test error.
+// wantBlame applies a record and checks that this fails with an error that blames want, one of the
+// culprits above. what describes the case in a test error.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})

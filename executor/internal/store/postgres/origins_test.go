@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A new connection may lead to a standby that has taken over, which may lack the latest origins and
-// give their numbers to other origins. The cache of origins is therefore empty after that.
+// A new connection may lead to a standby that has taken over. The standby may lack the latest
+// origins and give their numbers to other origins, so the new connection empties the cache of
+// origins.
 func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

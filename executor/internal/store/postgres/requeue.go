@@ -120,7 +120,8 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	return store.MessageKeyFromPrefix(uint64(sequence), prefix), err
 }
 
-// queryRows runs a statement and returns its rows, which row converts.
+// queryRows runs a statement and returns the rows of its result, each of them converted by the
+// function row.
 func queryRows[T any](
 	ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {

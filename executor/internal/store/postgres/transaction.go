@@ -22,8 +22,8 @@ func (s *Store) Read(
 	return s.FinishOperation(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
 }
 
-// eachRow calls row for each row of a query's result. It accepts both results of pgx's Query, and
-// returns err if that is not nil.
+// eachRow calls the function row for each row of a query's result. rows and err are the results of
+// pgx's Query; if err is not nil, eachRow returns it.
 func eachRow(rows pgx.Rows, err error, row func(relational.Row) error) error {
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (s snapshot) Query(
 }
 
 // QueryInPages implements relational.Snapshot. It reads with a cursor, so the connection has no
-// query in progress while page runs, even if that takes a long time.
+// query in progress while the function page runs, even if that takes a long time.
 func (s snapshot) QueryInPages(
 	ctx context.Context, row func(relational.Row) error, page func() error, query string,
 ) error {
@@ -216,8 +216,8 @@ func (s snapshot) QueryInPages(
 		return err
 	}
 	for {
-		// Describe the result each time. Its description must not be cached, because other queries
-		// reuse the cursor's name.
+		// Let the server describe the result each time. The description must not be cached, because
+		// the cursors of other queries have the same name.
 		rows, err := s.tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched),
 			pgx.QueryExecModeDescribeExec)
 		if err := eachRow(rows, err, row); err != nil {

@@ -20,10 +20,10 @@ type Row interface {
 	Scan(into ...any) error
 }
 
-// Database is what each driver implements. The errors that its methods return have passed through
-// Store.FinishOperation.
+// Database is the interface that each driver implements. The errors that its methods return have
+// passed through Store.FinishOperation.
 type Database interface {
-	// Read runs one query and calls row for each row.
+	// Read runs one query and calls the function row for each row of the result.
 	Read(ctx context.Context, operation string, row func(Row) error, query string,
 		args ...any) error
 	// EnsureOrigins stores the origins of records before the transaction that inserts the records.
@@ -40,7 +40,7 @@ type Database interface {
 type Tx interface {
 	// Exec runs a statement and returns the number of rows that it changed.
 	Exec(ctx context.Context, query string, args ...any) (changed int64, err error)
-	// Query runs a query and calls row for each row.
+	// Query runs a query and calls the function row for each row of the result.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
 	// Insert inserts rows of values, in order. into is the table with its columns, such as "t (a,
 	// b)", and conflict is the ON CONFLICT clause. A value is a string, an int64, a []byte, a
@@ -89,11 +89,12 @@ type ExecutionTx interface {
 
 // Snapshot is a transaction that sees the database as of one moment.
 type Snapshot interface {
-	// Query runs a query and calls row for each row. It may be called while the page callback of
-	// QueryInPages runs.
+	// Query runs a query and calls the function row for each row of the result. It may be called
+	// while the page callback of QueryInPages runs.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// QueryInPages calls row for each row of a query's result. It calls page after every few
-	// hundred rows and after the last row; page may take any amount of time.
+	// QueryInPages runs a query and calls the function row for each row of the result. It calls the
+	// function page after every few hundred rows and after the last row; page may take any amount
+	// of time.
 	QueryInPages(ctx context.Context, row func(Row) error, page func() error, query string) error
 }
 
@@ -227,7 +228,8 @@ func Collect[T any](
 	return found, nil
 }
 
-// write runs one transaction. It returns the result of do when the transaction has been committed.
+// write runs the function do in one transaction. It returns the result of that function once the
+// transaction has been committed.
 func write[T any](
 	ctx context.Context, s *Store, operation string, do func(Tx) (T, error),
 ) (result T, err error) {

@@ -26,8 +26,8 @@ func (w *Where) AddEquals(column, text string) {
 	}
 }
 
-// AddTimeRange adds the conditions that a time column is not before since, and is before until. A
-// zero time adds no condition.
+// AddTimeRange adds conditions on a time column: at or after since, and before until. A zero time
+// adds no condition.
 func (w *Where) AddTimeRange(column string, since, until time.Time) {
 	if !since.IsZero() {
 		w.Add(column+` >= ?`, store.CeilTime(since))

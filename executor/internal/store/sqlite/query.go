@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// read runs one query on a connection of the read pool, and calls row for each row.
+// read runs one query on a connection of the read pool, and calls the function row for each row of
+// the result.
 func (s *Store) read(
 	ctx context.Context, what string, row func(relational.Row) error, query string, args ...any,
 ) error {
@@ -17,7 +18,8 @@ func (s *Store) read(
 	})
 }
 
-// withReadConns runs do, which must only read, and must use the read pool. Close waits for it.
+// withReadConns runs the function do, which must only read, and must use the read pool. Close waits
+// until that function has returned.
 func (s *Store) withReadConns(ctx context.Context, what string, do func() error) error {
 	s.inFlight.RLock()
 	defer s.inFlight.RUnlock()
@@ -31,7 +33,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// eachRow calls row for each row of a query's result.
+// eachRow runs a query and calls the function row for each row of the result.
 func eachRow(
 	ctx context.Context, db querier, row func(relational.Row) error, query string, args ...any,
 ) error {

@@ -161,8 +161,8 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// inParallel calls do n times concurrently, with the numbers 0 to n-1, and fails the test if a call
-// returns an error.
+// inParallel calls the function do n times concurrently, with the numbers 0 to n-1, and fails the
+// test if a call returns an error.
 func inParallel(t *testing.T, n int, do func(worker int) error) {
 	t.Helper()
 	var all sync.WaitGroup
