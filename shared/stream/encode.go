@@ -15,10 +15,10 @@ import (
 // startSizeHint is the approximate number of bytes of an encoded start message without its body.
 const startSizeHint = 1 << 10
 
-// encodeStart encodes a start message as proto.Marshal does, but without generated code, which
+// encodeStart encodes a start message as proto.Marshal does, but does not use generated code, which
 // would need about three allocations for each header; encodeStart needs one in total. A test
-// compares its results with those of the generated code. The result uses the memory of buffer,
-// which may be nil, if that is large enough.
+// compares its results with those of the generated code. If buffer is large enough, the result uses
+// its memory. buffer may be nil.
 func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 	e := encoder{slices.Grow(buffer[:0], startSizeHint+len(s.Payload.Body)), nil}
 	e.text(1, s.ID)

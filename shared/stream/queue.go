@@ -138,7 +138,7 @@ func ReadQueuePhase(
 }
 
 // consumerPauseEnd returns the time until which the consumers of the queue must be paused, or nil
-// if they must not be paused at the time now.
+// if they must not be paused. now is the current time.
 func (s QueueSettings) consumerPauseEnd(now time.Time) *time.Time {
 	if !s.Paused || !s.PausedUntil.IsZero() && !now.Before(s.PausedUntil) {
 		return nil

@@ -90,8 +90,8 @@ func ProgressWithTime(p *execution.Progress, at MessagePosition) execution.Progr
 	return result
 }
 
-// messageTimeOrStored returns own, the time in a message, or, if that is zero, the time at which
-// the stream stored the message.
+// messageTimeOrStored returns the time that a message contains (own). If that is zero, it returns
+// the time at which the stream stored the message.
 func messageTimeOrStored(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored

@@ -22,9 +22,9 @@ type RegistryCopy interface {
 
 	// SaveRegistryCopy adds revisions of a registry bucket, in order, and their audit entries to
 	// the database, and advances the copy's position to upTo, in one transaction. An earlier
-	// revision of a record does not replace a later one, and the position never goes back. If the
-	// copy has not reached the revision after yet, SaveRegistryCopy fails with ErrRegistryGap and
-	// stores nothing.
+	// revision of a record does not replace a later one, and the position never goes back. after is
+	// the revision that the copy must have reached before the call. If it has not, SaveRegistryCopy
+	// fails with ErrRegistryGap and stores nothing.
 	SaveRegistryCopy(
 		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
 		after uint64, upTo RegistryPosition,

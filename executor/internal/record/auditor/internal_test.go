@@ -115,8 +115,7 @@ func TestARestoredRecordIsNotDeleted(t *testing.T) {
 	wantSequences(t, restored, 1, 2)
 }
 
-// NATS loses its storage. The auditor creates its consumer again and continues to copy audit
-// entries.
+// NATS loses its storage. The auditor recreates its consumer and continues to copy audit entries.
 func TestTheAuditGoesOnAfterTheStorageWasLost(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

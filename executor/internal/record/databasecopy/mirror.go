@@ -118,8 +118,8 @@ func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 	return c.copyMessages(ctx, bucket, at.Revision, messages)
 }
 
-// copyMessages copies a bucket's messages to the database until an error occurs. The database must
-// already have all messages up to and including the revision after.
+// copyMessages copies a bucket's messages to the database until an error occurs. after is the
+// revision up to which the database already has all messages.
 func (c *RegistryCopy) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {

@@ -39,8 +39,8 @@ const applyTimeout = 30 * time.Second
 
 // commit records entries and sets their verdicts. It retries until every entry has a verdict or the
 // context is done. If the database refuses a transaction because of its data, commit splits the
-// batch and tries the parts, so that in the end only the entries that are refused alone count as
-// refused.
+// batch and tries the parts. An entry counts as refused only if it is refused when it is alone in
+// its transaction.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.ApplyResult) {
 	todo := [][]*entry{entries} // the batches to commit, in order; a batch that fails is split
 	// uncertain is true if a failed transaction may have been committed, because only the

@@ -162,8 +162,9 @@ func (r *Recorder) endLostOnce(
 }
 
 // endCandidates ends the executions that a search has found. It first waits for lostRecheckDelay
-// and looks up their start messages again, and leaves out those that a runner may still end. It
-// returns the streams that it has read again, with their groups of runners.
+// and looks up their start messages again, in case a runner can still end some of them; these
+// executions are left out. It returns the streams that it has read again, with their groups of
+// runners.
 func (r *Recorder) endCandidates(
 	ctx context.Context, pass *lostPass, found []lostCandidate,
 ) (startStreams, error) {

@@ -11,8 +11,8 @@ import (
 const SelectSchemaVersion = `SELECT coalesce(max(version_id), 0) FROM goose_db_version
 	WHERE is_applied AND version_id NOT IN (SELECT version FROM harmless)`
 
-// CheckSchema returns a *store.NewerSchemaError if version, the database's schema version, is
-// higher than supported, the one that this program uses.
+// CheckSchema returns a *store.NewerSchemaError if the database's schema version is higher than
+// supported, the schema version that this program uses.
 func CheckSchema(version, supported int64) error {
 	if version > supported {
 		return &store.NewerSchemaError{DatabaseVersion: version, SupportedVersion: supported}
