@@ -17,9 +17,8 @@ import (
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})
-	h.maxBody, h.bodyTimeout, h.minBodyRate, h.bodyRateGracePeriod, h.responseTimeout = 102_400,
-		time.Minute,
-		1024, time.Minute, time.Minute
+	h.maxBody, h.bodyTimeout, h.minBodyRate = 102_400, time.Minute, 1024
+	h.bodyRateGracePeriod, h.responseTimeout = time.Minute, time.Minute
 	shorten(h)
 	server := h.server(h.log)
 	closed := make(chan struct{}, 10)

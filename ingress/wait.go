@@ -61,8 +61,8 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 
 // awaitExecution waits for an execution to finish. Meanwhile the request does not count as in
 // flight and does not hold the buffers of its body.
-func (h *handler) awaitExecution(d *delivery, a *registry.SyncResponse, awaitExecution *await.Wait,
-	got *waitResult,
+func (h *handler) awaitExecution(
+	d *delivery, a *registry.SyncResponse, awaitExecution *await.Wait, got *waitResult,
 ) {
 	d.reservation.release()
 	d.payload, d.request.Body = execution.Payload{}, nil

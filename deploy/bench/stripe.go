@@ -39,7 +39,8 @@ func (s *stripeSigner) sign() {
 
 func newStripeRequest(to target, bodyBytes int) request {
 	const id, timeLength = `{"id":"`, 10
-	text := id + strings.Repeat("0", deliveryIDLength) + `",` + jsonBody(bodyBytes - len(id) - deliveryIDLength - 1)[1:]
+	text := id + strings.Repeat("0", deliveryIDLength) + `",` +
+		jsonBody(bodyBytes - len(id) - deliveryIDLength - 1)[1:]
 	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr +
 		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(len(text)) + "\r\nStripe-Signature: t="

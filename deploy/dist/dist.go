@@ -241,8 +241,7 @@ func (r *Release) generateManualsAndCompletions(ctx context.Context) (*tree, err
 		"fish": "hookstart.fish",
 	} {
 		script, err := runProgram(ctx, "", []string{}, filepath.Join(folder, "hookstart"),
-			"completion",
-			shell)
+			"completion", shell)
 		if err != nil {
 			return nil, err
 		}

@@ -112,8 +112,8 @@ func (s *stagedPackage) stageFile(name string, data []byte) string {
 
 // addFile adds a file. kind is the type in nfpm's configuration: "" for an ordinary file, or
 // "config|noreplace" for a file that upgrades keep. packager is deb or rpm, or "" for both.
-func (s *stagedPackage) addFile(destination string, mode int64, kind, packager string,
-	data []byte,
+func (s *stagedPackage) addFile(
+	destination string, mode int64, kind, packager string, data []byte,
 ) {
 	s.contents = append(s.contents, nfpmContent{
 		s.stageFile(destination, data), destination, kind, packager, nfpmFileInfo{
@@ -193,8 +193,7 @@ func (r *Release) buildPackage(
 		target := filepath.Join(folder, file)
 		env := append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.Time.Unix()))
 		if _, err := runProgram(ctx, folder, env, nfpm, "package", "--config", configFile,
-			"--packager",
-			packager, "--target", target); err != nil {
+			"--packager", packager, "--target", target); err != nil {
 			return err
 		}
 		content, err := os.ReadFile(target) //nolint:gosec // made just now

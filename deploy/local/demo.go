@@ -31,9 +31,9 @@ const (
 
 // createDemo creates and activates the demo workflow through the operators' API and returns its
 // webhook URL. It does not change an existing workflow, even if that is deactivated.
-func createDemo(ctx context.Context, s StartedServices, certFile string) (webhookURL string,
-	err error,
-) {
+func createDemo(
+	ctx context.Context, s StartedServices, certFile string,
+) (webhookURL string, err error) {
 	client := apiclient.New(s.ExecutorURL, s.AdminToken)
 	if certFile != "" {
 		transport, err := transportTrusting(certFile)

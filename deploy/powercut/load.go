@@ -71,8 +71,8 @@ func postDelivery(
 // sendDeliveries posts deliveries from several concurrent senders. A sender stops when enough
 // returns true, ctx ends, the connection breaks, or it gets an unexpected response. sendDeliveries
 // returns when all senders have stopped.
-func sendDeliveries(ctx context.Context, l *ledger, urls []string, seed uint64,
-	enough func() bool,
+func sendDeliveries(
+	ctx context.Context, l *ledger, urls []string, seed uint64, enough func() bool,
 ) {
 	var all sync.WaitGroup
 	for sender := range numSenders {

@@ -461,9 +461,9 @@ func (l *diskRun) redeliver(ctx context.Context) error {
 
 // repeatDelivery sends an acknowledged delivery again. Like a sender, it retries as long as the
 // response is a 503.
-func (l *diskRun) repeatDelivery(ctx context.Context, deliveryID string) (a deliver.Answer,
-	err error,
-) {
+func (l *diskRun) repeatDelivery(
+	ctx context.Context, deliveryID string,
+) (a deliver.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	retry.Until(ctx, unavailableRetryPause, func() bool {

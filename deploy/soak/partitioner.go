@@ -139,9 +139,7 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  "+
 		"contradictions %d",
 		len(f.partitionRecords()), t.acknowledged, totalCount(t.refusedByCode),
-		totalCount(t.errorsByKind),
-		all.confirmed.Load(),
-		len(all.foundContradictions()))
+		totalCount(t.errorsByKind), all.confirmed.Load(), len(all.foundContradictions()))
 }
 
 // slowIngresses describes the ingresses whose first 200 after the healing of a partition came later

@@ -66,8 +66,7 @@ func (s *takeoverRun) computeCost(
 			c.unrecorded = append(c.unrecorded, id)
 		case !ended || r.status != end:
 			c.wrongStatus = append(c.wrongStatus, fmt.Sprintf("%s is %s, a runner reported %q", id,
-				r.status,
-				end))
+				r.status, end))
 		}
 		if !ranAtFirst[id] || !ranAtSecond[id] {
 			continue

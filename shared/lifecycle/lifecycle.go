@@ -45,8 +45,8 @@ func (p *Components) Start(
 	return s
 }
 
-func (p *Components) startInBackground(ctx context.Context,
-	run func(context.Context) error,
+func (p *Components) startInBackground(
+	ctx context.Context, run func(context.Context) error,
 ) *Component {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Component{ended: make(chan struct{})}

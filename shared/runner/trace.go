@@ -27,8 +27,7 @@ func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 	ctx = r.handlersCtx //nolint:wastedassign // the result if the provider panics
 	defer r.logOptionPanic("Traces")
 	ctx, _ = tracing.StartProcessSpan(r.handlersCtx, r.attemptTracer, "process", r.consumer(),
-		m.start.Trace,
-		subject, m.start.ID,
+		m.start.Trace, subject, m.start.ID,
 		trace.WithAttributes(tracing.WorkflowIDKey.String(m.start.WorkflowID),
 			tracing.NodeIDKey.String(m.start.NodeID), tracing.AttemptKey.Int(m.attempt)))
 	if own := tracing.Traceparent(ctx); own != "" {

@@ -582,8 +582,8 @@ func (m *method) computeSignature(hashName string, k *verificationKey, r *Reques
 	return h.Sum(nil)
 }
 
-func (m *method) verifyPublicKeySignature(k *verificationKey, r *Request, signature []byte,
-	timeText string,
+func (m *method) verifyPublicKeySignature(
+	k *verificationKey, r *Request, signature []byte, timeText string,
 ) bool {
 	var message bytes.Buffer
 	m.message.write(func(b []byte) { message.Write(b) }, r, timeText, nil)

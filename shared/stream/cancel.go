@@ -53,8 +53,8 @@ func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings
 // extendCancellationsMaxAge makes the bucket keep its keys for at least the given age. It never
 // shortens the time for which keys are kept, because a queue's own stream may keep its messages
 // longer.
-func extendCancellationsMaxAge(ctx context.Context, js jetstream.JetStream,
-	age time.Duration,
+func extendCancellationsMaxAge(
+	ctx context.Context, js jetstream.JetStream, age time.Duration,
 ) error {
 	s, err := js.Stream(ctx, CancellationsStream)
 	if err != nil {

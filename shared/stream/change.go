@@ -19,9 +19,9 @@ type ExecutionsStreamState struct {
 
 // ReadExecutionsStreamState reads the current settings and size of EXECUTIONS from the server. It
 // leaves ProgressMaxBytes at 0.
-func ReadExecutionsStreamState(ctx context.Context, js jetstream.JetStream) (ExecutionsStreamState,
-	error,
-) {
+func ReadExecutionsStreamState(
+	ctx context.Context, js jetstream.JetStream,
+) (ExecutionsStreamState, error) {
 	s, err := js.Stream(ctx, ExecutionsName)
 	if err != nil {
 		return ExecutionsStreamState{}, fmt.Errorf("stream %s: %w", ExecutionsName, err)

@@ -48,8 +48,8 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 
 // ConsumerConfigForLayout returns the configuration of the group's consumer in the stream that l
 // identifies. The consumer's name is the same in every stream.
-func (g RunnerGroup) ConsumerConfigForLayout(l Layout,
-	ackWait time.Duration,
+func (g RunnerGroup) ConsumerConfigForLayout(
+	l Layout, ackWait time.Duration,
 ) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),

@@ -87,9 +87,8 @@ func TestEnsureAddsSubjects(t *testing.T) {
 	}
 	other := stream.DefaultSettings
 	other.DedupWindow = time.Minute
-	if err := stream.EnsureSharedStreams(ctx, js, other); !errors.Is(err,
-		stream.ErrSettingsMismatch) ||
-		!slices.Equal(subjects(), all[:2]) {
+	err = stream.EnsureSharedStreams(ctx, js, other)
+	if !errors.Is(err, stream.ErrSettingsMismatch) || !slices.Equal(subjects(), all[:2]) {
 		t.Errorf("with another dedup window: %v, %q", err, subjects())
 	}
 	var executors sync.WaitGroup

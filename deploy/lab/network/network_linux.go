@@ -256,8 +256,7 @@ func configureDevice(namespace, device string, addr netip.Addr) error {
 	return errors.Join(
 		runIP(append(in, "addr", "add", prefix, "dev", device)...),
 		runIP(append(in, "link", "set", device, "mtu", strconv.Itoa(packetSize), "txqueuelen",
-			"5000",
-			"up")...))
+			"5000", "up")...))
 }
 
 // Hosts returns the hosts in the order of the names passed to New.

@@ -583,8 +583,7 @@ func (c *Client) call(
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return newConnectionError("the answer of %s to %s %s broke off: %w", c.baseURL, method,
-			path,
-			err)
+			path, err)
 	}
 	if result != nil {
 		if err := Decode(text, result); err != nil {
@@ -629,9 +628,8 @@ func (c *Client) send(
 	}
 	response, err := c.httpClient.Do(request)
 	if err != nil {
-		return nil,
-			newConnectionError("cannot reach the operators' API at %s: %w", c.baseURL,
-				causeOf(ctx, err))
+		return nil, newConnectionError("cannot reach the operators' API at %s: %w", c.baseURL,
+			causeOf(ctx, err))
 	}
 	if response.StatusCode/100 == 2 {
 		if c.lastETag != nil {

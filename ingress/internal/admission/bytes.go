@@ -67,12 +67,8 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, local
 	defer locked.Unlock()
 	s := &locked.State
 	s.removeIdle(now)
-	s.states[accountID] = addIncurredCost(
-		s.states[accountID].resetIfChanged(byteLimit(perDay)),
-		now,
-		byteCost(n, perDay),
-		day,
-	)
+	s.states[accountID] = addIncurredCost(s.states[accountID].resetIfChanged(byteLimit(perDay)),
+		now, byteCost(n, perDay), day)
 	if local {
 		s.admitted[accountID] += n
 	}

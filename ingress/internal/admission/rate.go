@@ -167,8 +167,7 @@ func (l *Limits) ReceiveUsage(
 	defer locked.Unlock()
 	s := &locked.State
 	s.states[workflowID] = addIncurredCost(s.states[workflowID].resetIfChanged(limit), now,
-		used.Cost,
-		interval*time.Duration(limit.Requests))
+		used.Cost, interval*time.Duration(limit.Requests))
 }
 
 // removeIdle removes the entries of idle workflows or accounts, at most once per

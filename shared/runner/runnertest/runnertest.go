@@ -245,9 +245,9 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 
 // reportConsumer returns a consumer for the reports of an execution, in the stream that contains
 // its first report.
-func (i *Ingress) reportConsumer(ctx context.Context, executionID string) (jetstream.Consumer,
-	error,
-) {
+func (i *Ingress) reportConsumer(
+	ctx context.Context, executionID string,
+) (jetstream.Consumer, error) {
 	names := map[string]string{stream.ProgressName: "executions.progress.*.*." + executionID}
 	i.mu.Lock()
 	for queue, phase := range i.phaseByQueue {

@@ -32,9 +32,9 @@ func (s *server) routeAccounts(to huma.API) {
 	registerOperation(to, operationSpec{
 		method: http.MethodGet, path: "/accounts/{id}", id: "get-account", tag: tagAccounts,
 		summary: "Show an account", problemCodes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, caller operate.Caller, in *AccountIDParam) (*accountWithETag,
-		error,
-	) {
+	}, func(
+		ctx context.Context, caller operate.Caller, in *AccountIDParam,
+	) (*accountWithETag, error) {
 		a, err := s.Operate.Account(ctx, caller, in.ID)
 		return withETag(http.StatusOK, a), err
 	})

@@ -56,13 +56,12 @@ func (s *server) routeExecutions(to huma.API) {
 		summary:      "Show an execution",
 		description:  "With what the workflow got and what it returned.",
 		problemCodes: []string{api.CodeNotFound},
-	},
-		func(ctx context.Context, caller operate.Caller, in *ExecutionIDParam) (api.ExecutionDetail,
-			error,
-		) {
-			found, err := s.Operate.ExecutionDetail(ctx, caller, in.ID)
-			return apiExecutionDetail(found), err
-		})
+	}, func(
+		ctx context.Context, caller operate.Caller, in *ExecutionIDParam,
+	) (api.ExecutionDetail, error) {
+		found, err := s.Operate.ExecutionDetail(ctx, caller, in.ID)
+		return apiExecutionDetail(found), err
+	})
 }
 
 // routeExecutionActions registers the calls that start executions again or cancel them.
@@ -139,9 +138,9 @@ func (s *server) routeExecutionActions(to, fixedPaths huma.API) {
 			"the runner ends it, or it comes to its own end first. A repeat of the call answers " +
 			"the same, until it has ended.",
 		problemCodes: []string{api.CodeNotFound, api.CodeAlreadyEnded},
-	}, func(ctx context.Context, caller operate.Caller, in *ExecutionIDParam) (api.Execution,
-		error,
-	) {
+	}, func(
+		ctx context.Context, caller operate.Caller, in *ExecutionIDParam,
+	) (api.Execution, error) {
 		canceled, err := s.Operate.CancelExecution(ctx, caller, in.ID)
 		return canceled.Execution, err
 	})

@@ -29,9 +29,9 @@ func (s *server) routeWorkflows(to huma.API) {
 	registerOperation(to, operationSpec{
 		method: http.MethodGet, path: "/workflows/{id}", id: "get-workflow", tag: tagWorkflows,
 		summary: "Show a workflow", problemCodes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, caller operate.Caller, in *WorkflowIDParam) (*workflowWithETag,
-		error,
-	) {
+	}, func(
+		ctx context.Context, caller operate.Caller, in *WorkflowIDParam,
+	) (*workflowWithETag, error) {
 		w, err := s.Operate.Workflow(ctx, caller, in.ID)
 		return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
 	})

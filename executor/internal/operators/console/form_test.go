@@ -673,8 +673,7 @@ func TestHandlingWithoutJavaScript(t *testing.T) {
 		`name="raw" checked>`)
 	r.done(r.postAgain(a, "answer-form", map[string]string{"wait": "5"}, session), session)
 	if n := node(); n.OrderKey != "ptr:/a" || n.SyncResponse == nil ||
-		n.SyncResponse.WaitSeconds != 5 ||
-		!n.SyncResponse.Raw {
+		n.SyncResponse.WaitSeconds != 5 || !n.SyncResponse.Raw {
 		t.Errorf("it is %+v", n)
 	}
 	// The page that was loaded first does not show the new settings, so its forms must not replace

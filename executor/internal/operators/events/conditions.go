@@ -396,8 +396,8 @@ func conditionChanges(
 			changes = append(changes, store.OngoingConditionChange{
 				OngoingCondition: c,
 				Ended:            true,
-				Cause: cause(c.Kind+registry.EventRecoveredSuffix, c.Subject, f.goodText,
-					f),
+				Cause: cause(c.Kind+registry.EventRecoveredSuffix, c.Subject,
+					f.goodText, f),
 			})
 		}
 	}

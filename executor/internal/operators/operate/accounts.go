@@ -266,9 +266,8 @@ func registryRateLimit(l *api.RateLimit) *registry.RateLimit {
 // DeleteAccount deletes an account that has no workflows and no keys. The records of its executions
 // are kept.
 func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) error {
-	return s.runChangeWithoutResult(ctx, caller, newAccessRule("DeleteAccount",
-		accessToAccount(id)),
-		s.config.ChangeTimeout,
+	return s.runChangeWithoutResult(ctx, caller,
+		newAccessRule("DeleteAccount", accessToAccount(id)), s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteAccount(ctx, id)
 		})

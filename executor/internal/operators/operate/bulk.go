@@ -165,8 +165,7 @@ func (b *bulkRestart) startInOrder(
 		}
 		reading.Go(func() error {
 			triggers[n], failures[n] = b.service.prepareRestart(ctx, b.caller, records[i],
-				&starts[i],
-				b.cachedTriggerOf)
+				&starts[i], b.cachedTriggerOf)
 			return nil
 		})
 	}

@@ -81,9 +81,8 @@ func secondsToDuration(n int64) time.Duration {
 // RemoveEvents removes an account's operator event settings, so that its events no longer start a
 // workflow.
 func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID string) error {
-	return s.runChangeWithoutResult(ctx, caller, newAccessRule("RemoveEvents",
-		accessToAccount(accountID)),
-		s.config.ChangeTimeout,
+	return s.runChangeWithoutResult(ctx, caller,
+		newAccessRule("RemoveEvents", accessToAccount(accountID)), s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveEventSubscription(ctx, accountID)
 		})

@@ -84,9 +84,9 @@ func encodeTimePosition(at time.Time, rest ...string) string {
 
 // cursorTimePosition decodes a cursor whose position is a time followed by the given number of
 // other parts, which it returns in rest. A zero time means the first page.
-func (p PageOptions) cursorTimePosition(kind string, parts int) (at time.Time, rest []string,
-	err error,
-) {
+func (p PageOptions) cursorTimePosition(
+	kind string, parts int,
+) (at time.Time, rest []string, err error) {
 	rest = make([]string, parts)
 	text, err := p.cursorPosition(kind)
 	if err != nil || text == "" {

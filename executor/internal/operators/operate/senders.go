@@ -173,9 +173,8 @@ func WithSenderCondition(ctx context.Context, check func(*api.PutSender) error) 
 func (s *Service) RemoveSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) error {
-	return s.runChangeWithoutResult(ctx, caller, newAccessRule("RemoveSender",
-		accessToWorkflow(workflowID)),
-		s.config.ChangeTimeout,
+	return s.runChangeWithoutResult(ctx, caller,
+		newAccessRule("RemoveSender", accessToWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
 				return err

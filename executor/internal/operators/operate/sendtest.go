@@ -28,10 +28,9 @@ func (s *Service) SendTest(
 	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
 	within := readTimeout + testsend.Timeout
-	return runChange(ctx, s, caller, newAccessRule("SendTest", accessToWorkflow(workflowID)),
-		within, func(
-			ctx context.Context,
-		) (none api.SentTest, err error) {
+	return runChange(ctx, s, caller,
+		newAccessRule("SendTest", accessToWorkflow(workflowID)), within,
+		func(ctx context.Context) (none api.SentTest, err error) {
 			info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {
 				return none, err

@@ -135,9 +135,8 @@ func WithSampleCondition(ctx context.Context, check func(sample []byte) error) c
 func (s *Service) SetSamplePayload(
 	ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
-	return runChange(ctx, s, caller, newAccessRule("SetSamplePayload",
-		accessToWorkflow(workflowID)),
-		s.config.ChangeTimeout,
+	return runChange(ctx, s, caller,
+		newAccessRule("SetSamplePayload", accessToWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID,
 				sample); err != nil {

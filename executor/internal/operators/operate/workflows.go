@@ -299,9 +299,8 @@ func (s *Service) PatchWorkflow(
 
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) error {
-	return s.runChangeWithoutResult(ctx, caller, newAccessRule("DeleteWorkflow",
-		accessToWorkflow(id)),
-		s.config.ChangeTimeout,
+	return s.runChangeWithoutResult(ctx, caller,
+		newAccessRule("DeleteWorkflow", accessToWorkflow(id)), s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteWorkflow(ctx, id)
 		})

@@ -60,9 +60,9 @@ func (m *memberTracker) handleAnnouncement(msg *nats.Msg) {
 
 // countMembers returns the number of a group's members, and when one of them last announced itself.
 // last is zero if none has announced itself.
-func (m *memberTracker) countMembers(group stream.RunnerGroup, now time.Time) (n int,
-	last time.Time,
-) {
+func (m *memberTracker) countMembers(
+	group stream.RunnerGroup, now time.Time,
+) (n int, last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.groups[group]

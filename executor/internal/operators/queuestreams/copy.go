@@ -179,8 +179,8 @@ func (c *deliveryIDCopier) stop(ctx context.Context) {
 // The move is complete, so nobody else would copy these IDs. The function therefore continues even
 // if the context is done. Its error wraps no other error, because callers would repeat the call
 // after some errors, and that would not help.
-func (m *Mover) copyAfterUnconfirmedEnd(ctx context.Context, c *deliveryIDCopier,
-	revision uint64,
+func (m *Mover) copyAfterUnconfirmedEnd(
+	ctx context.Context, c *deliveryIDCopier, revision uint64,
 ) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateCopyTimeout)
 	defer cancel()
@@ -209,9 +209,9 @@ func (m *Mover) copyAfterUnconfirmedEnd(ctx context.Context, c *deliveryIDCopier
 }
 
 // nextMessage returns the next message of the stream and its metadata.
-func (c *deliveryIDCopier) nextMessage(option jetstream.NextOpt) (jetstream.Msg,
-	*jetstream.MsgMetadata, error,
-) {
+func (c *deliveryIDCopier) nextMessage(
+	option jetstream.NextOpt,
+) (jetstream.Msg, *jetstream.MsgMetadata, error) {
 	got, err := c.messages.Next(option)
 	if err != nil {
 		return nil, nil, err
@@ -437,8 +437,8 @@ func (c *deliveryIDCopier) awaitStored(ctx context.Context) error {
 
 // republish publishes a copy again. The copy was rejected because another executor was publishing
 // the same copy at the same time.
-func (c *deliveryIDCopier) republish(ctx context.Context,
-	future jetstream.PubAckFuture,
+func (c *deliveryIDCopier) republish(
+	ctx context.Context, future jetstream.PubAckFuture,
 ) (err error) {
 	for range 100 {
 		if _, err = c.js.PublishMsg(ctx, future.Msg()); !isDuplicateInProcess(err) {

@@ -142,8 +142,8 @@ func (s *Store) nodesToSearch(
 
 // checkNotTooBroad returns ErrTooBroad if too many records match a filter's workflow and time. It
 // counts them by reading only an index.
-func (s *Store) checkNotTooBroad(ctx context.Context, what string,
-	filter store.RecordFilter,
+func (s *Store) checkNotTooBroad(
+	ctx context.Context, what string, filter store.RecordFilter,
 ) error {
 	var where Where
 	s.whereWorkflowAndTime(&where, filter, "")

@@ -86,8 +86,7 @@ func (s *Store) EndLostExecutions(
 	at, reason = store.StoredTime(at), store.SanitizeText(reason)
 	return write(ctx, s, "end lost", func(tx Tx) (ended []string, err error) {
 		if ended, err = tx.EndLostExecutions(ctx, lost, at, reason); err != nil ||
-			s.failureCause == nil ||
-			len(ended) == 0 {
+			s.failureCause == nil || len(ended) == 0 {
 			return ended, err
 		}
 		standing, err := tx.CurrentStates(ctx, ended)

@@ -104,8 +104,7 @@ var contextTests = map[string]func(*testing.T, store.Store){
 			cancel()
 			err := <-done
 			found := listRecords(t, s, store.RecordFilter{WorkflowID: nthID(round)},
-				store.RecordPosition{},
-				2*n)
+				store.RecordPosition{}, 2*n)
 			if len(found) != 0 && len(found) != n {
 				t.Errorf("%d of %d records", len(found), n)
 			}

@@ -185,8 +185,7 @@ func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 	const n = 30
 	applyNewRecords(t, stores[0], nRecords(n)...)
 	for i := range n {
-		applyBatch(t, stores[0], store.Batch{Progress: []execution.Progress{failedProgress(i, epoch,
-			"")}})
+		applyBatch(t, stores[0], progressBatch(failedProgress(i, epoch, "")))
 	}
 	var marked [n]atomic.Int32
 	inParallel(t, len(stores), func(worker int) error {

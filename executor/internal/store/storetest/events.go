@@ -175,8 +175,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 	},
 	"nobody is told unless somebody asks": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1))
-		applyBatch(t, s, store.Batch{Progress: []execution.Progress{failedProgress(1, epoch,
-			"no")}})
+		applyBatch(t, s, progressBatch(failedProgress(1, epoch, "no")))
 		wantHasCauses(t, s, false)
 	},
 	"a cause becomes one event, kept for a while after publication": func(
@@ -216,8 +215,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 
 		// Recording the same occurrence again does not lead to another event.
 		applyNewRecords(t, s, nthRecord(3))
-		applyBatch(t, s, store.Batch{Progress: []execution.Progress{failedProgress(3, epoch,
-			"three")}})
+		applyBatch(t, s, progressBatch(failedProgress(3, epoch, "three")))
 		late := epoch.Add(store.EventRetention + time.Second)
 		before := decideAllEvents(t, s, late)
 		if len(before) != 2 || before[0].ID != first.ID || before[0].Input != "" ||
@@ -225,8 +223,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%+v", before)
 		}
 		applyNewRecords(t, s, nthRecord(4))
-		applyBatch(t, s, store.Batch{Progress: []execution.Progress{failedProgress(4, epoch,
-			"four")}})
+		applyBatch(t, s, progressBatch(failedProgress(4, epoch, "four")))
 		ids := []string{}
 		for _, e := range decideAllEvents(t, s, late) {
 			ids = append(ids, e.ID)

@@ -104,9 +104,9 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		t *testing.T, s store.Store,
 	) {
 		for range 3 {
-			if applied := applyBatch(t, s,
-				progressBatch(runningProgress(1, epoch), runningProgress(1,
-					epoch))); applied.DroppedSteps != 0 {
+			applied := applyBatch(t, s,
+				progressBatch(runningProgress(1, epoch), runningProgress(1, epoch)))
+			if applied.DroppedSteps != 0 {
 				t.Errorf("dropped %d", applied.DroppedSteps)
 			}
 		}
@@ -166,11 +166,9 @@ var lostExecutionTests = map[string]func(*testing.T, store.Store){
 				store.LostExecution{ID: nthID(i), StreamSequence: nthRecord(i).StreamSequence})
 		}
 		lost[3].StreamSequence++ // the record has moved in the meantime
-		lost = append(lost, store.LostExecution{ID: nthID(9), StreamSequence: 1},
-			store.LostExecution{
-				ID:             "\x00",
-				StreamSequence: 1,
-			})
+		lost = append(lost,
+			store.LostExecution{ID: nthID(9), StreamSequence: 1},
+			store.LostExecution{ID: "\x00", StreamSequence: 1})
 		// In the second iteration, executions 0 and 1 have already ended.
 		for _, want := range [][]string{{nthID(0), nthID(1)}, nil} {
 			ended, err := s.EndLostExecutions(t.Context(), lost, at, "lost")
@@ -258,8 +256,8 @@ func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	applyBatch(t, s, progressBatch(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))
 	full()
-	if applied := applyBatch(t, s, progressBatch(succeededProgress(1, epoch,
-		"1"))); applied.DroppedSteps != 1 {
+	applied := applyBatch(t, s, progressBatch(succeededProgress(1, epoch, "1")))
+	if applied.DroppedSteps != 1 {
 		t.Errorf("dropped %d", applied.DroppedSteps)
 	}
 	applyNewRecords(t, s, nthRecord(0), nthRecord(1))

@@ -21,9 +21,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 			if n := pruneRecords(t, s, before, 3); n != c.want {
 				t.Errorf("pruned %d, want %d", n, c.want)
 			}
-			if left := listRecords(t, s, store.RecordFilter{}, store.RecordPosition{},
-				100); len(left) != c.left ||
-				left[len(left)-1].ID != nthID(10-c.left) {
+			left := listRecords(t, s, store.RecordFilter{}, store.RecordPosition{}, 100)
+			if len(left) != c.left || left[len(left)-1].ID != nthID(10-c.left) {
 				t.Errorf("left: %q", recordIDs(left))
 			}
 		}

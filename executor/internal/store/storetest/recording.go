@@ -37,9 +37,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			return step
 		}
 		begun, later := epoch.Add(time.Minute), epoch.Add(time.Hour)
-		applyBatch(t, s, store.Batch{Progress: []execution.Progress{attempt(runningProgress(1,
-			begun),
-			1)}})
+		applyBatch(t, s, progressBatch(attempt(runningProgress(1, begun), 1)))
 		want := nthRecord(1)
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
 		wantRecord(t, getRecord(t, s, nthID(1)), want)

@@ -58,16 +58,14 @@ var listTests = map[string]func(*testing.T, store.Store){
 		after := store.RecordPosition{AcceptedAt: page[2].AcceptedAt, ID: page[2].ID}
 		applyNewRecords(t, s, nthRecord(50))
 		pruneRecords(t, s, nthRecord(1).AcceptedAt, 10)
-		if got := recordIDs(listRecords(t, s, store.RecordFilter{}, after, 3)); !slices.Equal(got,
-			[]string{
-				nthID(2), nthID(1),
-			}) {
+		got := recordIDs(listRecords(t, s, store.RecordFilter{}, after, 3))
+		if !slices.Equal(got, []string{nthID(2), nthID(1)}) {
 			t.Errorf("%q", got)
 		}
 		// A position may lie between two records.
 		between := store.RecordPosition{AcceptedAt: nthRecord(2).AcceptedAt.Add(time.Millisecond)}
-		if got := recordIDs(listRecords(t, s, store.RecordFilter{}, between, 1)); !slices.Equal(got,
-			[]string{nthID(2)}) {
+		got = recordIDs(listRecords(t, s, store.RecordFilter{}, between, 1))
+		if !slices.Equal(got, []string{nthID(2)}) {
 			t.Errorf("%q", got)
 		}
 	},
@@ -167,9 +165,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 						want = append(want, r.ID)
 					}
 				}
-				if got := recordIDs(listRecords(t, s, filter, store.RecordPosition{},
-					2_000)); !slices.Equal(got,
-					want) {
+				got := recordIDs(listRecords(t, s, filter, store.RecordPosition{}, 2_000))
+				if !slices.Equal(got, want) {
 					t.Errorf("%+v: %q, want %q", filter, got, want)
 				}
 				slices.Reverse(want)

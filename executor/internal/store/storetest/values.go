@@ -51,8 +51,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 		if found := listRecords(t, s, store.RecordFilter{DeliveryID: "evt_1"},
-			store.RecordPosition{},
-			7); len(found) != 6 {
+			store.RecordPosition{}, 7); len(found) != 6 {
 			t.Errorf("found %q", recordIDs(found))
 		}
 	},
@@ -79,8 +78,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		}
 		// The text is stored in another form, but a filter with the original text finds the record.
 		if found := listRecords(t, s, store.RecordFilter{DeliveryID: broken},
-			store.RecordPosition{},
-			5); len(found) != 1 {
+			store.RecordPosition{}, 5); len(found) != 1 {
 			t.Errorf("found %d", len(found))
 		}
 		found, err := s.ListAside(t.Context(), store.AsideFilter{},
@@ -141,8 +139,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("execution %d: %d attempts", n, got)
 			}
 		}
-		applyBatch(t, s, store.Batch{Progress: []execution.Progress{succeededProgress(2, epoch,
-			"")}})
+		applyBatch(t, s, progressBatch(succeededProgress(2, epoch, "")))
 		if got := getRecord(t, s, nthID(2)).Status; got != execution.Succeeded {
 			t.Errorf("the status is %s", got)
 		}
@@ -151,8 +148,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		r := nthRecord(1)
 		r.Output = []byte{}
 		applyNewRecords(t, s, r)
-		applyBatch(t, s, store.Batch{Progress: []execution.Progress{succeededProgress(1, epoch,
-			"")}})
+		applyBatch(t, s, progressBatch(succeededProgress(1, epoch, "")))
 		if got := getRecord(t, s, nthID(1)).Output; got != nil {
 			t.Errorf("output %q", got)
 		}

@@ -79,9 +79,9 @@ var consumerPauseEnd = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 // sequences, because the records refer to them by sequence. Meanwhile the recorder and the groups
 // of runners are paused. Afterwards they continue at their positions in the backup. If the restore
 // fails, they stay paused.
-func Restore(ctx context.Context, i Installation, path string, options RestoreOptions) (Manifest,
-	error,
-) {
+func Restore(
+	ctx context.Context, i Installation, path string, options RestoreOptions,
+) (Manifest, error) {
 	r, err := openReader(path)
 	if err != nil {
 		return Manifest{}, nothingRestoredError(err)
@@ -432,8 +432,7 @@ func (i Installation) resetConsumer(ctx context.Context, p consumerPosition) err
 	})
 	if err != nil {
 		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream,
-			p.nextSequence,
-			err)
+			p.nextSequence, err)
 	}
 	return nil
 }

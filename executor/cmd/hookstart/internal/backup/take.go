@@ -184,9 +184,9 @@ func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err e
 
 // streamReadingFromLeader returns a stream whose GetMsg reads from the stream's leader, because
 // other replicas may lag behind.
-func (i Installation) streamReadingFromLeader(ctx context.Context, name string) (jetstream.Stream,
-	error,
-) {
+func (i Installation) streamReadingFromLeader(
+	ctx context.Context, name string,
+) (jetstream.Stream, error) {
 	s, err := i.JetStream.Stream(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)

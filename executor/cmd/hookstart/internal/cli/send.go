@@ -241,8 +241,8 @@ func (v *triggerSendCmd) reportResponse(s *session, response *http.Response, tex
 }
 
 // printResponse prints the endpoint's response. For a refusal it returns an error.
-func (v *triggerSendCmd) printResponse(s *session, status string, a webhookResponse,
-	code int,
+func (v *triggerSendCmd) printResponse(
+	s *session, status string, a webhookResponse, code int,
 ) error {
 	if err := s.printResponse(func() error {
 		table := [][]string{{"Status", status}}

@@ -190,9 +190,9 @@ const workflowJSONHint = "hookstart workflow get demo -o json shows one"
 // readWorkflowFile reads a workflow from the file, which may be the output of "workflow get", and
 // removes the fields that only the API sets. updatedAt is the update time in the file, or zero if
 // the file has none.
-func (v *workflowPutCmd) readWorkflowFile(s *session) (text []byte, updatedAt time.Time,
-	err error,
-) {
+func (v *workflowPutCmd) readWorkflowFile(
+	s *session,
+) (text []byte, updatedAt time.Time, err error) {
 	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil ||
 		v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
 		return nil, updatedAt, &usageError{

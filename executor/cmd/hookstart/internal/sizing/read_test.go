@@ -66,8 +66,8 @@ func TestRead(t *testing.T) {
 	s := find(stream.ExecutionsName)
 	if s.Kind != StreamKindStarts || s.Messages != shared || s.Bytes <= 0 || s.MaxBytes != 1<<20 ||
 		s.MaxAge != 7*day || s.DedupWindow != day || s.DedupWindowMessages != shared ||
-		s.Replicas != 1 ||
-		len(s.Servers) != 1 || s.UnrecordedMessages != shared-1 || s.OldestUnrecordedAge <= 0 {
+		s.Replicas != 1 || len(s.Servers) != 1 || s.UnrecordedMessages != shared-1 ||
+		s.OldestUnrecordedAge <= 0 {
 		t.Errorf("%+v", s)
 	}
 	if !near(s.WeekMessages.CoveredDays, 1./24) || !near(s.WeekMessages.PerDay, shared*24) {
@@ -75,8 +75,7 @@ func TestRead(t *testing.T) {
 	}
 	s = find(stream.OwnStreamName("own"))
 	if s.Kind != StreamKindStarts || s.Messages != own || s.MaxBytes != 1<<16 ||
-		s.MaxAge != 2*day ||
-		s.DedupWindowMessages != own || s.UnrecordedMessages != 0 ||
+		s.MaxAge != 2*day || s.DedupWindowMessages != own || s.UnrecordedMessages != 0 ||
 		s.OldestUnrecordedAge != 0 {
 		t.Errorf("%+v", s)
 	}

@@ -66,8 +66,7 @@ func TestReportOfAnEmptyInstallation(t *testing.T) {
 		At: now, Hours: []api.SizeHour{}, Database: api.SizeDatabase{Kind: "postgres"},
 	}, NATSUsage{SharedStreamCreatedAt: now}, ConfiguredLimits{})
 	if r.CoversWeek || !near(r.CoveredDays, 1./24) || r.DeliveriesPerSecond != 0 ||
-		r.BusiestPerSecond != 0 ||
-		!r.BusiestHour.IsZero() || r.GrowthPerDay != nil {
+		r.BusiestPerSecond != 0 || !r.BusiestHour.IsZero() || r.GrowthPerDay != nil {
 		t.Errorf("%+v", r)
 	}
 	wall(t, r, "Deliveries, busiest hour").want(t, 0, 0, ReachedNoLimit, 0)

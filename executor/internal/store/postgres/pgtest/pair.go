@@ -62,8 +62,7 @@ func (p *ReplicatedPair) StartStandby(ctx context.Context) error {
 		return err
 	}
 	command := exec.CommandContext(ctx, filepath.Join(primary.programsFolder, "pg_basebackup"),
-		"--host",
-		primary.folder, "--port", "5432", "--username", "postgres",
+		"--host", primary.folder, "--port", "5432", "--username", "postgres",
 		// #nosec G204 -- found on this machine.
 		"--pgdata", standby.dataFolder(), "--write-recovery-conf", "--wal-method=stream",
 		"--checkpoint=fast", "--no-sync")
