@@ -62,7 +62,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 // awaitExecution waits for an execution to finish. Meanwhile the request does not count as in
 // flight and does not hold the buffers of its body.
 func (h *handler) awaitExecution(
-	d *delivery, a *registry.SyncResponse, awaitExecution *await.Wait, got *waitResult,
+	d *delivery, a *registry.SyncResponse, wait *await.Wait, got *waitResult,
 ) {
 	d.reservation.release()
 	d.payload, d.request.Body = execution.Payload{}, nil
@@ -72,7 +72,7 @@ func (h *handler) awaitExecution(
 	// The server's deadline counts from the headers, and HTTP/2 resets a stream when it passes. If
 	// deadlines are not supported, there is none to extend.
 	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.responseTimeout))
-	got.Result = awaitExecution.Await(d.r.Context(), limit, func(bytes int) bool {
+	got.Result = wait.Await(d.r.Context(), limit, func(bytes int) bool {
 		return h.reserveOutput(d, bytes)
 	})
 	d.event.waited = time.Since(began)

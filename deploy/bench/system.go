@@ -133,7 +133,7 @@ func (i installer) withNode(node nodeSettings) installer {
 }
 
 // otherBuildSuffix is the end of the name of a variant that runs the programs of the other build
-// (launcher.other).
+// (launcher.otherBin).
 const otherBuildSuffix = "-other"
 
 // findVariant returns the variant with the given name, or a variant whose install is nil if there

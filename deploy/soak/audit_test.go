@@ -187,7 +187,7 @@ func found(a *ledgerAuditResult) string {
 
 // Executions in the wrong stream are reported, and so are own streams without executions.
 // Executions of a queue with an own stream belong in that stream, all others in the shared stream.
-func TestExamineQueues(t *testing.T) {
+func TestAuditQueues(t *testing.T) {
 	t.Parallel()
 	right := map[string]storedStart{
 		"a": {queue: "default", streamName: "EXECUTIONS"},

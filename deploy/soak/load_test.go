@@ -150,7 +150,7 @@ func (p *posting) accepted() (n int) {
 	return n
 }
 
-// awaitAccepted waits until the given number of further responses with status 200 has arrived.
+// awaitAccepted waits until the given number of further responses with status 200 have arrived.
 func (p *posting) awaitAccepted(t *testing.T, more int) {
 	t.Helper()
 	want := p.accepted() + more

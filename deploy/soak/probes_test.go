@@ -30,7 +30,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-func TestRefusedFor(t *testing.T) {
+func TestLongestRefusal(t *testing.T) {
 	t.Parallel()
 	// Each character is a request: + was accepted, - was not. It begins one second after the
 	// previous one and takes a quarter of a second.

@@ -80,8 +80,8 @@ func (m *manualWriter) writeMacro(name string, args ...string) {
 
 // writeText writes text that is already escaped. A line that begins with a roff control character
 // would be read as a macro, so it is prefixed.
-func (m *manualWriter) writeText(writeText string) {
-	for line := range strings.Lines(strings.TrimSpace(writeText) + "\n") {
+func (m *manualWriter) writeText(text string) {
+	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
 			line = `\&` + line
@@ -102,14 +102,14 @@ func (m *manualWriter) writePreformatted(text string) {
 	fmt.Fprintln(m, ".fi")
 }
 
-func (m *manualWriter) writePositionals(writePositionals []*kong.Value) {
-	for _, value := range writePositionals {
+func (m *manualWriter) writePositionals(positionals []*kong.Value) {
+	for _, value := range positionals {
 		m.writeEntry(value.Summary(), value.Help, "")
 	}
 }
 
-func (m *manualWriter) writeFlags(writeFlags []*kong.Flag) {
-	for _, flag := range writeFlags {
+func (m *manualWriter) writeFlags(flags []*kong.Flag) {
+	for _, flag := range flags {
 		help := flag.Help
 		if flag.HasDefault && flag.Default != "" {
 			help += " Default: " + flag.Default + "."

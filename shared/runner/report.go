@@ -38,7 +38,7 @@ type inFlightMessages struct {
 	logWaitingReport   func(*message, error)                  // called each AckWait if NATS is full
 	rebuildReport      func(*message, int) (*nats.Msg, error) // builds a refused report again
 	attemptTimeout     time.Duration                          // maximum duration of an attempt
-	//nolint:containedctx // runner.handlersCtx
+	//nolint:containedctx // it is runner.handlersCtx, not the context of one call
 	handlersCtx context.Context
 	stop        chan struct{} // closed to stop the loop
 	stopped     chan struct{} // closed when the loop has returned

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-func TestBeganAfter(t *testing.T) {
+func TestConsumerBeginsAfter(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_000, 0)
 	earlier, later := at.Add(-time.Second), at.Add(time.Second)

@@ -58,8 +58,9 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// A stream created by an earlier version has fewer subjects. Ensure adds the missing ones, and
-// keeps the messages and an operator's settings. It refuses a stream with any other difference.
+// A stream created by an earlier version has fewer subjects. EnsureSharedStreams adds the missing
+// ones, and keeps the messages and an operator's settings. It refuses a stream with any other
+// difference.
 func TestEnsureAddsSubjects(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

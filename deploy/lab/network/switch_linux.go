@@ -113,10 +113,10 @@ func (w *oneWayLink) setCondition(c Condition) {
 
 // setCut makes the link lose every packet if cut is true, and otherwise makes it work again. The
 // delay and the loss rate stay unchanged.
-func (w *oneWayLink) setCut(setCut bool) {
+func (w *oneWayLink) setCut(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.condition.Cut = setCut
+	w.condition.Cut = cut
 }
 
 // forward delivers a packet immediately, delays it or drops it, according to the link's condition.

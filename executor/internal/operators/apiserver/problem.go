@@ -201,7 +201,7 @@ func invalidFieldsProblem(fields ...api.FieldError) *problem {
 // before the first call is registered.
 var setUpHuma = sync.OnceFunc(func() {
 	huma.ErrorFormatter = sprintfNoExponent
-	huma.ValidateStrictCasing = true // a member AccountIDParam is unknown: only accountId is valid
+	huma.ValidateStrictCasing = true // a member AccountID is unknown: only accountId is valid
 	huma.NewErrorWithContext = problemOfHuma
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		return problemOfHuma(nil, status, message, errs...)

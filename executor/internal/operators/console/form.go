@@ -62,7 +62,7 @@ type form struct {
 type setting struct {
 	noun   string // noun for the setting in messages
 	fields []string
-	// describe describes the setting in words, given the values of its fields in order.
+	// describe returns the setting in words, given the values of its fields in order.
 	describe func(values []string) string
 }
 

@@ -65,8 +65,8 @@ const (
 	// duration, while no messages are waiting. With a ratio of 3, recording uses a quarter of one
 	// core.
 	batchPauseRatio = 3
-	// maxPauseAfterBatch limits the pause. It is well below slowTransactionThreshold, so that
-	// messages are not redelivered during the pause.
+	// maxPauseAfterBatch limits the pause. It is well below ackWait, so that messages are not
+	// redelivered during the pause.
 	maxPauseAfterBatch = 100 * time.Millisecond
 	// noPauseBacklog is the number of waiting messages above which the recorder does not pause. The
 	// pause gets shorter as the number approaches noPauseBacklog, so that the recorder keeps up

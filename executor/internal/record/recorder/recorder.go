@@ -33,9 +33,9 @@ const (
 	// of the ID index. With 1,000 messages per transaction, one message takes 31 µs of CPU time;
 	// with 4,000 messages and correspondingly longer pauses, it takes 26 µs.
 	maxBatchMessages = 4_000
-	// slowTransactionThreshold is how long a message may stay unacknowledged before it is delivered
-	// to another executor. When an executor is killed, the messages that it was handling are
-	// recorded only after this delay.
+	// ackWait is how long a message may stay unacknowledged before it is delivered to another
+	// executor. When an executor is killed, the messages that it was handling are recorded only
+	// after this delay.
 	ackWait = 5 * time.Second
 	// drainTimeout is how long Run may continue after its context is done, to record messages that
 	// have already arrived.

@@ -99,7 +99,7 @@ func RunBackupOfEveryTable(
 		switch {
 		case slices.Contains(notInBackups, table):
 		case n == 0:
-			t.Errorf("the table %s has no rows: add some in addEveryKind", table)
+			t.Errorf("the table %s has no rows: add some in addRowsOfEveryKind", table)
 		case restored[table] != n:
 			t.Errorf("a backup has %d of the %d rows of the table %s: see Store.backupTables",
 				restored[table], n, table)

@@ -104,9 +104,9 @@ var registryTests = map[string]func(*testing.T, store.Store){
 }
 
 // registryRecord returns a revision of a registry record. An empty data makes it a deletion.
-func registryRecord(key string, registryRecord uint64, data string) store.RegistryRecord {
+func registryRecord(key string, revision uint64, data string) store.RegistryRecord {
 	r := store.RegistryRecord{
-		Bucket: bucket, Key: key, Revision: registryRecord,
+		Bucket: bucket, Key: key, Revision: revision,
 		Data: []byte(data),
 	}
 	if data == "" {
