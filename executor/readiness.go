@@ -203,7 +203,7 @@ type queueStreamConsumerCheck struct {
 // consumer within about a second after the stream. If a queue's own stream is unreachable, the
 // executor stays ready, because everything else is still recorded.
 func (c *queueStreamConsumerCheck) check(ctx context.Context) error {
-	starts, reports, err := stream.Streams(ctx, c.js)
+	starts, reports, err := stream.StreamNames(ctx, c.js)
 	if err != nil {
 		return err
 	}

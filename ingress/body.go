@@ -69,7 +69,7 @@ func (h *handler) readBody(
 		return nil, reservation, nil
 	}
 
-	d.unread = false
+	d.bodyUnread = false
 	control := http.NewResponseController(d.w)
 	began := time.Now()
 	due := h.bodyDeadline(declared, 0)
@@ -92,7 +92,7 @@ func (h *handler) readBody(
 				break
 			}
 			if !h.limiter.reserveMore(accountID, grown-reservation.reserved) {
-				d.unread = true // the response must not wait for the rest
+				d.bodyUnread = true // the response must not wait for the rest
 				return nil, reservation, overloadedRefusal()
 			}
 			reservation.reserved = grown

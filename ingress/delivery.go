@@ -18,12 +18,12 @@ import (
 // Only one goroutine may use it. Deliveries are pooled, so nothing may keep a reference to their
 // contents.
 type delivery struct {
-	w     http.ResponseWriter
-	r     *http.Request
-	event requestEvent
-	spans *spans    // nil means that tracing is off, or that no span has been started yet
-	idOut [1]string // the execution ID as the value of the response header
-	out   [128]byte // space for the response body
+	w                 http.ResponseWriter
+	r                 *http.Request
+	event             requestEvent
+	spans             *spans    // nil means that tracing is off, or that no span has been started yet
+	executionIDHeader [1]string // the execution ID as the value of the response header
+	responseBuffer    [128]byte // space for the response body
 
 	workflowID string // the ID in the path, not validated
 	token      string
@@ -36,9 +36,9 @@ type delivery struct {
 	request sender.Request       // input for the node's sender, filter and order key
 
 	buffers
-	unread      bool // the request has a body that was not read
-	reservation bodyReservation
-	isRead      bool // readBodyOnce was called
+	bodyUnread   bool // the request has a body that was not read
+	reservation  bodyReservation
+	bodyReadDone bool // readBodyOnce was called
 	// bodyRefusal is the refusal of a body that could not be read. nil means that the body was
 	// read.
 	bodyRefusal   *admission.Refusal
@@ -74,7 +74,7 @@ func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	if !ok {
 		panic("the pool holds deliveries only")
 	}
-	d.w, d.r, d.unread = w, r, r.ContentLength != 0
+	d.w, d.r, d.bodyUnread = w, r, r.ContentLength != 0
 	d.reservation = bodyReservation{reserved: -1}
 	return d
 }

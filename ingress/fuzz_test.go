@@ -178,11 +178,11 @@ func (l *lastRefused) agent() string {
 // seenSenders is a senderCounter that stores the last observation.
 type seenSenders struct {
 	mu   sync.Mutex
-	last report.SenderRequestOutcome
+	last report.SenderObservation
 	full bool // whether it counts nothing
 }
 
-func (s *seenSenders) Count(_, _, _ string, seen report.SenderRequestOutcome) (counted bool) {
+func (s *seenSenders) Count(_, _, _ string, seen report.SenderObservation) (counted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = seen

@@ -82,7 +82,7 @@ type filteredCounter interface {
 // refused. counted is false if the observation was discarded. It is implemented by
 // *report.SenderCounter.
 type senderCounter interface {
-	Count(workflowID, nodeID, preset string, seen report.SenderRequestOutcome) (counted bool)
+	Count(workflowID, nodeID, preset string, seen report.SenderObservation) (counted bool)
 }
 
 // newHandler returns a handler with the settings in c, which uses the dependencies in d.

@@ -24,17 +24,17 @@ import (
 // its span. It contains no unvalidated input: no path, no header, no token, and a workflow ID only
 // once the workflow has been found.
 type requestEvent struct {
-	start       time.Time
-	route       string // the pattern of the path, or ""
-	workflowID  string
-	nodeID      string
-	status      int
-	code        webhook.Code
-	executionID string
-	duplicate   bool
-	handshake   bool // the request is a sender's handshake, which starts nothing
-	filtered    bool // the request does not match the node's filter
-	custom      bool // the execution's output set the status
+	start            time.Time
+	route            string // the pattern of the path, or ""
+	workflowID       string
+	nodeID           string
+	status           int
+	code             webhook.Code
+	executionID      string
+	duplicate        bool
+	handshake        bool // the request is a sender's handshake, which starts nothing
+	filtered         bool // the request does not match the node's filter
+	statusFromOutput bool // the execution's output set the status
 	// waitEndReason is the reason why the response stopped waiting for its execution. "" means that
 	// it did not wait.
 	waitEndReason   await.Reason
@@ -72,14 +72,14 @@ func (h *handler) finishEvent(d *delivery) {
 	h.countRefusal(d)
 	h.logEvent(e, took)
 	d.spans.end(e)
-	if d.unread {
+	if d.bodyUnread {
 		h.discardBody(d.w, d.r)
 	}
 }
 
 func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 	level := logrus.InfoLevel
-	if e.status >= http.StatusInternalServerError && !e.custom && e.code != webhook.CodeRunFailed {
+	if e.status >= http.StatusInternalServerError && !e.statusFromOutput && e.code != webhook.CodeRunFailed {
 		level = logrus.WarnLevel
 	}
 	members := make([]ops.Field, 0, 12)
@@ -309,7 +309,7 @@ func (m *requestMetrics) observe(e *requestEvent, took time.Duration) {
 	m.inFlight.Dec()
 	switch {
 	case e.probe:
-	case e.custom:
+	case e.statusFromOutput:
 		m.requests[responseLabels{status: customStatusLabel}].Inc()
 	default:
 		m.requests[responseLabels{e.status, e.code}].Inc()

@@ -18,7 +18,7 @@ import (
 // outputResponse is an HTTP response built from an execution's output.
 type outputResponse struct {
 	status      int
-	custom      bool        // the output sets the status
+	setsStatus  bool        // the output sets the status
 	headers     http.Header // further headers, keyed by canonical name
 	contentType []string    // the Content-Type; nil if headers has one, or there is no body
 	body        []byte
@@ -32,7 +32,7 @@ var errInvalidOutput = errors.New("the output's http is not valid")
 // sender's form also determines the status of a response without a body, unless the output sets it.
 func responseFromOutput(output []byte, form sender.OutputForm) (r outputResponse, err error) {
 	r, err = responseWithDefaultStatus(output, form)
-	if err == nil && !r.custom && len(r.body) == 0 {
+	if err == nil && !r.setsStatus && len(r.body) == 0 {
 		r.status = form.EmptyBodyStatus()
 	}
 	return r, err
@@ -76,8 +76,8 @@ func responseFromHTTPMember(text []byte) (r outputResponse, err error) {
 	if err := decoder.Decode(&given); err != nil {
 		return r, fmt.Errorf("%w: %w", errInvalidOutput, err)
 	}
-	r.status, r.custom = http.StatusOK, given.Status != nil
-	if r.custom {
+	r.status, r.setsStatus = http.StatusOK, given.Status != nil
+	if r.setsStatus {
 		r.status = *given.Status
 	}
 	if r.status < 200 || r.status > 599 {

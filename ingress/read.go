@@ -46,10 +46,10 @@ func (d *delivery) mayHaveSignedID() bool {
 // readBodyOnce reads and parses the body when it is first called, and returns a refusal if the body
 // could not be read. Later calls only return the result of the first one.
 func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
-	if d.isRead {
+	if d.bodyReadDone {
 		return d.bodyRefusal
 	}
-	d.isRead = true
+	d.bodyReadDone = true
 	var body []byte
 	body, d.reservation, d.bodyRefusal = h.readBody(d)
 	if d.limitsChecked {

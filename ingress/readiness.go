@@ -29,7 +29,7 @@ const emptyMessageBytes = 512
 // readinessChecks returns the readiness checks. If one of them fails, the ingress cannot accept
 // webhooks.
 func readinessChecks(
-	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, at startMessageStreams,
+	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, streams startMessageStreams,
 ) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
@@ -47,7 +47,7 @@ func readinessChecks(
 			return nil
 		}},
 		{Component: "ingress stream", Probe: func(ctx context.Context) error {
-			return at.checkAnyAcceptsMessages(ctx, js)
+			return streams.checkAnyAcceptsMessages(ctx, js)
 		}},
 	}
 }

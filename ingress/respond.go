@@ -179,7 +179,7 @@ func (h *handler) respondAsSenderRequires(d *delivery, out outcome) {
 	if a.Status != http.StatusNoContent {
 		header.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
-	if d.unread {
+	if d.bodyUnread {
 		h.allowEarlyResponse(w)
 	}
 	h.extendWriteDeadline(d)
@@ -225,13 +225,13 @@ func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) 
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscardedBodyBytes
 	if ends {
 		header.Set("Connection", "close")
-		if d.unread {
+		if d.bodyUnread {
 			// Before net/http closes the connection, it reads up to 256 KB of the rest of the body,
 			// without a deadline of its own (server.go, finishRequest). If the body has been read
 			// completely, a deadline would cancel the request's context.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout))
 		}
-		d.unread = false
+		d.bodyUnread = false
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -240,7 +240,7 @@ func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) 
 	header.Set("Content-Type", "application/problem+json")
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Set("Cache-Control", "no-store")
-	if d.unread {
+	if d.bodyUnread {
 		h.allowEarlyResponse(w)
 	}
 	h.extendWriteDeadline(d)
@@ -265,7 +265,7 @@ var (
 // ID, started the execution.
 func (h *handler) respondAccepted(d *delivery, executionID string, duplicate bool) {
 	w, e := d.w, &d.event
-	body := append(d.out[:0], `{"success":true,"executionId":"`...)
+	body := append(d.responseBuffer[:0], `{"success":true,"executionId":"`...)
 	body = append(body, executionID...)
 	if duplicate {
 		body = append(body, `","deduplicated":true}`...)
@@ -274,9 +274,9 @@ func (h *handler) respondAccepted(d *delivery, executionID string, duplicate boo
 	}
 	header := w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, noStoreHeader
-	d.idOut[0] = executionID
+	d.executionIDHeader[0] = executionID
 	// net/http copies the headers in Write, so d can be reused afterwards.
-	header[webhook.HeaderExecutionID] = d.idOut[:]
+	header[webhook.HeaderExecutionID] = d.executionIDHeader[:]
 	h.extendWriteDeadline(d)
 	_, _ = w.Write(body)
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
@@ -288,7 +288,7 @@ func (h *handler) respondFiltered(d *delivery) {
 	header := d.w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, noStoreHeader
 	h.extendWriteDeadline(d)
-	_, _ = d.w.Write(append(d.out[:0], `{"success":true,"filtered":true}`...))
+	_, _ = d.w.Write(append(d.responseBuffer[:0], `{"success":true,"filtered":true}`...))
 	d.event.status, d.event.filtered = http.StatusOK, true
 }
 

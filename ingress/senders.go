@@ -15,7 +15,7 @@ import (
 // operators, but does not reveal it to the client.
 func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
 	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
-		report.SenderRequestOutcome{
+		report.SenderObservation{
 			RefusedAt: now,
 			Code:      string(v.Code),
 			Reason:    v.Reason,
@@ -34,7 +34,7 @@ func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time)
 func (h *handler) countVerified(d *delivery, now time.Time) {
 	preset := d.senderPreset()
 	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, preset,
-		report.SenderRequestOutcome{VerifiedAt: now})
+		report.SenderObservation{VerifiedAt: now})
 	h.metrics.verified[preset].Inc()
 }
 
@@ -42,7 +42,7 @@ func (h *handler) countVerified(d *delivery, now time.Time) {
 // ID, for the next report to the executors.
 func (h *handler) countSenderDelivery(d *delivery) {
 	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
-		report.SenderRequestOutcome{Delivery: true, WithoutID: d.id.ID == ""})
+		report.SenderObservation{Delivery: true, WithoutID: d.id.ID == ""})
 }
 
 // retryableStatus replaces the 4xx status of a temporary refusal if the sender does not retry after

@@ -124,7 +124,7 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 	if !made.Verdict.OK() {
 		return h.refuseUnverified(d, made.Verdict, now)
 	}
-	seen := report.SenderRequestOutcome{HandshakeAt: now}
+	seen := report.SenderObservation{HandshakeAt: now}
 	if made.Secret != "" {
 		sealed, err := h.sealSecret(d.trigger, made.Secret)
 		if err != nil { // there is no key with which to encrypt the secret
@@ -174,14 +174,14 @@ func (h *handler) verifySender(d *delivery) *outcome {
 // the request may have waited for the lease or for its body.
 func (h *handler) checkLimits(d *delivery) *outcome {
 	length := d.r.ContentLength
-	if d.isRead {
+	if d.bodyReadDone {
 		length = int64(d.reservation.read)
 	}
 	if refusal := h.admission.CheckLimits(d.trigger, length, time.Now()); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
 	d.limitsChecked = true
-	if d.isRead {
+	if d.bodyReadDone {
 		h.admission.CountBody(d.trigger, d.reservation.read, time.Now())
 	}
 	return nil

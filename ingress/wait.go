@@ -167,7 +167,7 @@ func (h *handler) respondOutput(d *delivery, out outcome) {
 	}
 	header := d.w.Header()
 	maps.Copy(header, response.headers)
-	d.event.custom = response.custom
+	d.event.statusFromOutput = response.setsStatus
 	h.write(d, out, response.status, response.contentType, response.body)
 }
 

@@ -307,7 +307,7 @@ func (n *isolationRun) measure(
 		return t, errInterrupted
 	}
 	to := n.target
-	to.first = calmWorkflow
+	to.firstWorkflow = calmWorkflow
 	calm, err := newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.calmIDCount)
 	if err != nil {
 		return t, err
@@ -320,7 +320,7 @@ func (n *isolationRun) measure(
 	}
 	var troubled *generator
 	if rate > 0 {
-		to.first = troubledWorkflow
+		to.firstWorkflow = troubledWorkflow
 		troubled, err = newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.troubledIDCount)
 		if err != nil {
 			return t, err

@@ -28,10 +28,10 @@ func jsonBody(size int) string {
 // request is the text of the HTTP request that one connection sends. It is reused: only the
 // workflow, the delivery ID and the signature change from one delivery to the next.
 type request struct {
-	text     []byte
-	id       []byte // the part of text with the delivery ID
-	workflow []byte // the part of text with the workflow's number
-	first    uint64 // number of the first workflow
+	text          []byte
+	id            []byte // the part of text with the delivery ID
+	workflow      []byte // the part of text with the workflow's number
+	firstWorkflow uint64 // number of the first workflow
 	// signer signs the request. nil means that the request is not signed and has its delivery ID in
 	// a header.
 	signer *stripeSigner
@@ -61,7 +61,7 @@ func newRequest(to target, bodyBytes int) request {
 	return request{
 		text: text, id: text[len(head) : len(head)+deliveryIDLength],
 		//nolint:gosec // not negative
-		workflow: text[workflow : workflow+workflowDigits], first: uint64(to.first),
+		workflow: text[workflow : workflow+workflowDigits], firstWorkflow: uint64(to.firstWorkflow),
 	}
 }
 
@@ -75,7 +75,7 @@ func (r request) setDelivery(seed, n, workflows uint64) {
 		r.signer.sign()
 		return
 	}
-	fillHex(r.workflow, r.first+n*stride%workflows)
+	fillHex(r.workflow, r.firstWorkflow+n*stride%workflows)
 }
 
 func fillDeliveryID(text []byte, seed, n uint64) {

@@ -46,12 +46,12 @@ const numServers = 3
 // cluster is an installation whose NATS servers have limited CPU.
 type cluster struct {
 	*system
-	natsServers    []*process
-	ingresses      []string // the address of the ingress next to each NATS server
-	cpuLimits      []cpuLimit
-	ports          []*freeport.Port
-	deliveryCounts []uint64 // number of delivery IDs that each generator has used
-	memory         []int    // MB that each NATS server uses before the first turn
+	natsServers     []*process
+	ingresses       []string // the address of the ingress next to each NATS server
+	cpuLimits       []cpuLimit
+	ports           []*freeport.Port
+	deliveryCounts  []uint64 // number of delivery IDs that each generator has used
+	initialMemoryMB []int    // MB that each NATS server uses before the first turn
 }
 
 // scaleVariant is one way to distribute the deliveries of three queues.
@@ -207,7 +207,7 @@ func (cl *cluster) install(ctx context.Context, b *launcher, o clusterOptions) e
 		if err != nil {
 			return err
 		}
-		cl.memory = append(cl.memory, used)
+		cl.initialMemoryMB = append(cl.initialMemoryMB, used)
 		if o.cpu == 0 {
 			continue
 		}
@@ -335,9 +335,9 @@ func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRou
 		to, workflows := l.target, numServers
 		to.addr = l.ingresses[n%len(l.ingresses)]
 		if l.sendToNearIngress {
-			to.first, workflows = n+1, 1
+			to.firstWorkflow, workflows = n+1, 1
 		} else {
-			to.first = 1
+			to.firstWorkflow = 1
 		}
 		g, err := newGenerator(to, connections, c.BodyBytes, workflows, uint64(n),
 			&l.deliveryCounts[n])
@@ -468,7 +468,7 @@ func writeAddedMemory(ctx context.Context, out io.Writer, clusters ...*cluster) 
 			if err != nil {
 				return err
 			}
-			added := used - cl.memory[n]
+			added := used - cl.initialMemoryMB[n]
 			_, _ = fmt.Fprintf(out, " server %d: %d MB, %.0f bytes for each;", n, added,
 				float64(added)*(1<<20)/float64(deliveries))
 		}

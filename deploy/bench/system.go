@@ -22,10 +22,10 @@ import (
 
 // target holds the address, the workflows and the credentials of the requests.
 type target struct {
-	addr, path string // HOST:PORT, and the path with the query of the first workflow's webhook
-	first      int    // the number of the first workflow; each request has its number in the path
-	signed     bool   // whether all requests go to one workflow and are signed like Stripe's
-	bearer     string // token in the header Authorization; "" means that it is in the path
+	addr, path    string // HOST:PORT, and the path with the query of the first workflow's webhook
+	firstWorkflow int    // the number of the first workflow; each request has its number in the path
+	signed        bool   // whether all requests go to one workflow and are signed like Stripe's
+	bearer        string // token in the header Authorization; "" means that it is in the path
 }
 
 // system is a running variant: its processes, their addresses, and a connection to its NATS server.

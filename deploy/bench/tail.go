@@ -223,11 +223,11 @@ var stages = []string{
 
 // stageBreakdown holds how much time a group of requests spent in each stage.
 type stageBreakdown struct {
-	count    int
-	total    time.Duration
-	stages   activityTimes
-	ack      activityTimes // the activity of the processes during stageAckWait
-	occupied activityTimes // what the process ran while the goroutine of a request waited to run
+	count             int
+	total             time.Duration
+	stages            activityTimes
+	ackWaitActivities activityTimes // the activity of the processes during stageAckWait
+	ranInstead        activityTimes // what the process ran while the goroutine of a request waited to run
 }
 
 func (b *stageBreakdown) add(
@@ -255,7 +255,7 @@ func (b *stageBreakdown) add(
 			stage(stageAckWait, from, to)
 			acked = true
 			for _, t := range all {
-				t.addMessageWork(b.ack, from, to)
+				t.addMessageWork(b.ackWaitActivities, from, to)
 			}
 		case s.state == stateWaiting:
 			stage(stageLockWait, from, to)
@@ -265,7 +265,7 @@ func (b *stageBreakdown) add(
 			} else {
 				stage(stageRunnable, from, to)
 			}
-			front.addGoroutineTimes(b.occupied, from, to)
+			front.addGoroutineTimes(b.ranInstead, from, to)
 		case s.state == stateSyscall:
 			stage(stageSyscall, from, to)
 		default:
@@ -305,9 +305,9 @@ func writeTail(
 	groups := make([]stageBreakdown, 2)
 	for n := range groups {
 		groups[n] = stageBreakdown{
-			stages:   activityTimes{},
-			ack:      activityTimes{},
-			occupied: activityTimes{},
+			stages:            activityTimes{},
+			ackWaitActivities: activityTimes{},
+			ranInstead:        activityTimes{},
 		}
 	}
 	for n, o := range requests {
@@ -339,10 +339,10 @@ func writeTail(
 	}
 	rows("Where a request is, mean:", stages,
 		func(b stageBreakdown) activityTimes { return b.stages })
-	rows("While it waits for the acknowledgement:", slowest.ack.largest(12),
-		func(b stageBreakdown) activityTimes { return b.ack })
-	rows("What the process runs while the request waits to run:", slowest.occupied.largest(12),
-		func(b stageBreakdown) activityTimes { return b.occupied })
+	rows("While it waits for the acknowledgement:", slowest.ackWaitActivities.largest(12),
+		func(b stageBreakdown) activityTimes { return b.ackWaitActivities })
+	rows("What the process runs while the request waits to run:", slowest.ranInstead.largest(12),
+		func(b stageBreakdown) activityTimes { return b.ranInstead })
 	writeTable(out, "Processes:",
 		"\tready goroutines wait, p50, p99 ms\tGC cycles\tmarking, of the time"+
 			"\tworld stopped, times, longest ms\tthreads wait for a CPU, of one",

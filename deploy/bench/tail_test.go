@@ -40,7 +40,7 @@ func TestBreakdown(t *testing.T) {
 		goroutines: map[trace.GoID]*goroutine{1: serving, 2: writer},
 		stopped:    []span{{from: 180, to: 205}},
 	}
-	b := stageBreakdown{stages: activityTimes{}, ack: activityTimes{}, occupied: activityTimes{}}
+	b := stageBreakdown{stages: activityTimes{}, ackWaitActivities: activityTimes{}, ranInstead: activityTimes{}}
 	b.add(observedRequest{due: 50, sent: 60, answered: 350}, serving, front, []*timeline{front})
 	for what, same := range map[string]struct{ got, want activityTimes }{
 		"stages": {b.stages, activityTimes{
@@ -48,11 +48,11 @@ func TestBreakdown(t *testing.T) {
 			stageGCAssist: 10,
 			stageAckWait:  150, stageRunnableAfterAck: 20, stageSyscall: 10, stageAnswerUnread: 10,
 		}},
-		"acknowledgement": {b.ack, activityTimes{
+		"acknowledgement": {b.ackWaitActivities, activityTimes{
 			"ingress: client's writer waits to run": 10, "ingress: client's writer runs": 10,
 			"ingress: the world is stopped": 25, "ingress: nothing of it is ready": 105,
 		}},
-		"occupants": {b.occupied, activityTimes{idleActivity: 30}},
+		"occupants": {b.ranInstead, activityTimes{idleActivity: 30}},
 	} {
 		if !maps.Equal(same.got, same.want) {
 			t.Errorf("%s: %v, want %v", what, same.got, same.want)

@@ -306,7 +306,7 @@ func (r *Release) stageFiles(
 	documents = slices.DeleteFunc(documents, func(f file) bool {
 		return f.path != "CHANGELOG.md" && (name != "hookstart" || filepath.Ext(f.path) != ".md")
 	})
-	inside := pathSet(documents)
+	inside := pathsWithParents(documents)
 	for _, f := range documents {
 		s.addFile(doc+f.path, 0o644, "", "", r.rewriteLinks(f.path, f.content, inside))
 	}

@@ -140,8 +140,8 @@ func (r *Release) setImageTags(name string, content []byte) []byte {
 	}
 }
 
-// pathSet returns the set of the paths of the files and of all folders above them.
-func pathSet(files []file) map[string]bool {
+// pathsWithParents returns the set of the paths of the files and of all folders above them.
+func pathsWithParents(files []file) map[string]bool {
 	all := map[string]bool{}
 	for _, f := range files {
 		for name := f.path; name != "." && name != "/"; name = path.Dir(name) {
@@ -171,7 +171,7 @@ func (r *Release) writeArchive(p Platform, shipped, generated *tree) error {
 		all.add("bin/"+name, 0o755, content)
 		binaries = append(binaries, binary)
 	}
-	inside := pathSet(all.files)
+	inside := pathsWithParents(all.files)
 	for i, f := range all.files {
 		if path.Ext(f.path) == ".md" {
 			all.files[i].content = r.rewriteLinks(f.path, f.content, inside)

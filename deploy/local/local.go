@@ -133,7 +133,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	forIngress.SecretsKeyFile = forExecutor.SecretsKeyFile
 	l := &installation{
-		config: c, log: log, ops: ops.New(), executor: forExecutor,
+		config: c, log: log, telemetry: ops.New(), executor: forExecutor,
 		ingress: forIngress,
 	}
 	defer l.Stop()
@@ -165,11 +165,11 @@ func Run(ctx context.Context, c Config) error {
 // their declarations, and each fills in its part.
 type installation struct {
 	lifecycle.Components
-	config   Config
-	log      *logrus.Logger
-	ops      *ops.Ops
-	executor executor.Config
-	ingress  ingress.Config
+	config    Config
+	log       *logrus.Logger
+	telemetry *ops.Ops
+	executor  executor.Config
+	ingress   ingress.Config
 
 	opsAddr string
 	server  *embednats.Server
@@ -195,14 +195,14 @@ func (l *installation) listen(ctx context.Context) (err error) {
 		l.Add(func() { _ = listener.Close() })
 		*one.listener = listener
 	}
-	l.ops.Ready.MarkNotReady("ingress", "starting")
-	l.ops.Ready.MarkNotReady("executor", "starting")
+	l.telemetry.Ready.MarkNotReady("ingress", "starting")
+	l.telemetry.Ready.MarkNotReady("executor", "starting")
 	var stopOps, stopTraces func()
-	if l.opsAddr, stopOps, err = l.ops.Serve(ctx, c.OpsAddr, l.log); err != nil {
+	if l.opsAddr, stopOps, err = l.telemetry.Serve(ctx, c.OpsAddr, l.log); err != nil {
 		return err
 	}
 	l.Add(stopOps)
-	if l.ops.Traces, stopTraces, err = otlp.Start(ctx, "hookstart-local", l.log); err != nil {
+	if l.telemetry.Traces, stopTraces, err = otlp.Start(ctx, "hookstart-local", l.log); err != nil {
 		return err
 	}
 	l.Add(stopTraces)
@@ -231,7 +231,7 @@ func (l *installation) configureServices(adminToken string) {
 	}
 	inProcess, publicURL := []nats.Option{l.server.InProcess()},
 		cmp.Or(c.PublicURL, l.started.IngressURL)
-	l.executor.NATSOptions, l.executor.Ops, l.executor.Log, l.executor.PublicURL = inProcess, l.ops,
+	l.executor.NATSOptions, l.executor.Ops, l.executor.Log, l.executor.PublicURL = inProcess, l.telemetry,
 		l.log, publicURL
 	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
 	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken,
@@ -245,7 +245,7 @@ func (l *installation) configureServices(adminToken string) {
 	if !c.NoDemo {
 		l.executor.DemoQueue = demoQueue
 	}
-	l.ingress.NATSOptions, l.ingress.Ops, l.ingress.Log, l.ingress.PublicURL = inProcess, l.ops,
+	l.ingress.NATSOptions, l.ingress.Ops, l.ingress.Log, l.ingress.PublicURL = inProcess, l.telemetry,
 		l.log, publicURL
 	l.ingress.Publishing, l.ingress.CheckRoom = l.executor.Publishing, l.server.CheckRoom
 }
@@ -275,7 +275,7 @@ func (l *installation) watchNATS(ctx context.Context) error {
 		return recoverNATS(ctx, l.server, checker, filepath.Join(l.config.DataDir, natsFolder),
 			l.log)
 	})
-	l.Add(l.ops.Watch(ctx, l.log, ops.Check{
+	l.Add(l.telemetry.Watch(ctx, l.log, ops.Check{
 		Component: "NATS storage",
 		Probe: func(ctx context.Context) error {
 			if err := l.server.CheckRoom(); err != nil {
@@ -296,9 +296,9 @@ func (l *installation) startDemo(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
 	}
-	observe := runnermetrics.New(l.ops.Metrics)
+	observe := runnermetrics.New(l.telemetry.Metrics)
 	l.Go(ctx, func(ctx context.Context) {
-		if err := runDemo(ctx, l.executor.NATSOptions, observe, l.ops.Traces, l.log); err != nil {
+		if err := runDemo(ctx, l.executor.NATSOptions, observe, l.telemetry.Traces, l.log); err != nil {
 			l.log.WithError(err).Warn("the runner of the demo workflow has ended")
 		}
 	})

@@ -87,7 +87,7 @@ func newCluster(
 			return []string{
 				"--addr=" + c.executor.Addr(), "--ops-addr=" + c.executorOps.Addr(),
 				"--database-url=sqlite:" + filepath.Join(mounted, "executions.db"),
-				"--nats-url=" + c.natsURL(), "--connect-timeout=" + clusterTimeout.String(),
+				"--nats-url=" + c.natsURL(), "--connect-timeout=" + clusterStartTimeout.String(),
 				"--replicas=" + strconv.Itoa(servers), "--admin-token=" + adminToken,
 				"--public-url=http://" + c.ingress.Addr(), "--log-level=warn",
 			}
@@ -95,7 +95,7 @@ func newCluster(
 		c.programStarter(roleIngress, func(string) []string {
 			return []string{
 				"--addr=" + c.ingress.Addr(), "--ops-addr=" + c.ingressOps.Addr(),
-				"--nats-url=" + c.natsURL(), "--connect-timeout=" + clusterTimeout.String(),
+				"--nats-url=" + c.natsURL(), "--connect-timeout=" + clusterStartTimeout.String(),
 				"--log-level=warn",
 			}
 		}),
@@ -108,9 +108,9 @@ func newCluster(
 		}))
 }
 
-// clusterTimeout is how long the servers may take to elect their leaders, and the programs to find
+// clusterStartTimeout is how long the servers may take to elect their leaders, and the programs to find
 // them and become ready. This usually takes seconds, but on a very busy machine it takes minutes.
-const clusterTimeout = 5 * time.Minute
+const clusterStartTimeout = 5 * time.Minute
 
 func (c *cluster) addMachine(
 	name string, model disk.Model, luck disk.Randomness, programs ...startProgram,
@@ -196,7 +196,7 @@ func (c *cluster) startAndAwaitReady(ctx context.Context) error {
 	if err := c.start(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	ctx, cancel := context.WithTimeout(ctx, clusterStartTimeout)
 	defer cancel()
 	for _, ops := range []*freeport.Port{c.executorOps, c.ingressOps} {
 		if err := c.awaitReady(ctx, "http://"+ops.Addr()+"/readyz"); err != nil {

@@ -56,7 +56,7 @@ type faultInjector struct {
 	database     *pgtest.Server
 	databaseDisk *disk // nil means that the database does not have a separate disk
 	random       *rand.Rand
-	every        time.Duration // average time between two faults
+	meanInterval time.Duration // average time between two faults
 	filter       string        // inject only faults whose kind contains this; "" means all
 	logf         func(format string, args ...any)
 
@@ -80,7 +80,7 @@ func newFaultInjector(
 		database:       database,
 		databaseDisk:   databaseDisk,
 		random:         rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // not a secret
-		every:          every,
+		meanInterval:   every,
 		logf:           logf,
 		busySlots:      map[string]bool{},
 		unreportedAcks: map[string]time.Time{},
@@ -244,7 +244,7 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 	defer all.Wait()
 	var queue []fault
 	for {
-		retry.Sleep(starting, f.every/2+time.Duration(f.random.Int64N(int64(f.every))))
+		retry.Sleep(starting, f.meanInterval/2+time.Duration(f.random.Int64N(int64(f.meanInterval))))
 		if starting.Err() != nil {
 			return
 		}

@@ -43,7 +43,7 @@ func TestFrozenAndLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	aside, err := deadLetterStarts(t.Context(), i.client())
+	aside, err := putAsideStarts(t.Context(), i.client())
 	if err != nil {
 		t.Fatal(err)
 	}

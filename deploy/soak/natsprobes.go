@@ -61,7 +61,7 @@ func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
 				[]byte(strconv.Itoa(number)), jetstream.WithRetryAttempts(0))
 			return err == nil
 		},
-		every: probeInterval, byHost: make([][]probe, len(i.nodes)), added: make(chan struct{}),
+		interval: probeInterval, byHost: make([][]probe, len(i.nodes)), added: make(chan struct{}),
 	}
 	return p, nil
 }

@@ -76,7 +76,7 @@ type operator struct {
 	revokedToken   string     // "" means none
 	key            api.NewKey // no ID means no key
 	revokedSecret  string     // "" means none
-	last           string     // the last confirmed change, quoted in failure messages
+	lastChange     string     // the last confirmed change, quoted in failure messages
 }
 
 // newOperators creates count accounts, each with a workflow, and returns their operators.
@@ -192,7 +192,7 @@ func (o *operator) makeRandomChange(ctx context.Context) {
 		err := changes[name](calling, apiclient.New(e.url, adminToken))
 		cancel()
 		if err == nil {
-			o.last = fmt.Sprintf("%s by %s at %s", name, e.name, time.Now().Format("15:04:05.000"))
+			o.lastChange = fmt.Sprintf("%s by %s at %s", name, e.name, time.Now().Format("15:04:05.000"))
 			break
 		}
 		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status < 500 &&
@@ -433,7 +433,7 @@ func (o *operator) checkWebhook(
 			name,
 			want,
 			asked.Format("15:04:05.000"),
-			o.last,
+			o.lastChange,
 		)
 	}
 }
@@ -513,7 +513,7 @@ func (o *operator) checkExecutorResponse(
 			got,
 			want,
 			asked.Format("15:04:05.000"),
-			o.last,
+			o.lastChange,
 		)
 	}
 }

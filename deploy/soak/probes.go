@@ -26,8 +26,8 @@ type probe struct {
 type probes struct {
 	// send sends a request to a host and reports whether it was accepted. number counts the
 	// requests to this host from 0.
-	send  func(ctx context.Context, host, number int) bool
-	every time.Duration // interval between the probes sent to one host
+	send     func(ctx context.Context, host, number int) bool
+	interval time.Duration // interval between the probes sent to one host
 
 	mu     sync.Mutex
 	byHost [][]probe     // the probes sent to each host, in the order of their responses
@@ -45,7 +45,7 @@ func newProbes(s *senders, i *installation) *probes {
 			response, _ := s.sendAndRecord(ctx, d, path, i.ingresses[host].url)
 			return response.Status == http.StatusOK
 		},
-		every: probeInterval, byHost: make([][]probe, len(i.ingresses)), added: make(chan struct{}),
+		interval: probeInterval, byHost: make([][]probe, len(i.ingresses)), added: make(chan struct{}),
 	}
 }
 
@@ -55,7 +55,7 @@ func (p *probes) run(ctx, measuring context.Context) {
 	defer all.Wait()
 	for host := range p.byHost {
 		all.Go(func() {
-			tick := time.NewTicker(p.every)
+			tick := time.NewTicker(p.interval)
 			defer tick.Stop()
 			for number := 0; ; number++ {
 				select {

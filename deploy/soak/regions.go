@@ -188,7 +188,7 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 	}
 	senders := newSenders(z.ledger, z.installation, fmt.Sprintf("%d-%s", z.config.Seed, latency))
 	p := newProbes(senders, z.installation)
-	p.every = z.config.Every
+	p.interval = z.config.Every
 	measuring, stopMeasuring := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()

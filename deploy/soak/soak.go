@@ -219,7 +219,7 @@ func (r *report) addAudit(
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
-	if r.putAside, err = deadLetterStarts(ctx, i.client()); err != nil {
+	if r.putAside, err = putAsideStarts(ctx, i.client()); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for id, acknowledged := range unreported {

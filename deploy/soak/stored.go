@@ -60,7 +60,7 @@ func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, e
 // executionStreamNames returns the names of all streams with start messages, followed by the names
 // of all streams with reports. Both include the shared stream and the queues' own streams.
 func executionStreamNames(ctx context.Context, js jetstream.JetStream) ([]string, error) {
-	starts, reports, err := stream.Streams(ctx, js)
+	starts, reports, err := stream.StreamNames(ctx, js)
 	if err == nil && !slices.Contains(starts, stream.ExecutionsName) {
 		err = errors.New("there is no stream " + stream.ExecutionsName)
 	}
@@ -194,9 +194,9 @@ func itemsWithRetry[T any](
 	})
 }
 
-// deadLetterStarts describes the start messages that executors have put aside. There should be
+// putAsideStarts describes the start messages that executors have put aside. There should be
 // none, because all start messages of a soak can be recorded.
-func deadLetterStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
+func putAsideStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range itemsWithRetry(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)

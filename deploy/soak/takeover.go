@@ -261,7 +261,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	if err := s.second.awaitSettled(ctx); err != nil {
 		return err
 	}
-	return s.redeliver(ctx, senders)
+	return s.resendDeliveries(ctx, senders)
 }
 
 // takeOver runs the takeover commands, and starts the programs of the second site.
@@ -313,13 +313,13 @@ func (s *takeoverRun) awaitFirstAccepted(ctx context.Context, senders *senders) 
 	})
 }
 
-// maxRedeliveries is the maximum number of deliveries that redeliver repeats.
-const maxRedeliveries = 1000
+// maxResentDeliveries is the maximum number of deliveries that redeliver repeats.
+const maxResentDeliveries = 1000
 
-// redeliver repeats deliveries that the first site had accepted and whose executions were copied,
-// at most maxRedeliveries of them. It sends them to the second site, which must recognize them as
+// resendDeliveries repeats deliveries that the first site had accepted and whose executions were copied,
+// at most maxResentDeliveries of them. It sends them to the second site, which must recognize them as
 // repeats.
-func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
+func (s *takeoverRun) resendDeliveries(ctx context.Context, senders *senders) error {
 	all, err := readStreams(ctx, s.second.js)
 	if err != nil {
 		return err
@@ -332,7 +332,7 @@ func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 		}
 	}
 	slices.SortFunc(copied, func(a, b *delivery) int { return b.ended.Compare(a.ended) })
-	for _, d := range copied[:min(len(copied), maxRedeliveries)] {
+	for _, d := range copied[:min(len(copied), maxResentDeliveries)] {
 		start := all.starts[d.executions[0]]
 		path, err := s.workflowWebhookPath(ctx, d.executions[0])
 		if err != nil {

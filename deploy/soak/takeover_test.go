@@ -67,7 +67,7 @@ func TestCountOfATakeover(t *testing.T) {
 		}{
 			{"lost", len(got.lost)},
 			{"older", len(got.lostEarlier)},
-			{"doubled", len(got.doubled)},
+			{"doubled", len(got.duplicates)},
 			{"unrecorded", len(got.unrecorded)},
 			{"wrong", len(got.wrongStatus)},
 			{"anew", got.reaccepted},

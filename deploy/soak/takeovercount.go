@@ -13,7 +13,7 @@ type takeoverCost struct {
 	acknowledged int      // executions acknowledged before the first site was lost
 	lost         []string // acknowledged executions that are missing at the second site
 	lostEarlier  []string // lost although they were acknowledged before the last copied message
-	doubled      []string // executions with two messages or records, deliveries with two executions
+	duplicates   []string // executions with two messages or records, deliveries with two executions
 	unrecorded   []string // executions that are stored but not recorded
 	wrongStatus  []string // executions whose recorded status is not the one that a runner reported
 	reaccepted   int      // lost executions whose delivery the second site accepted as new
@@ -49,7 +49,7 @@ func (s *takeoverRun) computeCost(
 		}
 		switch {
 		case len(d.executions) > 1:
-			c.doubled = append(c.doubled, fmt.Sprintf("delivery %s has the executions %v", d.marker,
+			c.duplicates = append(c.duplicates, fmt.Sprintf("delivery %s has the executions %v", d.marker,
 				d.executions))
 		case d.originals > 1:
 			c.reaccepted++
@@ -60,7 +60,7 @@ func (s *takeoverRun) computeCost(
 		end, ended := all.finalStatuses[id]
 		switch {
 		case start.messages > 1 || r.count > 1:
-			c.doubled = append(c.doubled, fmt.Sprintf("%s has %d messages and %d records", id,
+			c.duplicates = append(c.duplicates, fmt.Sprintf("%s has %d messages and %d records", id,
 				start.messages, r.count))
 		case r.count == 0:
 			c.unrecorded = append(c.unrecorded, id)
@@ -91,7 +91,7 @@ func (s *takeoverRun) auditTakeover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	aside, err := deadLetterStarts(ctx, s.second.client())
+	aside, err := putAsideStarts(ctx, s.second.client())
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (s *takeoverRun) auditTakeover(ctx context.Context) error {
 	line("repeats", s.repeatCount, "of copied deliveries, sent to the second site")
 	never("lost earlier", c.lostEarlier, "acknowledged before the last copied start, and lost")
 	never("unrecognised", s.unrecognizedRepeats, "of these repeats, taken for new deliveries")
-	never("doubled", c.doubled, "")
+	never("doubled", c.duplicates, "")
 	never("unrecorded", c.unrecorded, "in the stream, and not recorded")
 	never("wrong", c.wrongStatus, "not in the state that a runner reported")
 	never("ran again", c.ranAgain, "at both sites though the copy has their end")

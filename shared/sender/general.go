@@ -11,7 +11,7 @@ import (
 // its settings. drop lists the headers that contain the secret.
 func (e *presetEntry) methods(
 	settings map[string]string,
-) (specs []methodSpec, drop []string, err error) {
+) (specs []methodSpec, secretHeaders []string, err error) {
 	header := settings["header"]
 	if e.GeneralKind != "" && !webhook.IsHeaderName(header) {
 		return nil, nil, &ConfigError{"settings.header", "is not a valid header name"}

@@ -86,11 +86,11 @@ func SecretOutsideHeaders(preset string) bool {
 
 // withoutSecretSources removes the sources that contain a secret: those that are credential headers
 // or headers in drop.
-func withoutSecretSources(sources []deliveryIDSource, drop []string) []deliveryIDSource {
+func withoutSecretSources(sources []deliveryIDSource, secretHeaders []string) []deliveryIDSource {
 	return slices.DeleteFunc(sources, func(id deliveryIDSource) bool {
 		return slices.ContainsFunc(id.parts, func(s valueSource) bool {
 			return s.kind == sourceHeader &&
-				(slices.Contains(credentialHeaders, s.name) || slices.Contains(drop, s.name))
+				(slices.Contains(credentialHeaders, s.name) || slices.Contains(secretHeaders, s.name))
 		})
 	})
 }

@@ -87,7 +87,7 @@ func (r *Request) setDocumentAndForm(original *Request) {
 	}
 	var fields form
 	if !document.Exists() {
-		fields = formOfBody(r.Body)
+		fields = parseFormBody(r.Body)
 		if payload, ok := fields.firstValue("payload"); ok && execution.ValidJSON([]byte(payload)) {
 			document = gjson.Parse(payload)
 		}
@@ -95,9 +95,9 @@ func (r *Request) setDocumentAndForm(original *Request) {
 	r.document, r.form = &document, &fields
 }
 
-// formOfBody parses a form without knowing its Content-Type. A body that begins with a boundary is
+// parseFormBody parses a form without knowing its Content-Type. A body that begins with a boundary is
 // parsed as multipart/form-data.
-func formOfBody(body []byte) form {
+func parseFormBody(body []byte) form {
 	if rest, ok := bytes.CutPrefix(body, []byte("--")); ok {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
 		return readParts(string(bytes.TrimRight(line, " \t\r")), body)

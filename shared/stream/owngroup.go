@@ -145,7 +145,7 @@ func QueuesWithOwnStreams(
 	ctx context.Context,
 	js jetstream.JetStream,
 ) (queues []QueueWithOwnStreams, err error) {
-	starts, _, err := Streams(ctx, js)
+	starts, _, err := StreamNames(ctx, js)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func TestEnsureOwn(t *testing.T) {
 	if ack, err := js.PublishMsg(ctx, repeat); err != nil || !ack.Duplicate {
 		t.Errorf("%+v, %v", ack, err)
 	}
-	starts, reports, err := stream.Streams(ctx, js)
+	starts, reports, err := stream.StreamNames(ctx, js)
 	slices.Sort(starts)
 	slices.Sort(reports)
 	if err != nil || strings.Join(starts, " ") != "EXECUTIONS QUEUE_q" ||
@@ -94,7 +94,7 @@ func TestEnsureOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if starts, reports, err = stream.Streams(ctx, js); err != nil || len(starts)+len(reports) != 2 {
+	if starts, reports, err = stream.StreamNames(ctx, js); err != nil || len(starts)+len(reports) != 2 {
 		t.Errorf("%v %v %v", starts, reports, err)
 	}
 }

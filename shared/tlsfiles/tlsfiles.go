@@ -112,11 +112,11 @@ func (f *certificateReloader) reloadLocked() error {
 
 // fileVersions returns the current versions of the certificate file and of the key file. The
 // version of a missing file is zero.
-func (f *certificateReloader) fileVersions() (states [2]fileVersion) {
+func (f *certificateReloader) fileVersions() (versions [2]fileVersion) {
 	for i, name := range []string{f.certFile, f.keyFile} {
 		if info, err := os.Stat(name); err == nil {
-			states[i] = fileVersion{info.ModTime(), info.Size()}
+			versions[i] = fileVersion{info.ModTime(), info.Size()}
 		}
 	}
-	return states
+	return versions
 }

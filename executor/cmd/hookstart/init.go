@@ -23,7 +23,7 @@ func runAsInit() int {
 	}
 	path, err := os.Executable()
 	if err != nil {
-		return printError(err)
+		return printInitError(err)
 	}
 	//nolint:gosec // this program itself
 	child, err := os.StartProcess(path, os.Args, &os.ProcAttr{
@@ -31,7 +31,7 @@ func runAsInit() int {
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 	})
 	if err != nil {
-		return printError(err)
+		return printInitError(err)
 	}
 	go func() {
 		for s := range signals {
@@ -49,7 +49,7 @@ func runAsInit() int {
 		switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
 		case err == syscall.EINTR:
 		case err != nil:
-			return printError(err)
+			return printInitError(err)
 		case pid == child.Pid && status.Signaled():
 			return 128 + int(status.Signal())
 		case pid == child.Pid && status.Exited():
@@ -58,7 +58,7 @@ func runAsInit() int {
 	}
 }
 
-func printError(err error) int {
+func printInitError(err error) int {
 	_, _ = os.Stderr.WriteString("hookstart: as the first process of a container: " + err.Error() +
 		"\n")
 	return 1

@@ -7,7 +7,7 @@
 //   - the actions other than changes of the registry, and the fields of their entries;
 //   - how an entry is stored in the database: ToStoreEntry;
 //   - how the actor is passed from operate to the recorder: SetActor adds it to the header of the
-//     start message that the actor requested, and StartEntry reads it there.
+//     start message that the actor requested, and NewStartEntry reads it there.
 //
 // shared/registry/edit creates the entries for changes of the registry and stores them in the
 // header of the changed record.
@@ -67,11 +67,11 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	}
 }
 
-// RequeueEntry returns the audit entry for requeuing a message that had been put aside. r is the
+// NewRequeueEntry returns the audit entry for requeuing a message that had been put aside. r is the
 // record that the message created or reports about, putAsideAt is when the message was put aside,
 // and deadLetterID is the message's ID in the list of dead letters. The entry's ID is derived from
 // deadLetterID and putAsideAt, so repeated attempts add only one entry.
-func RequeueEntry(
+func NewRequeueEntry(
 	deadLetterID string, putAsideAt, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {
 	id := uuid.NewSHA1(
@@ -86,10 +86,10 @@ func RequeueEntry(
 		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
-// DismissEntry returns the audit entry for a dismissed dead letter. deadLetterID is its ID in the
+// NewDismissEntry returns the audit entry for a dismissed dead letter. deadLetterID is its ID in the
 // list of dead letters. r is the record of the failed execution, or zero if the dead letter is a
 // message that was put aside.
-func DismissEntry(
+func NewDismissEntry(
 	deadLetterID string,
 	now time.Time,
 	actor edit.Actor,
@@ -99,9 +99,9 @@ func DismissEntry(
 		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
-// CancelEntry returns the audit entry for a request to cancel the execution with the given ID. r is
+// NewCancelEntry returns the audit entry for a request to cancel the execution with the given ID. r is
 // the execution's record.
-func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
+func NewCancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	return newEntryAboutRecord(newID(), now, actor, ActionCancel, r,
 		edit.FieldChange{Field: fieldExecution, To: id})
 }

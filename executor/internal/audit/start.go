@@ -24,10 +24,10 @@ func SetActor(header nats.Header, actor edit.Actor) {
 	header[stream.HeaderActor] = []string{edit.EncodeActor(actor)}
 }
 
-// StartEntry returns the audit entry for a start message that is recorded as r. at is when the
+// NewStartEntry returns the audit entry for a start message that is recorded as r. at is when the
 // stream stored the message. The second result is false if the start was caused by a sender, and
 // not by an operator. Only the actor is read from the header; the action is derived from r.
-func StartEntry(header nats.Header, r store.Record, at time.Time) (store.AuditEntry, bool) {
+func NewStartEntry(header nats.Header, r store.Record, at time.Time) (store.AuditEntry, bool) {
 	encoded := header.Get(stream.HeaderActor)
 	if encoded == "" || r.Source != execution.SourceRerun {
 		return store.AuditEntry{}, false

@@ -80,7 +80,7 @@ func TestStartEntry(t *testing.T) {
 				AccountID: "acme", WorkflowID: "wf", NodeID: "node",
 			}
 		}
-		got, audited := audit.StartEntry(test.header, test.record, at)
+		got, audited := audit.NewStartEntry(test.header, test.record, at)
 		if audited != (test.action != "") || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, audited, want)
 		}
@@ -93,7 +93,7 @@ func TestRequeueEntryHasAnIDOfItsOwn(t *testing.T) {
 	t.Parallel()
 	aside := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	id := func(letter string, aside, now time.Time) string {
-		return audit.RequeueEntry(letter, aside, now, edit.Actor{}, store.Record{}).ID
+		return audit.NewRequeueEntry(letter, aside, now, edit.Actor{}, store.Record{}).ID
 	}
 	first := id("message-1", aside, aside.Add(time.Hour))
 	if again := id("message-1", aside, aside.Add(2*time.Hour)); again != first {

@@ -51,7 +51,7 @@ func StartRecord(s *execution.Start, bodyBytes int, at MessagePosition,
 // AuditEntries returns the audit entry for a start message that is recorded as r, or nothing if no
 // operator requested the start. header is the header of the message.
 func AuditEntries(header nats.Header, r store.Record, at MessagePosition) []store.AuditEntry {
-	entry, audited := audit.StartEntry(header, r, store.StoredTime(at.StoredAt))
+	entry, audited := audit.NewStartEntry(header, r, store.StoredTime(at.StoredAt))
 	if !audited {
 		return nil
 	}

@@ -74,10 +74,10 @@ func TestTheLastReports(t *testing.T) {
 	t.Parallel()
 	js, server := connect(t)
 	senders := NewSenderCounter(js, logtest.Quiet())
-	senders.Count("a", "node", "notion", SenderRequestOutcome{Delivery: true})
+	senders.Count("a", "node", "notion", SenderObservation{Delivery: true})
 	server.Stop()
 	senders.send(t.Context())
-	senders.Count("b", "node", "notion", SenderRequestOutcome{Delivery: true})
+	senders.Count("b", "node", "notion", SenderObservation{Delivery: true})
 	server.Restart()
 	if err := js.Conn().FlushTimeout(30 * time.Second); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestManyCapturedSecrets(t *testing.T) {
 	const many, length = 300, 4096
 	for i := range many {
 		senders.Count(fmt.Sprint(i), "node", "notion",
-			SenderRequestOutcome{Captured: bytes.Repeat([]byte{1}, length)})
+			SenderObservation{Captured: bytes.Repeat([]byte{1}, length)})
 	}
 	got := map[string]bool{}
 	for reports := 1; len(got) < many; reports++ {
@@ -126,16 +126,16 @@ func TestManyCapturedSecrets(t *testing.T) {
 func TestACapturedSecretBesideManyNodes(t *testing.T) {
 	t.Parallel()
 	senders := NewSenderCounter(nil, logtest.Quiet())
-	count := func(id int, seen SenderRequestOutcome) bool {
+	count := func(id int, seen SenderObservation) bool {
 		return senders.Count(fmt.Sprint(id), "node", "notion", seen)
 	}
-	secret := SenderRequestOutcome{Captured: []byte{1}}
+	secret := SenderObservation{Captured: []byte{1}}
 	for id := range maxSendersPerReport {
-		if !count(id, SenderRequestOutcome{Delivery: true}) {
+		if !count(id, SenderObservation{Delivery: true}) {
 			t.Fatal(id)
 		}
 	}
-	if count(maxSendersPerReport, SenderRequestOutcome{Delivery: true}) ||
+	if count(maxSendersPerReport, SenderObservation{Delivery: true}) ||
 		!count(maxSendersPerReport, secret) {
 		t.Error("another node without a secret was counted, or one with a secret was not")
 	}

@@ -25,8 +25,8 @@ const maxSendersPerReport = 1000
 // wait for the next report.
 const maxCapturedBytes = 256 << 10
 
-// SenderRequestOutcome holds what one request shows about a node's sender.
-type SenderRequestOutcome struct {
+// SenderObservation holds what one request shows about a node's sender.
+type SenderObservation struct {
 	VerifiedAt  time.Time // zero if the request was not verified
 	HandshakeAt time.Time // zero if the request was not a handshake
 	Captured    []byte    // a secret that the provider has sent, encrypted
@@ -60,7 +60,7 @@ func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCou
 // given preset. If too many nodes already wait for a report, it discards the observations and
 // returns false.
 func (s *SenderCounter) Count(
-	workflowID, nodeID, preset string, seen SenderRequestOutcome,
+	workflowID, nodeID, preset string, seen SenderObservation,
 ) (counted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -82,12 +82,12 @@ const numCountGenerations = 8
 // StreamSpace tracks the space of one stream, and shares it among accounts. It is safe for
 // concurrent use.
 type StreamSpace struct {
-	accounts func() int // returns the number of accounts in the installation
+	countAccounts func() int // returns the number of accounts in the installation
 
-	limit   atomic.Int64 // size limit in bytes; 0 means no limit, so nothing is counted
-	used    atomic.Int64 // content in bytes
-	holders atomic.Int64 // number of accounts that hold something
-	counted atomic.Int64 // sum of all counts, in bytes
+	limit      atomic.Int64 // size limit in bytes; 0 means no limit, so nothing is counted
+	used       atomic.Int64 // content in bytes
+	numHolders atomic.Int64 // number of accounts that hold something
+	counted    atomic.Int64 // sum of all counts, in bytes
 	// unannounced is the approximate number of bytes that the other ingresses have not been
 	// informed of yet.
 	unannounced atomic.Int64
@@ -116,10 +116,10 @@ type shard struct {
 
 // accountUsage is the space, in bytes, that the messages of one account occupy in the stream.
 type accountUsage struct {
-	counts   [numCountGenerations]int64 // bytes counted by this process, by generation
-	sum      int64                      // bytes of the account according to an executor's last sums
-	previous int64                      // counted between the last two sums
-	latest   int64                      // counted since the last sums, or since nearFull was set
+	counts             [numCountGenerations]int64 // bytes counted by this process, by generation
+	executorSum        int64                      // bytes of the account according to an executor's last sums
+	countedBetweenSums int64                      // counted between the last two sums
+	countedSinceSums   int64                      // counted since the last sums, or since nearFull was set
 	// unannounced is the part of counts that the other ingresses have not been informed of yet.
 	unannounced int64
 }
@@ -135,9 +135,9 @@ func (h *accountUsage) counted() (n int64) {
 // accounts in the installation.
 func New(accountCount func() int) *StreamSpace {
 	return &StreamSpace{
-		accounts:     accountCount,
-		RefreshUsage: make(chan struct{}, 1),
-		Announce:     make(chan struct{}, 1),
+		countAccounts: accountCount,
+		RefreshUsage:  make(chan struct{}, 1),
+		Announce:      make(chan struct{}, 1),
 		shards: sharded.New(func() shard {
 			return shard{accounts: map[string]*accountUsage{}}
 		}),
@@ -216,18 +216,18 @@ func (s *StreamSpace) DrainUnannounced() map[string]int64 {
 // mayStoreMore reports whether an account may store more messages in a nearly full stream. free is
 // the number of bytes of limit that are not used. The caller must hold the shard's lock.
 func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
-	accounts := int64(s.accounts())
+	accounts := int64(s.countAccounts())
 	if accounts <= 1 {
 		return true
 	}
-	holders := min(s.holders.Load()+1, accounts)
+	holders := min(s.numHolders.Load()+1, accounts)
 	share := limit / holders
 	scarce := limit / thresholdDenominator * (thresholdDenominator - shrinkingShareThreshold)
 	if free < scarce {
 		share = int64(float64(share) * float64(max(free, 0)) / float64(scarce))
 	}
 	if s.usesExecutorSums.Load() {
-		return h.sum+h.previous+h.latest < share
+		return h.executorSum+h.countedBetweenSums+h.countedSinceSums < share
 	}
 	if used := limit - free; used-s.counted.Load() > used/unknownContentDivisor {
 		share = min(share, free/(2*holders))
@@ -239,7 +239,7 @@ func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 func (s *StreamSpace) addUsage(sh *shard, h *accountUsage, bytes, unannounced int64) {
 	h.counts[sh.generation] += bytes
 	if s.nearFull.Load() {
-		h.latest += bytes
+		h.countedSinceSums += bytes
 	}
 	h.unannounced += unannounced
 	s.used.Add(bytes)
@@ -270,7 +270,7 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 			for _, h := range sh.accounts {
 				s.counted.Add(-h.counted())
 			}
-			s.holders.Add(-int64(len(sh.accounts)))
+			s.numHolders.Add(-int64(len(sh.accounts)))
 			clear(sh.accounts)
 		})
 		return
@@ -282,7 +282,7 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 		s.usesExecutorSums.Store(false)
 		s.shards.ForEach(func(sh *shard) {
 			for _, h := range sh.accounts {
-				h.sum, h.previous, h.latest = 0, 0, 0
+				h.executorSum, h.countedBetweenSums, h.countedSinceSums = 0, 0, 0
 			}
 			s.removeEmptyAccounts(sh)
 		})
@@ -323,7 +323,7 @@ func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 	}
 	s.shards.ForEach(func(sh *shard) {
 		for id, h := range sh.accounts {
-			h.sum, h.previous, h.latest = sums[id], h.latest, 0
+			h.executorSum, h.countedBetweenSums, h.countedSinceSums = sums[id], h.countedSinceSums, 0
 		}
 		s.removeEmptyAccounts(sh)
 	})
@@ -337,7 +337,7 @@ func (s *StreamSpace) usageOf(sh *shard, accountID string) *accountUsage {
 	if h == nil {
 		h = &accountUsage{}
 		sh.accounts[accountID] = h
-		s.holders.Add(1)
+		s.numHolders.Add(1)
 	}
 	return h
 }
@@ -348,7 +348,7 @@ func (s *StreamSpace) removeEmptyAccounts(sh *shard) {
 	for id, h := range sh.accounts {
 		if *h == (accountUsage{}) {
 			delete(sh.accounts, id)
-			s.holders.Add(-1)
+			s.numHolders.Add(-1)
 		}
 	}
 }

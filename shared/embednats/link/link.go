@@ -20,14 +20,14 @@ type Link struct {
 
 // New returns a Link that listens on a free port of 127.0.0.1 until Close, and forwards each
 // connection to the given target: a host:port, or the path of a Unix socket.
-func New(to string) (*Link, error) {
+func New(target string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
 	if err != nil {
 		return nil, err
 	}
 	l := &Link{
 		listener: listener,
-		target:   to,
+		target:   target,
 		flowing:  make(chan struct{}),
 		conns:    map[net.Conn]struct{}{},
 	}

@@ -83,9 +83,9 @@ type Follower struct {
 	applyMu sync.Mutex // held while the sink is called; acquired before mu
 	// consumerSerial is the serial number of the consumer whose messages are being applied. applyMu
 	// guards it and the next two fields.
-	consumerSerial int
-	deliveredCount uint64    // number of messages from that consumer
-	coversEnd      bucketEnd // bucket's end before that consumer was created
+	consumerSerial    int
+	deliveredCount    uint64    // number of messages from that consumer
+	endBeforeConsumer bucketEnd // bucket's end before that consumer was created
 
 	mu         sync.Mutex
 	created    time.Time // when the bucket that is being followed was created
@@ -300,7 +300,7 @@ func (f *Follower) pauseBeforeRetry(
 // created.
 type followedConsumer struct {
 	jetstream.Consumer
-	coversEnd bucketEnd
+	endBefore bucketEnd
 }
 
 // createConsumer creates a consumer for the messages that have not been applied yet. The consumer
@@ -423,13 +423,13 @@ func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok boo
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if consumer.coversEnd.loadCount != f.lastQueriedEnd.loadCount {
+	if consumer.endBefore.loadCount != f.lastQueriedEnd.loadCount {
 		return 0, false
 	}
 	f.consumerSerial++
-	f.deliveredCount, f.coversEnd = 0, consumer.coversEnd
+	f.deliveredCount, f.endBeforeConsumer = 0, consumer.endBefore
 	if consumer.CachedInfo().NumPending == 0 { // no message will report that nothing is pending
-		f.markApplied(consumer.coversEnd)
+		f.markApplied(consumer.endBefore)
 	}
 	return f.consumerSerial, true
 }
@@ -474,7 +474,7 @@ func (f *Follower) handle(serial int, msg jetstream.Msg) {
 	f.apply(meta, msg)
 	if meta.NumPending == 0 {
 		f.mu.Lock()
-		f.markApplied(f.coversEnd)
+		f.markApplied(f.endBeforeConsumer)
 		f.mu.Unlock()
 	}
 }

@@ -72,18 +72,18 @@ type MirrorMonitor struct {
 	conn     *nats.Conn
 	prefix   string // JetStream API prefix of the mirror's account
 	mirrorJS jetstream.JetStream
-	// catchUp waits until this process has applied everything in the original. MirrorMonitor calls
+	// checkOriginal waits until this process has applied everything in the original. MirrorMonitor calls
 	// it only to learn whether the original has a leader that reaches a majority: otherwise,
-	// catchUp fails.
-	catchUp func(context.Context) error
-	log     logrus.FieldLogger
+	// checkOriginal fails.
+	checkOriginal func(context.Context) error
+	log           logrus.FieldLogger
 
-	leader string    // the mirror's leader at the last check
-	heard  time.Time // when leader changed, received from the original, or was asked to step down
+	leader       string    // the mirror's leader at the last check
+	lastProgress time.Time // when leader changed, received from the original, or was asked to step down
 }
 
 // NewMirrorMonitor returns a monitor of the mirror in the account whose API is imported under
-// prefix. catchUp must be the CatchUp method of a Follower of the original, or another function
+// prefix. checkOriginal must be the CatchUp method of a Follower of the original, or another function
 // that fails unless the original has a leader that reaches a majority.
 func NewMirrorMonitor(
 	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
@@ -93,7 +93,7 @@ func NewMirrorMonitor(
 		return nil, err
 	}
 	return &MirrorMonitor{
-		conn: nc, prefix: prefix, mirrorJS: mirrors, catchUp: catchUp, log: log, heard: time.Now(),
+		conn: nc, prefix: prefix, mirrorJS: mirrors, checkOriginal: catchUp, log: log, lastProgress: time.Now(),
 	}, nil
 }
 
@@ -135,16 +135,16 @@ func (m *MirrorMonitor) check(ctx context.Context) error {
 	receives := info.Mirror != nil && info.Mirror.Active >= 0 &&
 		info.Mirror.Active < mirrorStallTimeout
 	if receives || info.Cluster.Leader != m.leader {
-		m.leader, m.heard = info.Cluster.Leader, time.Now()
+		m.leader, m.lastProgress = info.Cluster.Leader, time.Now()
 		return nil
 	}
-	if time.Since(m.heard) < mirrorStallTimeout {
+	if time.Since(m.lastProgress) < mirrorStallTimeout {
 		return nil
 	}
-	if err := m.catchUp(ctx); err != nil {
+	if err := m.checkOriginal(ctx); err != nil {
 		return nil //nolint:nilerr // the original has no leader that could send
 	}
-	m.heard = time.Now()
+	m.lastProgress = time.Now()
 	if err := leader.StepDown(ctx, m.conn, m.prefix+".", registry.Stream, ""); err != nil {
 		return err
 	}

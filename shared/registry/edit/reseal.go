@@ -52,7 +52,7 @@ func Reseal(
 	for list := directory.Workflows("", "", page); len(list) > 0; list = directory.Workflows("",
 		list[len(list)-1].ID, page) {
 		for _, w := range list {
-			if err := done.add(resealRecord(ctx, records, registry.WorkflowPrefix+w.ID, func(
+			if err := done.count(resealRecord(ctx, records, registry.WorkflowPrefix+w.ID, func(
 				data []byte,
 			) (registry.Record, error) {
 				return resealWorkflow(keys, w.ID, data)
@@ -60,7 +60,7 @@ func Reseal(
 				return done, fmt.Errorf("seal the senders of workflow %q: %w", w.ID, err)
 			}
 			for _, node := range w.Triggers {
-				if err := done.add(resealRecord(ctx, secrets, secretsKey(w.ID, node.NodeID), func(
+				if err := done.count(resealRecord(ctx, secrets, secretsKey(w.ID, node.NodeID), func(
 					data []byte,
 				) (registry.Record, error) {
 					return resealTriggerSecrets(keys, w.ID, node.NodeID, data)
@@ -131,9 +131,9 @@ func (e *Editor) countDecryptableTokens(
 	return nil
 }
 
-// add counts one record as read, and also as written if written is true. If err is not nil, it
+// count counts one record as read, and also as written if written is true. If err is not nil, it
 // counts nothing and returns err.
-func (r *ResealResult) add(written bool, err error) error {
+func (r *ResealResult) count(written bool, err error) error {
 	if err != nil {
 		return err
 	}

@@ -588,16 +588,16 @@ func asInvalidError(err error) error {
 	return err
 }
 
-// exposedSecret is a header that contains the secret of a node's sender, and the setting of the
+// exposedSecretHeader is a header that contains the secret of a node's sender, and the setting of the
 // node that would show the header's value to operators: orderKey or filter.
-type exposedSecret struct{ setting, header string }
+type exposedSecretHeader struct{ setting, header string }
 
 // newlyExposedSecret returns a header that contains the sender's secret and is used by the order
 // key or the filter of after, or nil if there is none. It ignores the order key or the filter if
 // the change leaves it and the headers with the secret as they were. Earlier versions accepted such
 // order keys and filters: if they were refused now, nothing else of the node could be changed, not
 // even the secret. before may be nil.
-func newlyExposedSecret(before, after *registry.Trigger) *exposedSecret {
+func newlyExposedSecret(before, after *registry.Trigger) *exposedSecretHeader {
 	if after.Sender == nil {
 		return nil
 	}
@@ -610,7 +610,7 @@ func newlyExposedSecret(before, after *registry.Trigger) *exposedSecret {
 	if after.OrderKey != old.OrderKey {
 		key, err := filter.ParseOrderKeyPlace(after.OrderKey)
 		if err == nil && slices.Contains(secret, key.Header()) {
-			return &exposedSecret{"orderKey", key.Header()}
+			return &exposedSecretHeader{"orderKey", key.Header()}
 		}
 	}
 	if after.Filter != old.Filter {
@@ -620,7 +620,7 @@ func newlyExposedSecret(before, after *registry.Trigger) *exposedSecret {
 		}
 		for _, name := range f.Headers() {
 			if slices.Contains(secret, name) {
-				return &exposedSecret{"filter", name}
+				return &exposedSecretHeader{"filter", name}
 			}
 		}
 	}

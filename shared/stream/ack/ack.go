@@ -41,11 +41,11 @@ var ErrNotSent = errors.New("the connection was blocked until the message's dead
 
 // Publisher publishes to one stream over one connection. It is safe for concurrent use.
 type Publisher struct {
-	nc     *nats.Conn
-	stream string
-	start  []byte // beginning of every PubAck of the stream
-	prefix string // beginning of the reply subjects; a waiter's number follows
-	sub    *nats.Subscription
+	nc          *nats.Conn
+	stream      string
+	ackPrefix   []byte // beginning of every PubAck of the stream
+	replyPrefix string // beginning of the reply subjects; a waiter's number follows
+	sub         *nats.Subscription
 
 	mu         sync.Mutex
 	waiting    map[uint64]*waiter
@@ -53,12 +53,12 @@ type Publisher struct {
 	closed     bool // no acknowledgment can arrive anymore
 	// queue holds the messages that have not been sent yet. The caller that enqueued the first of
 	// these messages sends them all.
-	queue []*waiter
-	spare []*waiter // an empty slice to replace queue, or nil while it is in use
+	queue      []*waiter
+	spareQueue []*waiter // an empty slice to replace queue, or nil while it is in use
 
-	idle sync.Pool // waiters that Publish reuses
-	stop chan struct{}
-	done chan struct{}
+	idleWaiters sync.Pool // waiters that Publish reuses
+	stop        chan struct{}
+	done        chan struct{}
 }
 
 // waiter is a message that waits for its acknowledgment.
@@ -90,13 +90,13 @@ const deadlineCheckInterval = 50 * time.Millisecond
 // deadline passes or the connection is lost. Only Close ends it, so the caller must call Close.
 func New(nc *nats.Conn, streamName string) (*Publisher, error) {
 	e := &Publisher{
-		nc: nc, stream: streamName, start: []byte(`{"stream":"` + streamName + `",`),
-		prefix: nc.NewInbox() + ".", waiting: map[uint64]*waiter{},
-		idle: sync.Pool{New: func() any { return newWaiter() }},
-		stop: make(chan struct{}), done: make(chan struct{}),
+		nc: nc, stream: streamName, ackPrefix: []byte(`{"stream":"` + streamName + `",`),
+		replyPrefix: nc.NewInbox() + ".", waiting: map[uint64]*waiter{},
+		idleWaiters: sync.Pool{New: func() any { return newWaiter() }},
+		stop:        make(chan struct{}), done: make(chan struct{}),
 	}
 	var err error
-	if e.sub, err = nc.Subscribe(e.prefix+"*", e.receive); err != nil {
+	if e.sub, err = nc.Subscribe(e.replyPrefix+"*", e.receive); err != nil {
 		return nil, err
 	}
 	// Do not limit the pending acknowledgments. They are small, and if one were dropped, its caller
@@ -129,11 +129,11 @@ func (e *Publisher) Close() {
 // Publish publishes a message, and returns once the stream has acknowledged it or the deadline has
 // passed. The caller may then reuse the message.
 func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
-	w, ok := e.idle.Get().(*waiter)
+	w, ok := e.idleWaiters.Get().(*waiter)
 	if !ok {
 		panic("the pool holds waiters only")
 	}
-	defer e.idle.Put(w)
+	defer e.idleWaiters.Put(w)
 	w.msg, w.deadline = msg, deadline
 	e.publish(w)
 	got := w.wait()
@@ -183,7 +183,7 @@ func (e *Publisher) enqueue(w *waiter) (first bool) {
 func (e *Publisher) sendQueue() {
 	e.mu.Lock()
 	queue := e.queue
-	e.queue, e.spare = e.spare, nil
+	e.queue, e.spareQueue = e.spareQueue, nil
 	e.mu.Unlock()
 	for _, w := range queue {
 		err := e.send(w)
@@ -193,7 +193,7 @@ func (e *Publisher) sendQueue() {
 	}
 	clear(queue)
 	e.mu.Lock()
-	e.spare = queue[:0]
+	e.spareQueue = queue[:0]
 	e.mu.Unlock()
 }
 
@@ -217,7 +217,7 @@ func (e *Publisher) send(w *waiter) error {
 	e.waiting[number] = w
 	e.mu.Unlock()
 	var reply [64]byte // small enough to stay on the stack
-	w.msg.Reply = string(strconv.AppendUint(append(reply[:0], e.prefix...), number, 36))
+	w.msg.Reply = string(strconv.AppendUint(append(reply[:0], e.replyPrefix...), number, 36))
 	err := e.nc.PublishMsg(w.msg)
 	if err != nil && e.removeWaiter(number) != nil {
 		w.done(Ack{}, err)
@@ -236,7 +236,7 @@ func (e *Publisher) removeWaiter(number uint64) *waiter {
 }
 
 func (e *Publisher) receive(msg *nats.Msg) {
-	number, err := strconv.ParseUint(msg.Subject[len(e.prefix):], 36, 64)
+	number, err := strconv.ParseUint(msg.Subject[len(e.replyPrefix):], 36, 64)
 	if err != nil {
 		return
 	}
@@ -296,7 +296,7 @@ func (e *Publisher) parse(msg *nats.Msg) (Ack, error) {
 		return Ack{}, nats.ErrNoResponders
 	}
 	data := msg.Data
-	if bytes.HasPrefix(data, e.start) && !bytes.Contains(data, ackErrorKey) {
+	if bytes.HasPrefix(data, e.ackPrefix) && !bytes.Contains(data, ackErrorKey) {
 		if _, rest, ok := bytes.Cut(data, ackSequenceKey); ok {
 			if sequence, end := leadingNumber(rest); end > 0 {
 				_, repeat, _ := bytes.Cut(rest[end:], ackDuplicateKey)

@@ -11,7 +11,7 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	e := &Publisher{stream: "EXECUTIONS", start: []byte(`{"stream":"EXECUTIONS",`)}
+	e := &Publisher{stream: "EXECUTIONS", ackPrefix: []byte(`{"stream":"EXECUTIONS",`)}
 	for text, want := range map[string]Ack{
 		`{"stream":"EXECUTIONS","seq":18446744073709551615}`: {
 			Sequence: 18446744073709551615,
@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 
 // BenchmarkParse compares the time of parse with that of encoding/json.
 func BenchmarkParse(b *testing.B) {
-	e := &Publisher{stream: "EXECUTIONS", start: []byte(`{"stream":"EXECUTIONS",`)}
+	e := &Publisher{stream: "EXECUTIONS", ackPrefix: []byte(`{"stream":"EXECUTIONS",`)}
 	msg := &nats.Msg{Data: []byte(`{"stream":"EXECUTIONS","seq":123456789}`)}
 	b.Run("hookstart", func(b *testing.B) {
 		b.ReportAllocs()

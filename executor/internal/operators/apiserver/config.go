@@ -16,7 +16,7 @@ type Config struct {
 	Operate *operate.Service
 
 	// SignIn authenticates operators.
-	SignIn *signin.SignIn
+	SignIn *signin.Authenticator
 
 	// Origins lists the origins, like https://app.example.com, of pages that may call the API with
 	// a key. nil means none.

@@ -23,7 +23,7 @@ var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 // and may contain numbers beyond float64. It also rejects text that is not UTF-8, which
 // encoding/json would change.
 func readJSON(text []byte, into any) error {
-	form, ok := into.(*any)
+	target, ok := into.(*any)
 	if !ok {
 		return explainIntegerError(json.Unmarshal(text, into))
 	}
@@ -36,10 +36,10 @@ func readJSON(text []byte, into any) error {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(whole))
 	decoder.UseNumber()
-	if err := decoder.Decode(form); err != nil {
+	if err := decoder.Decode(target); err != nil {
 		return err
 	}
-	*form = numbersToFloat64(*form)
+	*target = numbersToFloat64(*target)
 	return nil
 }
 

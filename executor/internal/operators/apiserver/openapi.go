@@ -247,10 +247,10 @@ func registerOperation[I, O any](
 // describeProblems documents the problem codes of each status. It documents the Retry-After header
 // for the statuses whose problems may have one.
 func describeProblems(responses map[string]*huma.Response, codes []string) {
-	byStatus, again := map[string][]string{}, map[string]bool{}
+	byStatus, retryable := map[string][]string{}, map[string]bool{}
 	for _, code := range codes {
 		status := strconv.Itoa(problemKinds[code].status)
-		again[status] = again[status] || problemKinds[code].retryAfter > 0
+		retryable[status] = retryable[status] || problemKinds[code].retryAfter > 0
 		if text := "`" + code + "`"; !slices.Contains(byStatus[status], text) {
 			byStatus[status] = append(byStatus[status], text)
 		}
@@ -262,7 +262,7 @@ func describeProblems(responses map[string]*huma.Response, codes []string) {
 		}
 		slices.Sort(list)
 		response.Description = strings.Join(list, ", ")
-		if again[status] {
+		if retryable[status] {
 			response.Headers = map[string]*huma.Param{"Retry-After": {
 				Description: "Seconds.", Schema: &huma.Schema{Type: huma.TypeInteger},
 			}}

@@ -15,7 +15,7 @@ type Config struct {
 
 	// SignIn authenticates operators. Pages also call the API below /api/, which must use the same
 	// SignIn.
-	SignIn *signin.SignIn
+	SignIn *signin.Authenticator
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string
 

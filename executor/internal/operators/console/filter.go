@@ -50,12 +50,12 @@ func (f *filterReader) text(name string) string { return strings.TrimSpace(f.que
 
 // validValue returns the value of a parameter, or "" if it is invalid. what is the noun for a valid
 // value, such as "status", in the message about an invalid one.
-func (f *filterReader) validValue(name, what string, valid func(string) bool) string {
+func (f *filterReader) validValue(name, noun string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {
 		return value
 	}
-	f.ignored = append(f.ignored, "“"+shortened(value)+"” is not a "+what)
+	f.ignored = append(f.ignored, "“"+shortened(value)+"” is not a "+noun)
 	return ""
 }
 

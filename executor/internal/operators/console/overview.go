@@ -38,7 +38,7 @@ const overviewRows = 10
 func (c *Console) overview(r *http.Request) (o overview, err error) {
 	ctx := r.Context()
 	o.Newest = executionList{Path: "/executions", First: true, MaxRows: overviewRows}
-	if o.Accounts, o.Workflows, err = c.hasAccountsAndWorkflows(ctx); err != nil {
+	if o.Accounts, o.Workflows, err = c.anyAccountsAnyWorkflows(ctx); err != nil {
 		return o, err
 	}
 	if err := c.fillRows(ctx, &o.Newest, ""); err != nil {

@@ -89,16 +89,16 @@ func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error)
 // does while the operator is still typing.
 func findPreset(
 	presets []api.SenderPreset, name string,
-) (found api.SenderPreset, begins bool) {
+) (found api.SenderPreset, partial bool) {
 	name = strings.ToLower(strings.TrimSpace(name))
 	for _, p := range presets {
 		title := strings.ToLower(p.Title)
 		if name == p.ID || name == title || slices.Contains(p.Aliases, name) {
 			return p, true
 		}
-		begins = begins || strings.Contains(p.ID, name) || strings.Contains(title, name)
+		partial = partial || strings.Contains(p.ID, name) || strings.Contains(title, name)
 	}
-	return found, begins
+	return found, partial
 }
 
 // senderText describes a sender in words, without its secrets. It returns "" if there is no sender.

@@ -38,7 +38,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		Text:      strings.TrimSpace(r.URL.Query().Get("q")),
 	}
 	list.Search = filter.Text
-	if list.HasAccounts, list.HasWorkflows, err = c.hasAccountsAndWorkflows(ctx); err != nil {
+	if list.HasAccounts, list.HasWorkflows, err = c.anyAccountsAnyWorkflows(ctx); err != nil {
 		return list, err
 	}
 	if filter.AccountID != "" {
@@ -75,9 +75,9 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	return list, nil
 }
 
-// hasAccountsAndWorkflows reports whether there is at least one account, and whether there is at
+// anyAccountsAnyWorkflows reports whether there is at least one account, and whether there is at
 // least one workflow.
-func (c *Console) hasAccountsAndWorkflows(
+func (c *Console) anyAccountsAnyWorkflows(
 	ctx context.Context,
 ) (accounts, workflows bool, err error) {
 	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",

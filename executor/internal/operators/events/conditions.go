@@ -269,7 +269,7 @@ func storageStatesFor(
 // storageStates returns the storage states of the streams, keyed by queue as in sharedObservations.
 // The health of a stream that does not respond is unknown.
 func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, error) {
-	names, _, err := stream.Streams(ctx, e.config.JetStream)
+	names, _, err := stream.StreamNames(ctx, e.config.JetStream)
 	if err != nil {
 		return nil, err
 	}
@@ -367,7 +367,7 @@ func storageState(usedFraction float64, storageName, consequence string) subject
 // conditionChanges returns the changes to an account's conditions. A condition whose subject no
 // longer exists ends without an event.
 func conditionChanges(
-	now time.Time, a *registry.Account, found statesByKind, open []store.OngoingCondition,
+	now time.Time, a *registry.Account, current statesByKind, open []store.OngoingCondition,
 ) (changes []store.OngoingConditionChange) {
 	now = store.StoredTime(now)
 	cause := func(kind, subject, text string, f subjectState) *store.EventCause {
@@ -387,7 +387,7 @@ func conditionChanges(
 	began := map[[2]string]bool{}
 	for _, c := range open {
 		began[[2]string{c.Kind, c.Subject}] = true
-		f, ok := found[c.Kind][c.Subject]
+		f, ok := current[c.Kind][c.Subject]
 		switch {
 		case !ok:
 			changes = append(changes,
@@ -401,7 +401,7 @@ func conditionChanges(
 			})
 		}
 	}
-	for kind, subjects := range found {
+	for kind, subjects := range current {
 		for subject, f := range subjects {
 			if f.health == healthBad && !began[[2]string{kind, subject}] {
 				changes = append(changes, store.OngoingConditionChange{

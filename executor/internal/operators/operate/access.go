@@ -259,11 +259,11 @@ func runRead[T any](
 // within is the timeout of the call. The call continues even if the client disconnects, because
 // every stored change must be confirmed.
 func runChange[T any](
-	ctx context.Context, s *Service, caller Caller, r accessRule, within time.Duration, call func(
+	ctx context.Context, s *Service, caller Caller, r accessRule, timeout time.Duration, call func(
 		context.Context,
 	) (T, error),
 ) (T, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	return checkAndCall(withActor(ctx, caller), s, caller, r, call)
 }

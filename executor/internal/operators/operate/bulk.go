@@ -151,7 +151,7 @@ func allIndexes(records []store.Record) []int {
 // this call started the execution.
 func (b *bulkRestart) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
-	starts []execution.Start, started func(i int, fresh bool),
+	starts []execution.Start, onStarted func(i int, fresh bool),
 ) error {
 	triggers, failures := make([]*edit.TriggerInfo, len(chunk)), make([]error, len(chunk))
 	var reading errgroup.Group
@@ -177,7 +177,7 @@ func (b *bulkRestart) startInOrder(
 		}
 		starts[i] = execution.Start{} // release the body, which may be large
 		if err == nil {
-			started(i, fresh)
+			onStarted(i, fresh)
 		} else if err = b.countSkipped(err); err != nil {
 			return err
 		}

@@ -293,7 +293,7 @@ func (s *Service) dismiss(
 		if letter == "" {
 			letter = messageDeadLetterID(message)
 		}
-		return audit.DismissEntry(letter, now, edit.ActorOf(ctx), about[id])
+		return audit.NewDismissEntry(letter, now, edit.ActorOf(ctx), about[id])
 	})
 	if err != nil {
 		return 0, err

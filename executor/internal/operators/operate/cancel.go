@@ -200,7 +200,7 @@ func (s *Service) cancelAuditEntryFunc(
 		about[r.ID] = r
 	}
 	return func(id string) store.AuditEntry {
-		return audit.CancelEntry(id, now, actor, about[id])
+		return audit.NewCancelEntry(id, now, actor, about[id])
 	}
 }
 
@@ -209,25 +209,25 @@ func (s *Service) cancelAuditEntryFunc(
 // when cancel returns, even if another call has canceled them. requested is the number of the
 // others, which their runners end.
 func (s *Service) cancel(
-	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
+	ctx context.Context, records []store.Record, newAuditEntry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
 	if len(records) == 0 {
 		return 0, 0, nil
 	}
-	asked, err := s.config.Store.RequestCancel(ctx, idsOf(records), time.Now(), entry)
+	newlyRequested, err := s.config.Store.RequestCancel(ctx, idsOf(records), time.Now(), newAuditEntry)
 	if err != nil {
 		return 0, 0, err
 	}
 	ended, err := s.finishCancel(ctx, records)
 	// Ignore the error: a watcher that misses this notification sees the change at its next query.
-	_ = s.config.Changes.Publish(slices.Concat(asked, ended))
+	_ = s.config.Changes.Publish(slices.Concat(newlyRequested, ended))
 	if err != nil {
 		return 0, 0, err
 	}
-	others := slices.DeleteFunc(slices.Clone(asked), func(id string) bool {
+	others := slices.DeleteFunc(slices.Clone(newlyRequested), func(id string) bool {
 		return slices.Contains(ended, id)
 	})
-	canceled = len(asked) - len(others)
+	canceled = len(newlyRequested) - len(others)
 	if len(others) == 0 {
 		return canceled, 0, nil
 	}
@@ -237,7 +237,7 @@ func (s *Service) cancel(
 			canceled++
 		}
 	}
-	return canceled, len(asked) - canceled, err
+	return canceled, len(newlyRequested) - canceled, err
 }
 
 func idsOf(records []store.Record) []string {

@@ -130,7 +130,7 @@ func (s *Service) Installation(ctx context.Context, caller Caller) (Installation
 // countUnrecorded returns the number of start messages that are not recorded yet, or nil if NATS
 // did not respond. The number may be slightly out of date.
 func (s *Service) countUnrecorded(ctx context.Context) *int64 {
-	names, _, err := stream.Streams(ctx, s.config.JetStream)
+	names, _, err := stream.StreamNames(ctx, s.config.JetStream)
 	if err != nil {
 		return nil
 	}

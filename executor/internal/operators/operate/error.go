@@ -196,13 +196,13 @@ func invalidFields(err error) []api.FieldError {
 // have been stored. For an operator's call, this makes no difference: the outcome is unknown, and
 // the operator should try again.
 func isNATSUnavailable(err error) bool {
-	for _, away := range []error{
+	for _, known := range []error{
 		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,
 		nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrConnectionDraining,
 		nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
 		jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound,
 	} {
-		if errors.Is(err, away) {
+		if errors.Is(err, known) {
 			return true
 		}
 	}

@@ -183,17 +183,17 @@ func lastUseName(id string) string { return "key." + id }
 // Run stores when keys were last used, and deletes expired keys, until the context is done. A crash
 // loses the uses of the last few seconds.
 func (k *Keyring) Run(ctx context.Context) {
-	note, tidy := time.NewTicker(lastUseSaveInterval), time.NewTicker(expiredKeyCheckInterval)
-	defer note.Stop()
-	defer tidy.Stop()
+	saveTicker, expiryTicker := time.NewTicker(lastUseSaveInterval), time.NewTicker(expiredKeyCheckInterval)
+	defer saveTicker.Stop()
+	defer expiryTicker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			k.storeLastUses(context.WithoutCancel(ctx))
 			return
-		case <-note.C:
+		case <-saveTicker.C:
 			k.storeLastUses(ctx)
-		case <-tidy.C:
+		case <-expiryTicker.C:
 			k.deleteExpiredKeys(ctx)
 		}
 	}

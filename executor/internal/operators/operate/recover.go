@@ -47,22 +47,22 @@ func (s *Service) recoverMessage(
 	if err != nil {
 		return none, false, notFoundError("dead letter", id, "")
 	}
-	var about store.Record
+	var record store.Record
 	if len(batch.New) > 0 {
-		about = batch.New[0]
+		record = batch.New[0]
 	} else {
-		about.ID = batch.Progress[0].ID
+		record.ID = batch.Progress[0].ID
 	}
-	executionID := about.ID
+	executionID := record.ID
 	if !known || len(batch.Progress) > 0 {
 		// Look up the execution's record. If the message is no longer a dead letter, it has been
 		// recorded, so the record must exist. A report can be recorded only if the record exists.
-		if about, err = s.record(ctx, executionID); err != nil || !known {
+		if record, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}
 	}
 	batch.Audit = append(batch.Audit,
-		audit.RequeueEntry(id, aside.At, time.Now(), edit.ActorOf(ctx), about))
+		audit.NewRequeueEntry(id, aside.At, time.Now(), edit.ActorOf(ctx), record))
 	applied, err := s.config.Store.Apply(ctx, batch)
 	if store.IsDataError(err) {
 		return none, false, &Error{
@@ -75,7 +75,7 @@ func (s *Service) recoverMessage(
 		return none, false, err
 	}
 	if len(batch.New) > 0 && s.config.OnRecordedLate != nil {
-		s.config.OnRecordedLate(about.AcceptedAt)
+		s.config.OnRecordedLate(record.AcceptedAt)
 	}
 	// Ignore the error: a watcher that misses this notification sees the change at its next query.
 	_ = s.config.Changes.Publish(applied.ChangedIDs)

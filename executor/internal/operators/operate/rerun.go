@@ -155,13 +155,13 @@ func (s *Service) publishStart(
 	traceparent, endSpan := s.startTrace(ctx, stream.SubjectOf(&start), start.ID)
 	defer func() { endSpan(err) }()
 	start.Trace = traceparent
-	var unfit error // set if the start message cannot be encoded
+	var encodeErr error // set if the start message cannot be encoded
 	publish := func(once bool) (*jetstream.PubAck, error) {
 		return s.startStreams.Publish(ctx, start.Queue, start.WorkflowID,
 			func(layout stream.Layout) (*nats.Msg, error) {
 				var msg *nats.Msg
-				if msg, unfit = layout.StartMessage(start); unfit != nil {
-					return nil, unfit
+				if msg, encodeErr = layout.StartMessage(start); encodeErr != nil {
+					return nil, encodeErr
 				}
 				audit.SetActor(msg.Header, edit.ActorOf(ctx))
 				if once {
@@ -179,8 +179,8 @@ func (s *Service) publishStart(
 		// without one.
 		_, err = publish(false)
 	}
-	if unfit != nil {
-		return false, unfit
+	if encodeErr != nil {
+		return false, encodeErr
 	}
 	if err != nil {
 		return false, fmt.Errorf("%w: publish a start: %w", errUnavailable, err)

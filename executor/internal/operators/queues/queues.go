@@ -416,7 +416,7 @@ func (w *Watcher) readQueueStarts(
 
 // startStreamNames returns the names of the streams of start messages that exist.
 func (w *Watcher) startStreamNames(ctx context.Context) ([]string, error) {
-	names, _, err := stream.Streams(ctx, w.config.JetStream)
+	names, _, err := stream.StreamNames(ctx, w.config.JetStream)
 	return names, err
 }
 

@@ -269,11 +269,11 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 
 // isStalled reports whether this process has seen the same revision of a record for longer than the
 // given time.
-func (m *Mover) isStalled(key string, revision uint64, after time.Duration) bool {
+func (m *Mover) isStalled(key string, revision uint64, stallTimeout time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.firstSeen[key]; s.revision == revision {
-		return time.Since(s.seenAt) > after
+		return time.Since(s.seenAt) > stallTimeout
 	}
 	m.firstSeen[key] = firstSeenRevision{revision, time.Now()}
 	return false
@@ -372,11 +372,11 @@ func retryTransient(ctx context.Context, call func() error) (err error) {
 // isTransient reports whether an error is temporary, for example because a server is restarting or
 // a new stream has no leader yet.
 func isTransient(err error) bool {
-	for _, away := range []error{
+	for _, known := range []error{
 		nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded,
 		jetstream.ErrNoStreamResponse, consistency.ErrNotCurrent,
 	} {
-		if errors.Is(err, away) {
+		if errors.Is(err, known) {
 			return true
 		}
 	}
@@ -528,13 +528,13 @@ func (m *Mover) abortMove(
 	queue string,
 	closedRevision uint64,
 	phase registry.StreamPhase,
-	because error,
+	moveErr error,
 ) error {
 	if closedRevision == 0 {
-		return because
+		return moveErr
 	}
 	if ctx.Err() != nil { // another executor opens it, or this one after a restart
-		return because
+		return moveErr
 	}
 	changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
 	defer cancel()
@@ -546,20 +546,20 @@ func (m *Mover) abortMove(
 		// An attempt that failed may have been stored after all. Then the repeated attempt fails
 		// with ErrChangedSince, although the queue has been reopened.
 		if _, reopened := m.revisionInPhase(ctx, queue, phase); !reopened {
-			return because
+			return moveErr
 		}
 		err = nil
 	}
 	if err != nil {
-		return errors.Join(because, err)
+		return errors.Join(moveErr, err)
 	}
-	_, lagging := errors.AsType[*consistency.LaggingError](because)
-	if lagging || errors.Is(because, context.DeadlineExceeded) {
+	_, lagging := errors.AsType[*consistency.LaggingError](moveErr)
+	if lagging || errors.Is(moveErr, context.DeadlineExceeded) {
 		m.config.Log.WithField("queue",
-			queue).WithError(because).Warn("the queue could not move in time; retrying")
+			queue).WithError(moveErr).Warn("the queue could not move in time; retrying")
 		return errRestartMove
 	}
-	return because
+	return moveErr
 }
 
 // revisionInPhase returns the current revision of a queue's record. ok reports whether the queue is
@@ -706,7 +706,7 @@ func (m *Mover) revisionsUnlessMoving(queues ...string) (revisions [2]uint64, er
 // maintainOwnStreams deletes queues' own streams that are empty and no longer used. It recreates
 // own streams that NATS has lost, once they have been missing for long enough.
 func (m *Mover) maintainOwnStreams(ctx context.Context) error {
-	starts, reports, err := stream.Streams(ctx, m.config.JetStream)
+	starts, reports, err := stream.StreamNames(ctx, m.config.JetStream)
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bo
 func (f *fixture) starts() map[string]int {
 	f.t.Helper()
 	found := map[string]int{}
-	names, _, err := stream.Streams(f.t.Context(), f.JetStream)
+	names, _, err := stream.StreamNames(f.t.Context(), f.JetStream)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -114,9 +114,9 @@ func (c *Checker) Check(ctx context.Context) Result {
 	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > resultTTL {
 		// Other callers use the result as well, so the check must continue when the first caller's
 		// context ends.
-		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+		probeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 		defer cancel()
-		state, detail := c.probe(asking, base)
+		state, detail := c.probe(probeCtx, base)
 		c.last = Result{
 			URL:      base,
 			Loopback: IsLoopback(base),

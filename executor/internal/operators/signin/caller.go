@@ -32,7 +32,7 @@ func SessionEnd(ctx context.Context) time.Time {
 	return end
 }
 
-// WithSessionCheck returns a context with the function that SignIn.SessionCheck returned for the
+// WithSessionCheck returns a context with the function that Authenticator.SessionCheck returned for the
 // request.
 func WithSessionCheck(ctx context.Context, check func(context.Context) error) context.Context {
 	return context.WithValue(ctx, sessionCheckKey{}, check)
@@ -41,8 +41,8 @@ func WithSessionCheck(ctx context.Context, check func(context.Context) error) co
 // SessionRevoked reports whether the request's session has been signed out. It also returns false
 // if there is no session, or if the check fails for another reason.
 func SessionRevoked(ctx context.Context) bool {
-	still, _ := ctx.Value(sessionCheckKey{}).(func(context.Context) error)
-	return still != nil && errors.Is(still(ctx), ErrUnauthenticated)
+	check, _ := ctx.Value(sessionCheckKey{}).(func(context.Context) error)
+	return check != nil && errors.Is(check(ctx), ErrUnauthenticated)
 }
 
 // Caller returns the request's caller. If nobody is signed in, it returns the zero Caller, which

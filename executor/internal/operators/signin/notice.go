@@ -22,7 +22,7 @@ type notice struct {
 }
 
 // SetNotice stores a message in a cookie, for the next page that the browser loads in this session.
-func (s *SignIn) SetNotice(w http.ResponseWriter, r *http.Request, text string) {
+func (s *Authenticator) SetNotice(w http.ResponseWriter, r *http.Request, text string) {
 	sess, _ := s.sessions.fromRequest(r)
 	ends := s.sessions.now().Add(noticeLifetime).Unix()
 	setCookie(w, r, noticeCookie,
@@ -32,7 +32,7 @@ func (s *SignIn) SetNotice(w http.ResponseWriter, r *http.Request, text string) 
 
 // TakeNotice returns the message that SetNotice has stored for this session, and removes it. It
 // returns "" if there is no message, or if the message is too old.
-func (s *SignIn) TakeNotice(w http.ResponseWriter, r *http.Request) string {
+func (s *Authenticator) TakeNotice(w http.ResponseWriter, r *http.Request) string {
 	sess, _ := s.sessions.fromRequest(r)
 	for _, cookie := range r.CookiesNamed(cookieName(r, noticeCookie)) {
 		setCookie(w, r, noticeCookie, "", -1, http.SameSiteStrictMode)

@@ -83,19 +83,19 @@ type pendingSignIn struct {
 }
 
 // HasOIDC reports whether people can sign in at an identity provider.
-func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
+func (s *Authenticator) HasOIDC() bool { return s.config.OIDC != nil }
 
 // OIDCSessionExpired reports whether the request's session began at the provider and has expired.
 // The caller can then redirect the browser to the provider, which usually sends it back with the
 // user's current claims without asking for a password.
-func (s *SignIn) OIDCSessionExpired(r *http.Request) bool {
+func (s *Authenticator) OIDCSessionExpired(r *http.Request) bool {
 	sess, ok := s.sessions.expiredFromRequest(r)
 	return ok && sess.Kind == operate.CallerKindUser && s.HasOIDC()
 }
 
 // BeginOIDC begins a sign-in at the provider, and returns the URL to which the browser must be
 // redirected. next is the page to show afterwards.
-func (s *SignIn) BeginOIDC(
+func (s *Authenticator) BeginOIDC(
 	w http.ResponseWriter, r *http.Request, next string,
 ) (url string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
@@ -134,12 +134,12 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 // FinishOIDC handles the redirect back from the provider and begins a session. next is the page
 // that was passed to BeginOIDC. A *RefusedError means that the sign-in was refused; FinishOIDC then
 // delays the response, as after a wrong token.
-func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
-	var a pendingSignIn
+func (s *Authenticator) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
+	var pending pendingSignIn
 	cookie, err := r.Cookie(cookieName(r, oidcCookie))
-	known := err == nil && s.sessions.verifyValue(oidcSigningPurpose, cookie.Value, &a) &&
-		s.sessions.now().Unix() < a.Ends &&
-		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
+	known := err == nil && s.sessions.verifyValue(oidcSigningPurpose, cookie.Value, &pending) &&
+		s.sessions.now().Unix() < pending.Ends &&
+		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(pending.State)) == 1
 	setOIDCCookie(w, r, "", -1) // a callback is valid only once
 	if !known {
 		s.recordFailure(r, FailedAtConsole)
@@ -150,19 +150,19 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
-	u, err := s.config.OIDC.exchangeCode(ctx, r, a)
+	u, err := s.config.OIDC.exchangeCode(ctx, r, pending)
 	if err != nil {
 		if _, refused := errors.AsType[*RefusedError](err); refused {
 			s.recordFailure(r, FailedAtConsole)
 		}
-		return a.Next, err
+		return pending.Next, err
 	}
 	caller, err := s.config.OIDC.callerOfUser(u)
 	if err != nil {
-		return a.Next, err
+		return pending.Next, err
 	}
 	s.beginSession(w, r, session{Kind: operate.CallerKindUser, User: &u}, caller)
-	return a.Next, nil
+	return pending.Next, nil
 }
 
 // clientAndProvider returns the OAuth client for a request, and the provider. The client's redirect
@@ -324,17 +324,17 @@ func addUserInfo(
 // addClaims adds the claims in more to the map to, except those that to already has. It never
 // combines an email address with an email_verified from the other map, unless both maps have the
 // same address.
-func addClaims(to, more map[string]any) {
-	_, hasAddress := to["email"]
-	_, hasVerified := to["email_verified"]
+func addClaims(claims, more map[string]any) {
+	_, hasAddress := claims["email"]
+	_, hasVerified := claims["email_verified"]
 	otherAddress := (hasAddress || hasVerified) &&
-		(claimText(to["email"]) == "" || to["email"] != more["email"])
+		(claimText(claims["email"]) == "" || claims["email"] != more["email"])
 	for name, value := range more {
-		_, ok := to[name]
+		_, ok := claims[name]
 		if ok || (otherAddress && (name == "email" || name == "email_verified")) {
 			continue
 		}
-		to[name] = value
+		claims[name] = value
 	}
 }
 

@@ -141,8 +141,8 @@ func (p *provider) signWith(
 	return compact
 }
 
-// signIn returns a SignIn that uses the provider and the given rules.
-func (p *provider) signIn(rules ...string) *SignIn {
+// signIn returns a Authenticator that uses the provider and the given rules.
+func (p *provider) signIn(rules ...string) *Authenticator {
 	p.t.Helper()
 	c := OIDCConfig{Issuer: p.server.URL, ClientID: "console", ClientSecret: "secret"}
 	for _, text := range rules {
@@ -156,7 +156,7 @@ func (p *provider) signIn(rules ...string) *SignIn {
 }
 
 // begin begins a sign-in. It returns the cookie that the browser stores, and the state parameter.
-func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
+func (p *provider) begin(s *Authenticator) (cookie *http.Cookie, state string) {
 	p.t.Helper()
 	w := httptest.NewRecorder()
 	to, err := s.BeginOIDC(w,
@@ -176,7 +176,7 @@ func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 // answered calls the callback with the provider's response in query. It returns the caller who is
 // then signed in, the cookies that were set, and the error.
 func answered(
-	s *SignIn, query string, cookies ...*http.Cookie,
+	s *Authenticator, query string, cookies ...*http.Cookie,
 ) (caller operate.Caller, set []*http.Cookie, err error) {
 	r := httptest.NewRequest(http.MethodGet, "http://console.example"+CallbackPath+"?"+query, nil)
 	for _, cookie := range cookies {
@@ -248,7 +248,7 @@ func TestSignInThroughOIDC(t *testing.T) {
 	session := set[len(set)-1]
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(session)
-	for what, other := range map[string]*SignIn{
+	for what, other := range map[string]*Authenticator{
 		"other rules": p.signIn("groups=staff:viewer"),
 		"no provider": New(Config{AdminToken: "admin-token"}),
 	} {

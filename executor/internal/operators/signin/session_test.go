@@ -134,7 +134,7 @@ func (s sessionSigner) accepts(value string) bool {
 func TestNotice(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := SignIn{sessions: newSessionSigner("token")}
+	s := Authenticator{sessions: newSessionSigner("token")}
 	s.sessions.now = func() time.Time { return now }
 	request := func(cookies ...*http.Cookie) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// Config configures a SignIn.
+// Config configures a Authenticator.
 type Config struct {
 	// AdminToken is the token with which the administrator signs in. The key that signs sessions is
 	// derived from it. Executors with the same token therefore accept each other's sessions, and a
@@ -65,8 +65,8 @@ type RevokedSessions interface {
 // ErrUnauthenticated means that a request has no valid token, key or session.
 var ErrUnauthenticated = errors.New("the request has no valid token, key or session")
 
-// SignIn authenticates requests. It is safe for concurrent use.
-type SignIn struct {
+// Authenticator authenticates requests. It is safe for concurrent use.
+type Authenticator struct {
 	tokenHash             [sha256.Size]byte // hash of the admin token
 	config                Config
 	sessions              sessionSigner
@@ -80,9 +80,9 @@ type SignIn struct {
 // all callers together.
 const maxAuditedRefusals = 30
 
-// New returns a SignIn with the given configuration.
-func New(c Config) *SignIn {
-	return &SignIn{
+// New returns a Authenticator with the given configuration.
+func New(c Config) *Authenticator {
+	return &Authenticator{
 		tokenHash:             sha256.Sum256([]byte(c.AdminToken)),
 		config:                c,
 		sessions:              newSessionSigner(c.AdminToken),
@@ -98,7 +98,7 @@ func New(c Config) *SignIn {
 // but ignores the session if the request comes from a page of another origin. If none of them is
 // valid, it returns ErrUnauthenticated, and delays the response if the token was wrong. It returns
 // another error if it cannot look up keys or sessions.
-func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
+func (s *Authenticator) APICaller(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
 		if s.crossOriginProtection.Check(r) != nil || isCrossOrigin(r) {
@@ -127,7 +127,7 @@ func isCrossOrigin(r *http.Request) bool {
 
 // SessionCaller returns the caller of a request for a page, authenticated by the session. It
 // returns the same errors as APICaller.
-func (s *SignIn) SessionCaller(r *http.Request) (operate.Caller, error) {
+func (s *Authenticator) SessionCaller(r *http.Request) (operate.Caller, error) {
 	sess, valid := s.sessions.fromRequest(r)
 	if !valid {
 		return operate.Caller{}, ErrUnauthenticated
@@ -152,7 +152,7 @@ func (s *SignIn) SessionCaller(r *http.Request) (operate.Caller, error) {
 }
 
 // checkSession returns ErrUnauthenticated if the session has been signed out.
-func (s *SignIn) checkSession(ctx context.Context, sess session) error {
+func (s *Authenticator) checkSession(ctx context.Context, sess session) error {
 	if s.config.RevokedSessions == nil {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (s *SignIn) checkSession(ctx context.Context, sess session) error {
 
 // SessionCheck returns a function that returns ErrUnauthenticated once the request's session has
 // been signed out. SessionCheck returns nil if the request is not authenticated by a session.
-func (s *SignIn) SessionCheck(r *http.Request) func(context.Context) error {
+func (s *Authenticator) SessionCheck(r *http.Request) func(context.Context) error {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
 		return nil
@@ -175,7 +175,7 @@ func (s *SignIn) SessionCheck(r *http.Request) func(context.Context) error {
 
 // SessionExpiresAt returns the time at which the session that authenticates the request expires. It
 // returns the zero time if the request is not authenticated by a session.
-func (s *SignIn) SessionExpiresAt(r *http.Request) time.Time {
+func (s *Authenticator) SessionExpiresAt(r *http.Request) time.Time {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
 		return time.Time{}
@@ -185,7 +185,7 @@ func (s *SignIn) SessionExpiresAt(r *http.Request) time.Time {
 
 // RequireSameOrigin returns a handler that sends state-changing cross-origin requests to denied,
 // and all other requests to next.
-func (s *SignIn) RequireSameOrigin(next, denied http.Handler) http.Handler {
+func (s *Authenticator) RequireSameOrigin(next, denied http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.crossOriginProtection.Check(r) != nil {
 			denied.ServeHTTP(w, r)
@@ -197,7 +197,7 @@ func (s *SignIn) RequireSameOrigin(next, denied http.Handler) http.Handler {
 
 // SignInByToken begins a session if token is the admin token or a key. It returns the same errors
 // as APICaller, and delays the response to a wrong token.
-func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token string) error {
+func (s *Authenticator) SignInByToken(w http.ResponseWriter, r *http.Request, token string) error {
 	caller, sess, err := s.callerOfToken(r.Context(), strings.TrimSpace(token))
 	switch {
 	case err == nil:
@@ -210,7 +210,7 @@ func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token str
 
 // callerOfToken authenticates the admin token or a key. It returns the caller, and the content of
 // the session that this caller can begin.
-func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Caller, session, error) {
+func (s *Authenticator) callerOfToken(ctx context.Context, token string) (operate.Caller, session, error) {
 	if s.isAdminToken(token) {
 		return operate.AdminCaller(), session{Kind: operate.CallerKindAdminToken}, nil
 	}
@@ -227,7 +227,7 @@ func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Calle
 // SignInByLink begins a session if nonce is the nonce of the one-time link, and reports whether it
 // did. A HEAD request does not use up the link. A wrong nonce counts as a failure, unless the
 // request already has a session.
-func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
+func (s *Authenticator) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.linkNonce.consume(nonce) {
 		s.beginSession(w, r, session{Kind: operate.CallerKindAdminToken}, operate.AdminCaller())
 		return true
@@ -240,7 +240,7 @@ func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce stri
 
 // beginSession sets the cookie of a new session, and records the sign-in unless the caller has
 // signed in too often in this minute.
-func (s *SignIn) beginSession(
+func (s *Authenticator) beginSession(
 	w http.ResponseWriter, r *http.Request, sess session, caller operate.Caller,
 ) {
 	lifetime := sessionLifetime
@@ -255,7 +255,7 @@ func (s *SignIn) beginSession(
 
 // SignOut ends the session at every executor, for every copy of its cookie. If it returns an error,
 // the session is still valid.
-func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
+func (s *Authenticator) SignOut(w http.ResponseWriter, r *http.Request) error {
 	if sess, valid := s.sessions.fromRequest(r); valid && s.config.RevokedSessions != nil {
 		if err := s.config.RevokedSessions.End(r.Context(), sess.Nonce,
 			time.Unix(sess.Ends, 0)); err != nil {
@@ -268,18 +268,18 @@ func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
 
 // MatchesAdminToken reports whether text is the admin token. It serves to keep the token out of the
 // log; unlike isAdminToken, it does not run in constant time.
-func (s *SignIn) MatchesAdminToken(text string) bool {
+func (s *Authenticator) MatchesAdminToken(text string) bool {
 	return text != "" && text == s.config.AdminToken
 }
 
 // isAdminToken reports whether token is the admin token. It compares hashes in constant time, so
 // that its duration reveals nothing about the token or its length.
-func (s *SignIn) isAdminToken(token string) bool {
+func (s *Authenticator) isAdminToken(token string) bool {
 	given := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(given[:], s.tokenHash[:]) == 1 && s.config.AdminToken != ""
 }
 
-func (s *SignIn) recordFailure(r *http.Request, at string) {
+func (s *Authenticator) recordFailure(r *http.Request, at string) {
 	if at == FailedAtConsole && s.config.OnSignIn != nil && s.refusalAuditLimiter.Allow() {
 		s.config.OnSignIn(r.Context(), operate.Caller{Kind: "unknown"}, true)
 	}

@@ -73,7 +73,7 @@ type RegistryCopy struct {
 	// outdatedSince is when a cluster began to report a registry that is older than the database's
 	// copy. Zero means that the registry is not older.
 	outdatedSince   time.Time
-	identityStamped bool // whether this process has stored the identity, with a new stamp
+	identityWritten bool // whether this process has stored the identity, with a new stamp
 	missingStreams  stream.MissingStreams
 }
 
@@ -260,7 +260,7 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 		return nil
 	}
 	c.outdatedSince = time.Time{}
-	if c.identityStamped && !c.Follower.HasRolledBack() {
+	if c.identityWritten && !c.Follower.HasRolledBack() {
 		return nil
 	}
 	// Processes that have noticed an older registry wait until the identity has a new stamp. A
@@ -269,7 +269,7 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 		!errors.Is(err, edit.ErrInstallationChanged) {
 		return err
 	}
-	c.identityStamped = true
+	c.identityWritten = true
 	return nil
 }
 
@@ -353,7 +353,7 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 		begun.identityRevision); err != nil {
 		return err
 	}
-	c.outdatedSince, c.identityStamped = time.Time{}, true
+	c.outdatedSince, c.identityWritten = time.Time{}, true
 	if !begun.hasCopy {
 		c.Log.WithField("installation", next.ID).Info("the registry has its identity")
 		return nil
@@ -364,9 +364,9 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 	return nil
 }
 
-// begunRestore holds the results of beginRestore: the identities in the registry and in the
+// restoreState holds the results of beginRestore: the identities in the registry and in the
 // database's copy of it.
-type begunRestore struct {
+type restoreState struct {
 	identity         registry.Installation // the registry's identity
 	identityRevision uint64                // the revision of the registry's identity
 	copiedIdentity   registry.Installation // the identity in the database's copy
@@ -377,7 +377,7 @@ type begunRestore struct {
 // also makes running processes stop using the earlier registry that they have in memory.
 func (c *RegistryCopy) beginRestore(
 	ctx context.Context, older map[string]uint64,
-) (b begunRestore, err error) {
+) (b restoreState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // an answer may be lost
 	defer cancel()
 	for bucket, position := range older {

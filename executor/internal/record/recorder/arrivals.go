@@ -15,7 +15,7 @@ type arrivalBuffer struct {
 	mu           sync.Mutex
 	waiting      []arrival
 	waitingBytes int // total length of the bodies in waiting
-	batch        []arrival
+	currentBatch []arrival
 	closed       bool // no more messages will arrive
 	// changed is closed when one of the fields above changes. It is nil while no goroutine is
 	// waiting.
@@ -71,7 +71,7 @@ func (a *arrivalBuffer) close() {
 func (a *arrivalBuffer) nextBatch() []jetstream.Msg {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.batch = nil
+	a.currentBatch = nil
 	for len(a.waiting) == 0 {
 		if a.closed {
 			return nil
@@ -82,13 +82,13 @@ func (a *arrivalBuffer) nextBatch() []jetstream.Msg {
 		a.mu.Lock()
 	}
 	n := min(len(a.waiting), maxBatchMessages)
-	a.batch, a.waiting = a.waiting[:n:n], a.waiting[n:]
+	a.currentBatch, a.waiting = a.waiting[:n:n], a.waiting[n:]
 	if len(a.waiting) == 0 {
 		a.waiting = nil
 	}
 	a.notifyWaiters()
 	messages := make([]jetstream.Msg, n)
-	for i, arrived := range a.batch {
+	for i, arrived := range a.currentBatch {
 		messages[i] = arrived.msg
 		a.waitingBytes -= len(arrived.msg.Data())
 	}
@@ -116,7 +116,7 @@ func (a *arrivalBuffer) awaitRoom(ctx context.Context) {
 func (a *arrivalBuffer) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, list := range [][]arrival{a.batch, a.waiting} {
+	for _, list := range [][]arrival{a.currentBatch, a.waiting} {
 		for _, a := range list {
 			if a.arrivedAt.Before(t) {
 				messages = append(messages, a.msg)

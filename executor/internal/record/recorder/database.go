@@ -41,9 +41,9 @@ type databaseHealth struct {
 	failures prometheus.Counter // counts failed attempts
 	log      logrus.FieldLogger
 
-	mu      sync.Mutex
-	failing map[databaseLoop]bool // the loops whose last attempt failed
-	slow    bool                  // whether a transaction of recordingLoop takes long
+	mu              sync.Mutex
+	failingLoops    map[databaseLoop]bool // the loops whose last attempt failed
+	transactionSlow bool                  // whether a transaction of recordingLoop takes long
 	// when the first attempt failed; zero if the database works
 	failingSince   time.Time
 	failedAttempts int       // number of failed attempts since then
@@ -56,11 +56,11 @@ type databaseHealth struct {
 func (d *databaseHealth) noteSuccess(loop databaseLoop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.failing, loop)
+	delete(d.failingLoops, loop)
 	if loop == recordingLoop {
-		d.slow = false
+		d.transactionSlow = false
 	}
-	if len(d.failing) > 0 || d.slow {
+	if len(d.failingLoops) > 0 || d.transactionSlow {
 		return
 	}
 	d.ready.MarkReady("database")
@@ -80,10 +80,10 @@ func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 	d.failures.Inc()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failing == nil {
-		d.failing = map[databaseLoop]bool{}
+	if d.failingLoops == nil {
+		d.failingLoops = map[databaseLoop]bool{}
 	}
-	d.failing[loop] = true
+	d.failingLoops[loop] = true
 	now := time.Now()
 	why := "the last transaction failed"
 	if newer, ok := errors.AsType[*store.NewerSchemaError](err); ok {
@@ -108,7 +108,7 @@ func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 func (d *databaseHealth) isFailing(loop databaseLoop) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.failing[loop]
+	return d.failingLoops[loop]
 }
 
 // watchDuration marks the recorder as not ready if a transaction of recordingLoop takes longer than
@@ -122,7 +122,7 @@ func (d *databaseHealth) watchDuration(limit time.Duration) (done func()) {
 		if !ended {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.slow = true
+			d.transactionSlow = true
 			d.ready.MarkNotReady("database",
 				"a transaction takes long; the stream keeps what is not recorded")
 		}

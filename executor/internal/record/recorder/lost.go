@@ -74,7 +74,7 @@ var (
 func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
-	pass := lostPass{window: firstLostWindow}
+	pass := lostPass{windowLength: firstLostWindow}
 	var said time.Time
 	for ctx.Err() == nil {
 		retry.Sleep(ctx, r.timing.lostSearchDelay)

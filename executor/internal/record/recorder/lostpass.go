@@ -38,7 +38,7 @@ type lostPass struct {
 	// acceptance time of the oldest unfinished execution; zero: none found
 	oldestUnfinished time.Time
 	lastFullSearch   time.Time // when the last search of all executions began
-	window           time.Duration
+	windowLength     time.Duration
 	// unreadStreams holds the names of the streams that could not be read at some point of the
 	// search. Executions whose start messages may be in these streams were ignored.
 	unreadStreams    map[string]bool
@@ -68,7 +68,7 @@ func (p *lostPass) beginFull(now time.Time) {
 // nextWindow returns the next window to read. It ends just after newest, the acceptance time of the
 // newest execution that the search has not read yet, and thereby skips times without executions.
 func (p *lostPass) nextWindow(newest time.Time) store.RecordFilter {
-	window := store.RecordFilter{Since: newest.Add(-p.window), Until: newest.Add(time.Millisecond)}
+	window := store.RecordFilter{Since: newest.Add(-p.windowLength), Until: newest.Add(time.Millisecond)}
 	if window.Since.Before(p.stopAt) {
 		window.Since = p.stopAt
 	}
@@ -89,9 +89,9 @@ func (p *lostPass) noteUnfinished(accepted time.Time) {
 func (p *lostPass) noteQuery(took time.Duration, err error) {
 	switch {
 	case err != nil || took > slowLostQueryDuration:
-		p.window = max(p.window/2, minLostWindow)
+		p.windowLength = max(p.windowLength/2, minLostWindow)
 	case took < slowLostQueryDuration/10:
-		p.window = min(p.window*2, maxLostWindow)
+		p.windowLength = min(p.windowLength*2, maxLostWindow)
 	}
 }
 

@@ -45,7 +45,7 @@ func (p startReportPair) streamNames() []string { return []string{p.starts, p.re
 func (r *Recorder) existingStreams(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout)
 	defer cancel()
-	starts, reports, err := stream.Streams(ctx, r.js)
+	starts, reports, err := stream.StreamNames(ctx, r.js)
 	return append(starts, reports...), err
 }
 

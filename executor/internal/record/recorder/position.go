@@ -109,8 +109,8 @@ type recovery struct {
 	ackFloors map[string]ackFloor // the most recent ack floor, by stream
 	// lastDelivered maps each stream to the sequence up to which messages had been delivered at the
 	// last comparison. A stream has no entry if all of these messages had been acknowledged.
-	lastDelivered map[string]uint64
-	behind        bool // the database lacks messages that were acknowledged
+	lastDelivered  map[string]uint64
+	databaseBehind bool // the database lacks messages that were acknowledged
 	// maybeMissingSince is when the recorder found that the database may be a new one, which may
 	// lack messages that the comparison has not covered. It is zero once all goals have been
 	// reached.
@@ -131,7 +131,7 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 	r.addAckGoal(stream, goal)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.behind = true
+	r.databaseBehind = true
 	ready.MarkNotReady(recoveryReadinessComponent,
 		"what was acknowledged is recorded again from the streams: the database lacks some of "+
 			"it, as after a failover to a standby that lagged")
@@ -187,7 +187,7 @@ func (r *recovery) addGoalsForDelivered(uncertain bool) {
 func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.behind || r.maybeMissingSince.IsZero() {
+	if r.databaseBehind || r.maybeMissingSince.IsZero() {
 		return
 	}
 	switch waited := time.Since(r.maybeMissingSince); {
@@ -208,7 +208,7 @@ func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 func (r *recovery) isBehind() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.behind
+	return r.databaseBehind
 }
 
 // end ends the recovery and reports whether it has done so. It does nothing if there was no
@@ -217,10 +217,10 @@ func (r *recovery) isBehind() bool {
 func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.behind || len(r.ackGoals) > 0 {
+	if !r.databaseBehind || len(r.ackGoals) > 0 {
 		return false
 	}
-	r.behind, r.maybeMissingSince = false, time.Time{}
+	r.databaseBehind, r.maybeMissingSince = false, time.Time{}
 	ready.MarkReady(recoveryReadinessComponent)
 	return true
 }
@@ -276,7 +276,7 @@ func (r *recovery) markGoalReached(stream string) {
 func (r *recovery) mayLackMessages(at startReportPair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.behind || r.ackGoals[at.starts] > 0 || r.ackGoals[at.reports] > 0
+	return r.databaseBehind || r.ackGoals[at.starts] > 0 || r.ackGoals[at.reports] > 0
 }
 
 // isRunning reports whether a recovery is in progress: the database is known to lack messages, or
@@ -284,7 +284,7 @@ func (r *recovery) mayLackMessages(at startReportPair) bool {
 func (r *recovery) isRunning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.behind || len(r.ackGoals) > 0
+	return r.databaseBehind || len(r.ackGoals) > 0
 }
 
 // trySend sends to c, which must have a buffer for one value, unless the buffer is full. It never

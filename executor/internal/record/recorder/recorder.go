@@ -340,7 +340,7 @@ func AwaitQueueRecorded(ctx context.Context, js jetstream.JetStream, queue strin
 func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {
 	var names []string
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
-		starts, _, err := stream.Streams(ctx, js)
+		starts, _, err := stream.StreamNames(ctx, js)
 		names = starts
 		return err == nil
 	})

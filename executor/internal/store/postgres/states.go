@@ -54,9 +54,9 @@ func (tx transaction) LockPendingProgress(
 	return mayKeepPending, err
 }
 
-// HasPendingProgress implements relational.Tx. A check would cost another round trip, so it always
+// MayHavePendingProgress implements relational.Tx. A check would cost another round trip, so it always
 // returns true.
-func (tx transaction) HasPendingProgress(context.Context) (bool, error) { return true, nil }
+func (tx transaction) MayHavePendingProgress(context.Context) (bool, error) { return true, nil }
 
 // CurrentStates implements relational.Tx.
 func (tx transaction) CurrentStates(

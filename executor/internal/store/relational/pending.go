@@ -36,7 +36,7 @@ func takePending(
 	if len(records) == 0 {
 		return nil, nil
 	}
-	if exist, err := tx.HasPendingProgress(ctx); err != nil || !exist {
+	if exist, err := tx.MayHavePendingProgress(ctx); err != nil || !exist {
 		return nil, err
 	}
 	err = tx.Query(ctx, func(row Row) error {

@@ -18,9 +18,9 @@ func (tx *transaction) LockPendingProgress(context.Context, store.Batch) (mayKee
 	return true, nil
 }
 
-// HasPendingProgress implements relational.Tx. Usually no steps are kept, and this check then saves
+// MayHavePendingProgress implements relational.Tx. Usually no steps are kept, and this check then saves
 // a DELETE.
-func (tx *transaction) HasPendingProgress(ctx context.Context) (exist bool, err error) {
+func (tx *transaction) MayHavePendingProgress(ctx context.Context) (exist bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&exist)
 	return exist, err
 }

@@ -23,8 +23,8 @@ import (
 const description = "The command line of hookstart, for operators and runners. Start with: " +
 	"hookstart workflow list"
 
-// flags defines the verbs (subcommands), and the flags that all of them have.
-type flags struct {
+// commandLine defines the verbs (subcommands), and the flags that all of them have.
+type commandLine struct {
 	APIURL          string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
 	APICA           string `name:"api-ca" help:"File with the certificate authority of the operators' API, for https with a certificate of one's own. Empty: the system's." type:"path" group:"all"`
 	AdminToken      string `help:"The admin token, or a key. Better set it in the environment: other users may see a command's flags." placeholder:"TOKEN" group:"all"`
@@ -72,7 +72,7 @@ func Run(ctx context.Context, args []string, std StdStreams) (code int) {
 			panic(left)
 		}
 	}()
-	var given flags
+	var given commandLine
 	parser := newParser(&given, std)
 	command, err := parser.Parse(args)
 	if err != nil {
@@ -102,7 +102,7 @@ var exampleHelpOption = kong.PostBuild(func(k *kong.Kong) error {
 
 // newParser returns a parser that parses arguments into flags. After printing help or the version,
 // the parser panics with an exitCode.
-func newParser(into *flags, std StdStreams) *kong.Kong {
+func newParser(into *commandLine, std StdStreams) *kong.Kong {
 	return kong.Must(
 		into,
 		kong.Name("hookstart"),
@@ -142,7 +142,7 @@ func needsNoAPI(command string) bool {
 		command == "admin secrets-key" || command == "admin reseal"
 }
 
-func (f *flags) newSession(ctx context.Context, std StdStreams, command string) (*session, error) {
+func (f *commandLine) newSession(ctx context.Context, std StdStreams, command string) (*session, error) {
 	token := strings.TrimSpace(f.AdminToken)
 	if token == "" && !needsNoAPI(command) && !f.Admin.Restore.Check {
 		return nil, &usageError{"the admin token is missing", setTokenHint}

@@ -114,7 +114,7 @@ func (v *deadLetterRequeueCmd) Run(s *session) error {
 	}
 	if id == latestKeyword {
 		var err error
-		if id, err = latestDeadLetterID(s); err != nil {
+		if id, err = latestFailedExecutionID(s); err != nil {
 			return err
 		}
 	}
@@ -173,8 +173,8 @@ func (v *deadLetterRequeueCmd) requeueRefusedMessages(s *session) error {
 	return errors.Join(failed...)
 }
 
-// latestDeadLetterID returns the ID of the newest failed execution among the dead letters.
-func latestDeadLetterID(s *session) (string, error) {
+// latestFailedExecutionID returns the ID of the newest failed execution among the dead letters.
+func latestFailedExecutionID(s *session) (string, error) {
 	for d, err := range s.allDeadLetters() {
 		if err != nil || d.Kind == api.DeadLetterFailed {
 			return d.ID, err

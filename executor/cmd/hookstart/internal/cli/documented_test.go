@@ -63,7 +63,7 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 // Every command that is mentioned in a program's messages exists.
 func TestCommandsInMessagesAreCommands(t *testing.T) {
 	const module = "../../../../"
-	root := newParser(&flags{}, StdStreams{Out: io.Discard, Err: io.Discard}).Model.Node
+	root := newParser(&commandLine{}, StdStreams{Out: io.Discard, Err: io.Discard}).Model.Node
 	inText := regexp.MustCompile(`\bhookstart ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?`)
 	checked := 0
 	err := filepath.WalkDir(module, func(path string, _ fs.DirEntry, err error) error {
@@ -117,6 +117,6 @@ func parseOnly(args []string) (err error) {
 			}
 		}
 	}()
-	_, err = newParser(&flags{}, StdStreams{Out: io.Discard, Err: io.Discard}).Parse(args)
+	_, err = newParser(&commandLine{}, StdStreams{Out: io.Discard, Err: io.Discard}).Parse(args)
 	return err
 }

@@ -88,7 +88,7 @@ func errorMessage(err error) string {
 
 // withHint adds a hint that fits the error and the command, unless the error already has one or no
 // hint is known. If the user has interrupted the command, it returns only that.
-func (f *flags) withHint(ctx context.Context, command string, err error) error {
+func (f *commandLine) withHint(ctx context.Context, command string, err error) error {
 	if _, ok := errors.AsType[*hintError](err); ok {
 		return err
 	}

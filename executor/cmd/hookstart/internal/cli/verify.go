@@ -16,8 +16,8 @@ type executionVerifyCmd struct {
 	Wait time.Duration `help:"How long to wait for its record." default:"5s"`
 }
 
-// pathStep is one step of an execution's path through the system.
-type pathStep struct {
+// verificationStep is one step of an execution's path through the system.
+type verificationStep struct {
 	Name     string    `json:"step"`
 	OK       bool      `json:"ok"`
 	At       time.Time `json:"at,omitzero"`
@@ -44,7 +44,7 @@ func (v *executionVerifyCmd) Run(s *session) error {
 	if err != nil && !isNotFound(err) {
 		return err
 	}
-	steps, missing := pathSteps(e), error(nil)
+	steps, missing := verificationSteps(e), error(nil)
 	if err != nil {
 		steps = stepsWithoutRecord(v.Wait)
 		missing = &hintError{
@@ -95,15 +95,15 @@ func retryFor[T any](
 	return found, err
 }
 
-func pathSteps(e checkedExecution) []pathStep {
-	received := pathStep{Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress"}
+func verificationSteps(e checkedExecution) []verificationStep {
+	received := verificationStep{Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress"}
 	if e.Source == "rerun" {
 		received.Detail = "a rerun, from the operators' API or the console"
 	}
 	if e.DeliveryID != "" {
 		received.Detail = "delivery " + e.DeliveryID
 	}
-	stored := pathStep{
+	stored := verificationStep{
 		Name:   "stored",
 		OK:     e.messageStoredOrExpired(),
 		At:     e.StoredAt,
@@ -112,13 +112,13 @@ func pathSteps(e checkedExecution) []pathStep {
 	if e.InputExpired {
 		stored.Detail += "; no longer kept"
 	}
-	consumed := pathStep{
+	consumed := verificationStep{
 		Name:     "consumed",
 		OK:       true,
 		TimeText: "before the record",
 		Detail:   "by the executor, which acknowledges with the record",
 	}
-	recorded := pathStep{
+	recorded := verificationStep{
 		Name:   "recorded",
 		OK:     true,
 		At:     e.RecordedAt,
@@ -127,11 +127,11 @@ func pathSteps(e checkedExecution) []pathStep {
 	if e.Duplicates > 0 {
 		recorded.Detail += fmt.Sprintf("; %d repeats suppressed", e.Duplicates)
 	}
-	return []pathStep{received, stored, consumed, recorded, stateStep(e.ExecutionDetail)}
+	return []verificationStep{received, stored, consumed, recorded, stateStep(e.ExecutionDetail)}
 }
 
-func stateStep(e api.ExecutionDetail) pathStep {
-	state := pathStep{Name: "state", OK: true, Detail: e.Status}
+func stateStep(e api.ExecutionDetail) verificationStep {
+	state := verificationStep{Name: "state", OK: true, Detail: e.Status}
 	switch e.Status {
 	case "queued":
 		state.TimeText = "now"
@@ -150,8 +150,8 @@ func stateStep(e api.ExecutionDetail) pathStep {
 	return state
 }
 
-func stepsWithoutRecord(waited time.Duration) []pathStep {
-	return []pathStep{
+func stepsWithoutRecord(waited time.Duration) []verificationStep {
+	return []verificationStep{
 		{Name: "received", Detail: "not known: only the record tells"},
 		{Name: "stored", Detail: "not known: only the record tells"},
 		{Name: "consumed", Detail: "not known: only the record tells"},
@@ -160,7 +160,7 @@ func stepsWithoutRecord(waited time.Duration) []pathStep {
 	}
 }
 
-func (s *session) showSteps(id string, steps []pathStep, complete bool) error {
+func (s *session) showSteps(id string, steps []verificationStep, complete bool) error {
 	var table [][]string
 	for _, step := range steps {
 		mark, at := "✗", cmp.Or(step.TimeText, "–")
@@ -173,8 +173,8 @@ func (s *session) showSteps(id string, steps []pathStep, complete bool) error {
 		table = append(table, []string{mark + " " + step.Name, at, step.Detail})
 	}
 	return s.printValue(struct {
-		ExecutionID string     `json:"executionId"`
-		Verified    bool       `json:"verified"`
-		Steps       []pathStep `json:"steps"`
+		ExecutionID string             `json:"executionId"`
+		Verified    bool               `json:"verified"`
+		Steps       []verificationStep `json:"steps"`
 	}{id, complete, steps}, func() error { return s.printRows(table) })
 }

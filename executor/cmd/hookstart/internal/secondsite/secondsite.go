@@ -105,7 +105,7 @@ func (s Site) EnsureMirrors(ctx context.Context, replicas int) error {
 
 // ownStreamQueues returns the queues that have their own streams at the first site, sorted.
 func (s Site) ownStreamQueues(ctx context.Context) (ownStreamQueues []string, err error) {
-	starts, _, err := stream.Streams(ctx, s.FirstSite)
+	starts, _, err := stream.StreamNames(ctx, s.FirstSite)
 	if err != nil {
 		return nil, fmt.Errorf("the streams of the first site: %w", err)
 	}

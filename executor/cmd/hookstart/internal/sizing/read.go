@@ -70,7 +70,7 @@ type AccountTier struct {
 // ReadNATSUsage queries NATS for the usage and limits of all streams and of the JetStream account.
 func ReadNATSUsage(ctx context.Context, js jetstream.JetStream) (NATSUsage, error) {
 	var found NATSUsage
-	starts, reports, err := stream.Streams(ctx, js)
+	starts, reports, err := stream.StreamNames(ctx, js)
 	if err != nil {
 		return NATSUsage{}, err
 	}
