@@ -18,10 +18,11 @@ import (
 // Only one goroutine may use it. Deliveries are pooled, so nothing may keep a reference to their
 // contents.
 type delivery struct {
-	w                 http.ResponseWriter
-	r                 *http.Request
-	event             requestEvent
-	spans             *spans    // nil means that tracing is off, or that no span has been started yet
+	w     http.ResponseWriter
+	r     *http.Request
+	event requestEvent
+	// nil means that tracing is off, or that no span has been started yet
+	spans             *spans
 	executionIDHeader [1]string // the execution ID as the value of the response header
 	responseBuffer    [128]byte // space for the response body
 

@@ -79,7 +79,8 @@ func (h *handler) finishEvent(d *delivery) {
 
 func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 	level := logrus.InfoLevel
-	if e.status >= http.StatusInternalServerError && !e.statusFromOutput && e.code != webhook.CodeRunFailed {
+	if e.status >= http.StatusInternalServerError && !e.statusFromOutput &&
+		e.code != webhook.CodeRunFailed {
 		level = logrus.WarnLevel
 	}
 	members := make([]ops.Field, 0, 12)

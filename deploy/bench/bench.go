@@ -276,8 +276,8 @@ func (s *speedRun) runOpenLoops(
 	for n := range loops {
 		loops[n].latencyDescription = "from the moment at which each should have begun"
 		if s.Vegeta {
-			loops[n].latencyDescription =
-				"sent by vegeta, from the moment at which it begins to send each"
+			loops[n].latencyDescription = "sent by vegeta, from the moment " +
+				"at which it begins to send each"
 		}
 		what := fmt.Sprintf("open loop, %s requests per second, round", loops[n].rateDescription)
 		if loops[n].resultsByVariant, err = s.runRounds(ctx, what, s.OpenRounds, s.OpenBurst,

@@ -62,7 +62,9 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	flooded := target{addr: s.addr, path: firstWebhookPath + "?token=" + token, firstWorkflow: c.Workflows}
+	flooded := target{
+		addr: s.addr, path: firstWebhookPath + "?token=" + token, firstWorkflow: c.Workflows,
+	}
 	n := &neighboursRun{Neighbours: c, system: s, floodedTarget: flooded}
 	var alone []roundResult
 	var beside []floodedRoundResult

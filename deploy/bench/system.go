@@ -22,8 +22,9 @@ import (
 
 // target holds the address, the workflows and the credentials of the requests.
 type target struct {
-	addr, path    string // HOST:PORT, and the path with the query of the first workflow's webhook
-	firstWorkflow int    // the number of the first workflow; each request has its number in the path
+	addr, path string // HOST:PORT, and the path with the query of the first workflow's webhook
+	// the number of the first workflow; each request has its number in the path
+	firstWorkflow int
 	signed        bool   // whether all requests go to one workflow and are signed like Stripe's
 	bearer        string // token in the header Authorization; "" means that it is in the path
 }

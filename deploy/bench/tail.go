@@ -227,7 +227,8 @@ type stageBreakdown struct {
 	total             time.Duration
 	stages            activityTimes
 	ackWaitActivities activityTimes // the activity of the processes during stageAckWait
-	ranInstead        activityTimes // what the process ran while the goroutine of a request waited to run
+	// what the process ran while the goroutine of a request waited to run
+	ranInstead activityTimes
 }
 
 func (b *stageBreakdown) add(

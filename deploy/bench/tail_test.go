@@ -40,7 +40,9 @@ func TestBreakdown(t *testing.T) {
 		goroutines: map[trace.GoID]*goroutine{1: serving, 2: writer},
 		stopped:    []span{{from: 180, to: 205}},
 	}
-	b := stageBreakdown{stages: activityTimes{}, ackWaitActivities: activityTimes{}, ranInstead: activityTimes{}}
+	b := stageBreakdown{
+		stages: activityTimes{}, ackWaitActivities: activityTimes{}, ranInstead: activityTimes{},
+	}
 	b.add(observedRequest{due: 50, sent: 60, answered: 350}, serving, front, []*timeline{front})
 	for what, same := range map[string]struct{ got, want activityTimes }{
 		"stages": {b.stages, activityTimes{

@@ -231,8 +231,8 @@ func (l *installation) configureServices(adminToken string) {
 	}
 	inProcess, publicURL := []nats.Option{l.server.InProcess()},
 		cmp.Or(c.PublicURL, l.started.IngressURL)
-	l.executor.NATSOptions, l.executor.Ops, l.executor.Log, l.executor.PublicURL = inProcess, l.telemetry,
-		l.log, publicURL
+	l.executor.NATSOptions, l.executor.PublicURL = inProcess, publicURL
+	l.executor.Ops, l.executor.Log = l.telemetry, l.log
 	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
 	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken,
 		new(atomic.Int64), true
@@ -245,8 +245,8 @@ func (l *installation) configureServices(adminToken string) {
 	if !c.NoDemo {
 		l.executor.DemoQueue = demoQueue
 	}
-	l.ingress.NATSOptions, l.ingress.Ops, l.ingress.Log, l.ingress.PublicURL = inProcess, l.telemetry,
-		l.log, publicURL
+	l.ingress.NATSOptions, l.ingress.PublicURL = inProcess, publicURL
+	l.ingress.Ops, l.ingress.Log = l.telemetry, l.log
 	l.ingress.Publishing, l.ingress.CheckRoom = l.executor.Publishing, l.server.CheckRoom
 }
 
@@ -298,7 +298,8 @@ func (l *installation) startDemo(ctx context.Context) (err error) {
 	}
 	observe := runnermetrics.New(l.telemetry.Metrics)
 	l.Go(ctx, func(ctx context.Context) {
-		if err := runDemo(ctx, l.executor.NATSOptions, observe, l.telemetry.Traces, l.log); err != nil {
+		err := runDemo(ctx, l.executor.NATSOptions, observe, l.telemetry.Traces, l.log)
+		if err != nil {
 			l.log.WithError(err).Warn("the runner of the demo workflow has ended")
 		}
 	})

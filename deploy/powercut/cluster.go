@@ -108,8 +108,9 @@ func newCluster(
 		}))
 }
 
-// clusterStartTimeout is how long the servers may take to elect their leaders, and the programs to find
-// them and become ready. This usually takes seconds, but on a very busy machine it takes minutes.
+// clusterStartTimeout is how long the servers may take to elect their leaders, and the programs to
+// find them and become ready. This usually takes seconds, but on a very busy machine it takes
+// minutes.
 const clusterStartTimeout = 5 * time.Minute
 
 func (c *cluster) addMachine(

@@ -244,7 +244,8 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 	defer all.Wait()
 	var queue []fault
 	for {
-		retry.Sleep(starting, f.meanInterval/2+time.Duration(f.random.Int64N(int64(f.meanInterval))))
+		retry.Sleep(starting,
+			f.meanInterval/2+time.Duration(f.random.Int64N(int64(f.meanInterval))))
 		if starting.Err() != nil {
 			return
 		}

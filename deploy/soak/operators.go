@@ -192,7 +192,8 @@ func (o *operator) makeRandomChange(ctx context.Context) {
 		err := changes[name](calling, apiclient.New(e.url, adminToken))
 		cancel()
 		if err == nil {
-			o.lastChange = fmt.Sprintf("%s by %s at %s", name, e.name, time.Now().Format("15:04:05.000"))
+			o.lastChange = fmt.Sprintf("%s by %s at %s",
+				name, e.name, time.Now().Format("15:04:05.000"))
 			break
 		}
 		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status < 500 &&

@@ -45,7 +45,9 @@ func newProbes(s *senders, i *installation) *probes {
 			response, _ := s.sendAndRecord(ctx, d, path, i.ingresses[host].url)
 			return response.Status == http.StatusOK
 		},
-		interval: probeInterval, byHost: make([][]probe, len(i.ingresses)), added: make(chan struct{}),
+		interval: probeInterval,
+		byHost:   make([][]probe, len(i.ingresses)),
+		added:    make(chan struct{}),
 	}
 }
 

@@ -316,9 +316,9 @@ func (s *takeoverRun) awaitFirstAccepted(ctx context.Context, senders *senders) 
 // maxResentDeliveries is the maximum number of deliveries that redeliver repeats.
 const maxResentDeliveries = 1000
 
-// resendDeliveries repeats deliveries that the first site had accepted and whose executions were copied,
-// at most maxResentDeliveries of them. It sends them to the second site, which must recognize them as
-// repeats.
+// resendDeliveries repeats deliveries that the first site had accepted and whose executions were
+// copied, at most maxResentDeliveries of them. It sends them to the second site, which must
+// recognize them as repeats.
 func (s *takeoverRun) resendDeliveries(ctx context.Context, senders *senders) error {
 	all, err := readStreams(ctx, s.second.js)
 	if err != nil {

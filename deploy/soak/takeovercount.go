@@ -49,8 +49,8 @@ func (s *takeoverRun) computeCost(
 		}
 		switch {
 		case len(d.executions) > 1:
-			c.duplicates = append(c.duplicates, fmt.Sprintf("delivery %s has the executions %v", d.marker,
-				d.executions))
+			c.duplicates = append(c.duplicates,
+				fmt.Sprintf("delivery %s has the executions %v", d.marker, d.executions))
 		case d.originals > 1:
 			c.reaccepted++
 		}

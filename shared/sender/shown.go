@@ -90,7 +90,8 @@ func withoutSecretSources(sources []deliveryIDSource, secretHeaders []string) []
 	return slices.DeleteFunc(sources, func(id deliveryIDSource) bool {
 		return slices.ContainsFunc(id.parts, func(s valueSource) bool {
 			return s.kind == sourceHeader &&
-				(slices.Contains(credentialHeaders, s.name) || slices.Contains(secretHeaders, s.name))
+				(slices.Contains(credentialHeaders, s.name) ||
+					slices.Contains(secretHeaders, s.name))
 		})
 	})
 }

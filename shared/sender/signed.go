@@ -95,8 +95,8 @@ func (r *Request) setDocumentAndForm(original *Request) {
 	r.document, r.form = &document, &fields
 }
 
-// parseFormBody parses a form without knowing its Content-Type. A body that begins with a boundary is
-// parsed as multipart/form-data.
+// parseFormBody parses a form without knowing its Content-Type. A body that begins with a boundary
+// is parsed as multipart/form-data.
 func parseFormBody(body []byte) form {
 	if rest, ok := bytes.CutPrefix(body, []byte("--")); ok {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))

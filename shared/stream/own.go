@@ -446,9 +446,11 @@ func DeleteOwnStreams(ctx context.Context, js jetstream.JetStream, queue string)
 	return nil
 }
 
-// StreamNames returns the names of all existing streams of start messages (EXECUTIONS and the queues'
-// own) and of all existing streams of reports (PROGRESS and the queues' own).
-func StreamNames(ctx context.Context, js jetstream.JetStream) (starts, reports []string, err error) {
+// StreamNames returns the names of all existing streams of start messages (EXECUTIONS and the
+// queues' own) and of all existing streams of reports (PROGRESS and the queues' own).
+func StreamNames(
+	ctx context.Context, js jetstream.JetStream,
+) (starts, reports []string, err error) {
 	names := js.StreamNames(ctx, jetstream.WithStreamListSubject("executions.>"))
 	for name := range names.Name() {
 		_, own := QueueOfStream(name)

@@ -94,7 +94,8 @@ func TestEnsureOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if starts, reports, err = stream.StreamNames(ctx, js); err != nil || len(starts)+len(reports) != 2 {
+	starts, reports, err = stream.StreamNames(ctx, js)
+	if err != nil || len(starts)+len(reports) != 2 {
 		t.Errorf("%v %v %v", starts, reports, err)
 	}
 }

@@ -86,9 +86,9 @@ func NewRequeueEntry(
 		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
-// NewDismissEntry returns the audit entry for a dismissed dead letter. deadLetterID is its ID in the
-// list of dead letters. r is the record of the failed execution, or zero if the dead letter is a
-// message that was put aside.
+// NewDismissEntry returns the audit entry for a dismissed dead letter. deadLetterID is its ID in
+// the list of dead letters. r is the record of the failed execution, or zero if the dead letter is
+// a message that was put aside.
 func NewDismissEntry(
 	deadLetterID string,
 	now time.Time,
@@ -99,8 +99,8 @@ func NewDismissEntry(
 		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
-// NewCancelEntry returns the audit entry for a request to cancel the execution with the given ID. r is
-// the execution's record.
+// NewCancelEntry returns the audit entry for a request to cancel the execution with the given ID. r
+// is the execution's record.
 func NewCancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	return newEntryAboutRecord(newID(), now, actor, ActionCancel, r,
 		edit.FieldChange{Field: fieldExecution, To: id})

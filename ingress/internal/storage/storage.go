@@ -116,10 +116,12 @@ type shard struct {
 
 // accountUsage is the space, in bytes, that the messages of one account occupy in the stream.
 type accountUsage struct {
-	counts             [numCountGenerations]int64 // bytes counted by this process, by generation
-	executorSum        int64                      // bytes of the account according to an executor's last sums
-	countedBetweenSums int64                      // counted between the last two sums
-	countedSinceSums   int64                      // counted since the last sums, or since nearFull was set
+	counts [numCountGenerations]int64 // bytes counted by this process, by generation
+	// bytes of the account according to an executor's last sums
+	executorSum        int64
+	countedBetweenSums int64 // counted between the last two sums
+	// counted since the last sums, or since nearFull was set
+	countedSinceSums int64
 	// unannounced is the part of counts that the other ingresses have not been informed of yet.
 	unannounced int64
 }
@@ -323,7 +325,8 @@ func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 	}
 	s.shards.ForEach(func(sh *shard) {
 		for id, h := range sh.accounts {
-			h.executorSum, h.countedBetweenSums, h.countedSinceSums = sums[id], h.countedSinceSums, 0
+			h.executorSum = sums[id]
+			h.countedBetweenSums, h.countedSinceSums = h.countedSinceSums, 0
 		}
 		s.removeEmptyAccounts(sh)
 	})

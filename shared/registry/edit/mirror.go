@@ -72,19 +72,20 @@ type MirrorMonitor struct {
 	conn     *nats.Conn
 	prefix   string // JetStream API prefix of the mirror's account
 	mirrorJS jetstream.JetStream
-	// checkOriginal waits until this process has applied everything in the original. MirrorMonitor calls
-	// it only to learn whether the original has a leader that reaches a majority: otherwise,
+	// checkOriginal waits until this process has applied everything in the original. MirrorMonitor
+	// calls it only to learn whether the original has a leader that reaches a majority: otherwise,
 	// checkOriginal fails.
 	checkOriginal func(context.Context) error
 	log           logrus.FieldLogger
 
-	leader       string    // the mirror's leader at the last check
-	lastProgress time.Time // when leader changed, received from the original, or was asked to step down
+	leader string // the mirror's leader at the last check
+	// when leader changed, received from the original, or was asked to step down
+	lastProgress time.Time
 }
 
 // NewMirrorMonitor returns a monitor of the mirror in the account whose API is imported under
-// prefix. checkOriginal must be the CatchUp method of a Follower of the original, or another function
-// that fails unless the original has a leader that reaches a majority.
+// prefix. checkOriginal must be the CatchUp method of a Follower of the original, or another
+// function that fails unless the original has a leader that reaches a majority.
 func NewMirrorMonitor(
 	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
 ) (*MirrorMonitor, error) {
@@ -93,7 +94,8 @@ func NewMirrorMonitor(
 		return nil, err
 	}
 	return &MirrorMonitor{
-		conn: nc, prefix: prefix, mirrorJS: mirrors, checkOriginal: catchUp, log: log, lastProgress: time.Now(),
+		conn: nc, prefix: prefix, mirrorJS: mirrors, checkOriginal: catchUp, log: log,
+		lastProgress: time.Now(),
 	}, nil
 }
 

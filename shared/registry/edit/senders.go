@@ -588,8 +588,8 @@ func asInvalidError(err error) error {
 	return err
 }
 
-// exposedSecretHeader is a header that contains the secret of a node's sender, and the setting of the
-// node that would show the header's value to operators: orderKey or filter.
+// exposedSecretHeader is a header that contains the secret of a node's sender, and the setting of
+// the node that would show the header's value to operators: orderKey or filter.
 type exposedSecretHeader struct{ setting, header string }
 
 // newlyExposedSecret returns a header that contains the sender's secret and is used by the order

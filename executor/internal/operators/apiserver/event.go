@@ -33,7 +33,8 @@ func (s *server) logRequests(next http.Handler) http.Handler {
 var idLogFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
 
 func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
-	isClientError := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
+	isClientError := e.Status() >= http.StatusBadRequest &&
+		e.Status() < http.StatusInternalServerError
 	for _, name := range idLogFields {
 		// An invalid request may contain any text as an ID, even a secret, so the text must not be
 		// logged.

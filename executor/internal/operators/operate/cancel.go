@@ -214,7 +214,8 @@ func (s *Service) cancel(
 	if len(records) == 0 {
 		return 0, 0, nil
 	}
-	newlyRequested, err := s.config.Store.RequestCancel(ctx, idsOf(records), time.Now(), newAuditEntry)
+	newlyRequested, err := s.config.Store.RequestCancel(
+		ctx, idsOf(records), time.Now(), newAuditEntry)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -183,7 +183,8 @@ func lastUseName(id string) string { return "key." + id }
 // Run stores when keys were last used, and deletes expired keys, until the context is done. A crash
 // loses the uses of the last few seconds.
 func (k *Keyring) Run(ctx context.Context) {
-	saveTicker, expiryTicker := time.NewTicker(lastUseSaveInterval), time.NewTicker(expiredKeyCheckInterval)
+	saveTicker := time.NewTicker(lastUseSaveInterval)
+	expiryTicker := time.NewTicker(expiredKeyCheckInterval)
 	defer saveTicker.Stop()
 	defer expiryTicker.Stop()
 	for {

@@ -32,8 +32,8 @@ func SessionEnd(ctx context.Context) time.Time {
 	return end
 }
 
-// WithSessionCheck returns a context with the function that Authenticator.SessionCheck returned for the
-// request.
+// WithSessionCheck returns a context with the function that Authenticator.SessionCheck returned for
+// the request.
 func WithSessionCheck(ctx context.Context, check func(context.Context) error) context.Context {
 	return context.WithValue(ctx, sessionCheckKey{}, check)
 }

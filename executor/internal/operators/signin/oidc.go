@@ -134,7 +134,9 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 // FinishOIDC handles the redirect back from the provider and begins a session. next is the page
 // that was passed to BeginOIDC. A *RefusedError means that the sign-in was refused; FinishOIDC then
 // delays the response, as after a wrong token.
-func (s *Authenticator) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
+func (s *Authenticator) FinishOIDC(
+	w http.ResponseWriter, r *http.Request,
+) (next string, err error) {
 	var pending pendingSignIn
 	cookie, err := r.Cookie(cookieName(r, oidcCookie))
 	known := err == nil && s.sessions.verifyValue(oidcSigningPurpose, cookie.Value, &pending) &&

@@ -210,7 +210,9 @@ func (s *Authenticator) SignInByToken(w http.ResponseWriter, r *http.Request, to
 
 // callerOfToken authenticates the admin token or a key. It returns the caller, and the content of
 // the session that this caller can begin.
-func (s *Authenticator) callerOfToken(ctx context.Context, token string) (operate.Caller, session, error) {
+func (s *Authenticator) callerOfToken(
+	ctx context.Context, token string,
+) (operate.Caller, session, error) {
 	if s.isAdminToken(token) {
 		return operate.AdminCaller(), session{Kind: operate.CallerKindAdminToken}, nil
 	}

@@ -68,7 +68,9 @@ func (p *lostPass) beginFull(now time.Time) {
 // nextWindow returns the next window to read. It ends just after newest, the acceptance time of the
 // newest execution that the search has not read yet, and thereby skips times without executions.
 func (p *lostPass) nextWindow(newest time.Time) store.RecordFilter {
-	window := store.RecordFilter{Since: newest.Add(-p.windowLength), Until: newest.Add(time.Millisecond)}
+	window := store.RecordFilter{
+		Since: newest.Add(-p.windowLength), Until: newest.Add(time.Millisecond),
+	}
 	if window.Since.Before(p.stopAt) {
 		window.Since = p.stopAt
 	}

@@ -54,8 +54,8 @@ func (tx transaction) LockPendingProgress(
 	return mayKeepPending, err
 }
 
-// MayHavePendingProgress implements relational.Tx. A check would cost another round trip, so it always
-// returns true.
+// MayHavePendingProgress implements relational.Tx. A check would cost another round trip, so it
+// always returns true.
 func (tx transaction) MayHavePendingProgress(context.Context) (bool, error) { return true, nil }
 
 // CurrentStates implements relational.Tx.

@@ -61,8 +61,8 @@ type ExecutionTx interface {
 	// LockPendingProgress acquires PendingProgressLock, and reports whether the transaction may
 	// keep progress steps of executions that are not recorded yet.
 	LockPendingProgress(ctx context.Context, batch store.Batch) (mayKeepPending bool, err error)
-	// MayHavePendingProgress reports whether the database keeps any progress steps of executions that
-	// are not recorded yet. A driver that cannot check this cheaply returns true.
+	// MayHavePendingProgress reports whether the database keeps any progress steps of executions
+	// that are not recorded yet. A driver that cannot check this cheaply returns true.
 	MayHavePendingProgress(ctx context.Context) (bool, error)
 	// InsertNew inserts the records whose IDs do not exist yet, and returns them. Of two records
 	// with the same ID, it inserts only the first. For existing records, it updates StreamSequence

@@ -142,7 +142,9 @@ func needsNoAPI(command string) bool {
 		command == "admin secrets-key" || command == "admin reseal"
 }
 
-func (f *commandLine) newSession(ctx context.Context, std StdStreams, command string) (*session, error) {
+func (f *commandLine) newSession(
+	ctx context.Context, std StdStreams, command string,
+) (*session, error) {
 	token := strings.TrimSpace(f.AdminToken)
 	if token == "" && !needsNoAPI(command) && !f.Admin.Restore.Check {
 		return nil, &usageError{"the admin token is missing", setTokenHint}

@@ -96,7 +96,9 @@ func retryFor[T any](
 }
 
 func verificationSteps(e checkedExecution) []verificationStep {
-	received := verificationStep{Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress"}
+	received := verificationStep{
+		Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress",
+	}
 	if e.Source == "rerun" {
 		received.Detail = "a rerun, from the operators' API or the console"
 	}
