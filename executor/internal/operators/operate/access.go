@@ -77,8 +77,8 @@ func (r Role) Includes(other Role) bool {
 	return slices.Contains(roles, other) && slices.Index(roles, r) >= slices.Index(roles, other)
 }
 
-// accessRule decides which callers may make a call. Every helper below that runs a call requires a
-// rule, so every call has one. The zero rule rejects every caller.
+// accessRule decides which callers may make a call. The functions that run calls, such as runRead,
+// require a rule, so no call goes unchecked. The zero rule rejects every caller.
 type accessRule struct {
 	role  Role
 	check accessCheck
@@ -100,8 +100,8 @@ type accessCheck func(ctx context.Context, s *Service, caller Caller) error
 // account, and for calls that themselves omit what the caller has no access to.
 func accessUnrestricted(context.Context, *Service, Caller) error { return nil }
 
-// accessToAllAccounts is the check for calls about all accounts. Checks run only for callers that
-// are restricted to one account, so it rejects every caller.
+// accessToAllAccounts is the check for calls about all accounts. It rejects every caller, because
+// checks run only for callers that are restricted to one account.
 func accessToAllAccounts(context.Context, *Service, Caller) error {
 	return &Error{
 		Code:   api.CodeForbidden,
@@ -133,6 +133,8 @@ func accessToWorkflow(id string) accessCheck {
 }
 
 // accessToNewWorkflow returns the check for calls that create or replace a workflow in an account.
+// The account must be the caller's. If the workflow exists, its current account must be the
+// caller's as well.
 func accessToNewWorkflow(id, accountID string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
@@ -255,9 +257,9 @@ func runRead[T any](
 	return checkAndCall(ctx, s, caller, r, call)
 }
 
-// runChange checks that the caller may make a call that changes something, and runs the call.
-// within is the timeout of the call. The call continues even if the client disconnects, because
-// every stored change must be confirmed.
+// runChange checks that the caller may make a call that changes something, and runs the call with
+// the given timeout. The call continues even if the client disconnects, because every stored change
+// must be confirmed.
 func runChange[T any](
 	ctx context.Context, s *Service, caller Caller, r accessRule, timeout time.Duration, call func(
 		context.Context,
@@ -268,7 +270,8 @@ func runChange[T any](
 	return checkAndCall(withActor(ctx, caller), s, caller, r, call)
 }
 
-// runChangeWithoutResult runs a call that changes something and returns no result.
+// runChangeWithoutResult is like runChange, for a call that returns no result. within is the
+// timeout of the call.
 func (s *Service) runChangeWithoutResult(
 	ctx context.Context, caller Caller, r accessRule, within time.Duration,
 	call func(context.Context) error,

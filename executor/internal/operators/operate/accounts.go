@@ -139,8 +139,8 @@ func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
 	})
 }
 
-// WithAccountIfExists returns a context for a conditional change to an account. The change fails
-// with api.CodeChangedSince instead of creating the account.
+// WithAccountIfExists returns a context for a conditional change to an account. If the account does
+// not exist, the change fails with api.CodeChangedSince instead of creating it.
 func WithAccountIfExists(ctx context.Context) context.Context {
 	return edit.WithAccountCondition(ctx, func(a *registry.Account) error {
 		if a == nil {

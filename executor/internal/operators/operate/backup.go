@@ -89,9 +89,9 @@ func (s *Service) BackUpAudit(
 // auditEntriesPerPart is the maximum number of audit entries in one part of a backup.
 const auditEntriesPerPart = 500
 
-// RestoreRecords writes one part of a backup to the database. It rejects the first part unless the
-// database is empty. It rejects every part if an account exists, because the registry must be
-// restored last.
+// RestoreRecords writes one part of a backup to the database. If first is true, it rejects the part
+// unless the database is empty. It rejects every part if an account exists, because the registry
+// must be restored last.
 func (s *Service) RestoreRecords(
 	ctx context.Context, caller Caller, part []byte, first bool,
 ) error {

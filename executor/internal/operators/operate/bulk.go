@@ -32,9 +32,9 @@ type bulkRestart struct {
 	caller   Caller
 	deadline time.Time                                 // no batch begins after it
 	newStart func(record store.Record) execution.Start // returns the new start message for a record
-	// marksRequeued reports whether the originals are marked as requeued. If so, the number of
-	// restarted executions below is the number of originals that this call marked; otherwise, it is
-	// the number of start messages that this call stored.
+	// marksRequeued reports whether the originals are marked as requeued. If so, startedCount is
+	// the number of originals that this call marked; otherwise, it is the number of start messages
+	// that this call stored.
 	marksRequeued bool
 
 	oldestSequences map[string]uint64 // Streams.OldestSequence by queue; 0 if it is not known
@@ -145,10 +145,10 @@ func allIndexes(records []store.Record) []int {
 }
 
 // startInOrder restarts the records whose indexes are in chunk. It reads their requests
-// concurrently, and then starts the new executions one by one, in the order of the records. known
-// contains the IDs of new executions that already exist. For each record whose new execution exists
-// afterwards, startInOrder calls the function started with the record's index i; fresh is true if
-// this call started the execution.
+// concurrently, and then starts the new executions one by one, in the order of the records. starts
+// holds the new start messages, still without their requests, and known the IDs of new executions
+// that already exist. For each record whose new execution exists afterwards, startInOrder calls
+// onStarted with the record's index i; fresh is true if this call started the execution.
 func (b *bulkRestart) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, onStarted func(i int, fresh bool),
@@ -185,23 +185,21 @@ func (b *bulkRestart) startInOrder(
 	return nil
 }
 
-// hasExpired reports whether an execution's message has certainly left the streams. It queries the
-// oldest message of each queue only once. The check matters because a bulk call begins with the
-// oldest executions: without it, the call could spend all its time on failing reads of expired
-// messages.
+// hasExpired reports whether an execution's start message is certainly no longer in the streams. It
+// looks up the oldest sequence of each queue only once. Without this check, a bulk call, which
+// begins with the oldest executions, could spend all its time on failing reads of expired messages.
 func (b *bulkRestart) hasExpired(ctx context.Context, record store.Record) bool {
 	oldest, known := b.oldestSequences[record.Queue]
 	if !known {
-		// If a stream does not respond, the oldest sequence is 0: no message counts as expired, and
-		// each one is read.
+		// If a stream does not respond, the oldest sequence is 0, so no message counts as expired.
 		oldest, _ = b.service.startStreams.OldestSequence(ctx, record.Queue)
 		b.oldestSequences[record.Queue] = oldest
 	}
 	return record.StreamSequence < oldest
 }
 
-// countSkipped counts an execution that cannot be restarted, and returns nil. If err does not
-// concern only this execution, countSkipped returns it unchanged.
+// countSkipped counts an execution that cannot be restarted, and returns nil. If err may affect
+// other executions as well, countSkipped does not count it, and returns it.
 func (b *bulkRestart) countSkipped(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||

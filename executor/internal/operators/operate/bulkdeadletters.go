@@ -34,7 +34,7 @@ func (s DeadLetterSelection) check() error {
 }
 
 // splitIDs separates the IDs of executions from the IDs of messages that were put aside, and
-// removes duplicates.
+// removes duplicates and message IDs with an invalid sequence.
 func (s DeadLetterSelection) splitIDs() (executions []string, messages []store.MessageKey) {
 	seen := make(map[string]bool, len(s.IDs))
 	for _, id := range s.IDs {

@@ -28,10 +28,10 @@ import (
 //  2. The execution's ID is put as a key into the cancellations bucket. Runners look for the key
 //     after a message arrives, before its handler begins, and while the handler runs: see package
 //     runner.
-//  3. The NATS server reports whether any group has received the message. If none has, every group
-//     that receives it later finds the key, so no handler ever begins: the database sets the record
-//     to canceled if it is still queued. Otherwise the runner ends the execution: it reports
-//     CANCELED, or the final state that its handler reached.
+//  3. The NATS server reports whether any group of runners has received the message. If none has,
+//     every group that receives it later finds the key, so no handler ever begins: the database
+//     sets the record to canceled if it is still queued. Otherwise the runner ends the execution:
+//     it reports CANCELED, or the final state that its handler reached.
 //
 // The database decides the final state: the first one that a transaction writes stays, and later
 // ones change nothing. A cancellation that races with the end of the execution therefore has the
@@ -204,10 +204,10 @@ func (s *Service) cancelAuditEntryFunc(
 	}
 }
 
-// cancel performs the three steps for the given records. It counts only the executions whose
-// cancellation had not been requested before. canceled is the number of those that are canceled
-// when cancel returns, even if another call has canceled them. requested is the number of the
-// others, which their runners end.
+// cancel performs the three steps for the given records. It counts only executions whose
+// cancellation nobody had requested before: canceled is the number of those that are canceled when
+// cancel returns, by this or another call, and requested is the number of those that their runners
+// still have to end.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, newAuditEntry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -276,8 +276,9 @@ func (s *Service) finishCancel(
 }
 
 // reportCanceled publishes the final state of executions that no runner has received. An ingress
-// whose response waits for the execution reads this report from the stream of reports for the start
-// message's stream. If the report is lost, the response says that the execution is queued.
+// that waits for the execution's end before it responds reads this report from the reports stream
+// that belongs to the start message's stream. If the report is lost, the ingress responds that the
+// execution is queued.
 func (s *Service) reportCanceled(
 	records []store.Record, ended []string, starts map[string]*queues.StartMessage, at time.Time,
 ) {
@@ -314,7 +315,8 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 
 // CompleteCancellations completes interrupted cancellations until the context is done. A
 // cancellation may be interrupted because its process has ended, or because the database or the
-// bucket was restored from an older copy. maxAge is the maximum age of the stream's messages.
+// bucket was restored from an older copy. maxAge is how long streams keep messages; canceled
+// executions that are older need no key.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	conn := s.config.JetStream.Conn()
 	connected := conn.StatusChanged(nats.CONNECTED)

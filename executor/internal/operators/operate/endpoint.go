@@ -118,10 +118,10 @@ func (s *Service) ingressEndpoint() endpoint {
 	return at
 }
 
-// deliveryIDSources returns the sources of a node's delivery ID in the order in which they are
-// tried: those that the sender signs, the webhook.PriorityDeliveryIDHeaders, the sender's other
-// sources, and the remaining headers. headers lists only the sources that are a single header, by
-// header name. info is nil if the node has no sender.
+// deliveryIDSources returns the sources in which an ingress looks for the delivery ID of a request
+// to a node, in the order in which it tries them: the sources that the sender signs,
+// webhook.PriorityDeliveryIDHeaders, the sender's other sources, and the remaining headers. headers
+// holds the names of those sources that are a single header. info is nil if the node has no sender.
 func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&

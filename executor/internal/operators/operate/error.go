@@ -192,9 +192,9 @@ func invalidFields(err error) []api.FieldError {
 }
 
 // isNATSUnavailable reports whether an error means that NATS does not respond or cannot store
-// messages now. The ingress has a list of its own, because it must also know whether a message may
-// have been stored. For an operator's call, this makes no difference: the outcome is unknown, and
-// the operator should try again.
+// messages now. The ingress checks its own list of errors, because it must also know whether a
+// message may have been stored. For an operator's call, this makes no difference: the outcome is
+// unknown, and the operator should try again.
 func isNATSUnavailable(err error) bool {
 	for _, known := range []error{
 		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,

@@ -56,9 +56,8 @@ func (s *Service) PutEvents(
 }
 
 // WithEventsCondition returns a context for a conditional change to an account's operator event
-// settings. The change calls check with the current settings, or with nil if the events start no
-// workflow. If check returns an error, the change fails with that error. check may be called more
-// than once.
+// settings. The change calls check with the current settings, or with nil if the account has none.
+// If check returns an error, the change fails with that error. check may be called more than once.
 func WithEventsCondition(ctx context.Context, check func(*api.PutEvents) error) context.Context {
 	return edit.WithAccountCondition(ctx, func(a *registry.Account) error {
 		if a == nil {

@@ -17,7 +17,7 @@ import (
 type Execution struct {
 	api.Execution
 	// Error is the reason for the failure, the code of the rejection, or what the runner reported
-	// when the execution was canceled. "" means none of these.
+	// when the execution was canceled. It is "" if none of these applies.
 	Error     string
 	IsRequeue bool // whether a requeue started it to replace the original
 }
@@ -80,8 +80,8 @@ func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Exec
 		})
 }
 
-// ExecutionDetail returns the record of an execution together with its input and output. It returns
-// an error if the stream is unavailable, because the input may still exist.
+// ExecutionDetail returns the record of an execution together with its input and output. If the
+// stream is unavailable, it returns an error rather than report the input as expired.
 func (s *Service) ExecutionDetail(
 	ctx context.Context, caller Caller, id string,
 ) (ExecutionDetail, error) {

@@ -118,10 +118,11 @@ func (s *Service) tryFilter(
 	return trial, nil
 }
 
-// lastRequests reads the last requests that a trigger node received, at most n, and its sample
-// payload. It adds each of them to the trial; requests without a message or body are only counted.
-// It leaves out the requests that belong to another account: those to a deleted workflow with the
-// same ID, or to the workflow before it moved.
+// lastRequests returns at most n of the last requests that a trigger node received, and the node's
+// sample payload as another request. It adds each of them to trial.Requests, in the same order. A
+// request whose message has expired, or whose body was not kept, is only counted in trial.Expired.
+// It leaves out requests that belong to another account: the workflow has moved since then, or a
+// deleted workflow had the same ID.
 func (s *Service) lastRequests(
 	ctx context.Context, node *edit.TriggerInfo, trial *FilterTrial, n int,
 ) (requests []*sender.Request, err error) {
@@ -163,8 +164,8 @@ func (r startRequest) toSenderRequest() *sender.Request {
 	}
 }
 
-// valueAt returns the value of a request field, shortened for display, or "" if there is no single
-// value.
+// valueAt returns the value of a request field, shortened for display, or "" if there is no string,
+// number or boolean at the place.
 func valueAt(place string, r *sender.Request) string {
 	key, err := filter.ParseOrderKeyPlace(place)
 	if err != nil {
@@ -287,7 +288,8 @@ func (p fieldValueCounts) addJSON(decoder *json.Decoder, pointer string, depth i
 // pointerEscaper escapes a name for use in a JSON pointer.
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// isCommonHeader reports whether a header reveals nothing about the event in its request.
+// isCommonHeader reports whether a header is one that requests commonly have, and that says nothing
+// about the event in the request.
 func isCommonHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return strings.Contains(name, "Signature") || slices.Contains(commonHeaders, name) ||

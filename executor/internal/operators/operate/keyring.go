@@ -43,8 +43,8 @@ type Keyring struct {
 	unsavedLastUses map[string]time.Time // last uses not in the database yet, by key ID
 }
 
-// NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. The
-// times at which keys are used are stored only while Run is running.
+// NewKeyring returns a Keyring that reads keys from directory, which must be the editor's own
+// Directory. It saves the times at which keys were used only while Run is running.
 func NewKeyring(
 	editor *edit.Editor, directory *edit.Directory, tokenUses store.TokenUseStore,
 	log logrus.FieldLogger,
@@ -176,8 +176,8 @@ func (k *Keyring) lastUses(ctx context.Context, ids []string) (map[string]time.T
 	return last, nil
 }
 
-// lastUseName returns the name under which the store keeps a key's last use. It cannot collide with
-// the name for a token, which is hexadecimal.
+// lastUseName returns the name under which the store keeps a key's last use. The store also keeps
+// the last uses of webhook tokens, but under hexadecimal names, so that the names cannot collide.
 func lastUseName(id string) string { return "key." + id }
 
 // Run stores when keys were last used, and deletes expired keys, until the context is done. A crash
@@ -236,6 +236,6 @@ func (k *Keyring) deleteExpiredKeys(ctx context.Context) {
 	}
 }
 
-// maxKeysPerExpiryCheck is the maximum number of keys that are checked for expiry at a time. As
-// many keys as this can exist, so every check covers all of them.
+// maxKeysPerExpiryCheck is the maximum number of keys in one check for expired keys. No more keys
+// than this can exist, so every check covers all of them.
 const maxKeysPerExpiryCheck = edit.MaxAPIKeys

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// Every call requires a caller. Without a caller or with an insufficient role, it is rejected
-// before anything is read.
+// Every method of Service rejects a call without a caller, or with a caller whose role is too low,
+// before it reads anything.
 func TestEveryCallNeedsACaller(t *testing.T) {
 	least := map[string]operate.Role{}
 	for _, o := range operate.Operations() {
@@ -149,8 +149,8 @@ func isChecking() bool {
 	}
 }
 
-// The API's types list the same roles in their struct tags as this package. The tags cannot be
-// derived from the list of roles, so the test compares them.
+// The API's types list the roles in their struct tags, which cannot be derived from this package's
+// list of roles. The test checks that both lists are the same.
 func TestRolesOfTheAPI(t *testing.T) {
 	var names []string
 	for _, role := range operate.Roles() {

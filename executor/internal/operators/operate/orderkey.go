@@ -14,9 +14,10 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// orderKey returns the order key for a start message at a trigger node: the key of the execution
-// that is replayed, or else the value at the place that the node's order key setting names. It
-// returns "" if the queue has no lanes, because such a queue does not support order keys.
+// orderKey returns the order key for a start message at a trigger node. It is start.OrderKey, which
+// a replay copies from its original, or else the value at the place in the request that the node's
+// order key setting names. If the queue has no lanes, it is "", because such a queue does not
+// support order keys.
 func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string, error) {
 	key := start.OrderKey
 	if key == "" && at.OrderKey != "" {

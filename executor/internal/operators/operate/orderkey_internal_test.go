@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/filter"
 )
 
-// The ingress stores decoded query parameters. If they were decoded again, a filter and an order
-// key would see another value than at the ingress.
+// The ingress stores query parameters decoded. If they were decoded a second time, a filter and an
+// order key would see a different value here than at the ingress.
 func TestStoredQueryIsNotDecodedAgain(t *testing.T) {
 	t.Parallel()
 	place, err := filter.ParseOrderKeyPlace("query:customer")

@@ -40,8 +40,9 @@ func invalidCursorError() error {
 	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
-// newListPage returns a page with the first p.Limit items of found. If found is longer, the page
-// has a cursor for the next page.
+// newListPage returns a page with the first p.Limit elements of found, converted by item. If found
+// has more elements, the page has a cursor for the next page, made of kind and the position of the
+// last element.
 func newListPage[R, T any](
 	kind string, found []R, p PageOptions, item func(R) T, position func(R) string,
 ) api.List[T] {
@@ -57,8 +58,9 @@ func newListPage[R, T any](
 	return page
 }
 
-// newPageOfCatalog returns a page of a list. all holds the whole list, in the order in which it is
-// shown. The page begins after the item whose ID is in the cursor.
+// newPageOfCatalog returns the page of the complete list all that begins after the element whose ID
+// is in the cursor. It fails if the list has no such element, or if the cursor is of a list of
+// another kind.
 func newPageOfCatalog[R, T any](
 	kind string, all []R, p PageOptions, item func(R) T, id func(R) string,
 ) (none api.List[T], err error) {

@@ -35,7 +35,8 @@ func (q Quota) Max() int64 {
 // Full reports whether the plan allows the account no further active workflow.
 func (q Quota) Full() bool { return !q.Webhooks() || (q.Limited() && q.Active >= q.Max()) }
 
-// Over returns the number of active workflows beyond the plan's limit.
+// Over returns the number of active workflows beyond the plan's limit. The limit is 0 if the plan
+// has no webhook triggers.
 func (q Quota) Over() int64 {
 	if q.Webhooks() && !q.Limited() {
 		return 0

@@ -86,7 +86,8 @@ func (s *Service) withHandlerStartTimes(
 	return all, nil
 }
 
-// queuesOf returns the queues that an account's workflows use.
+// queuesOf returns those of the queues in all that an account's workflows use. If accountID is
+// empty, it returns all of them.
 func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue {
 	if accountID == "" {
 		return all

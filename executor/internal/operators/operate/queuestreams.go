@@ -65,8 +65,8 @@ func (s *Service) moveQueue(
 }
 
 // pollMovedQueue returns the state of a queue that has just moved. It waits briefly for the new
-// stream to answer. If the stream does not, it returns an incomplete state, because the move itself
-// is complete.
+// stream to respond. If the stream does not respond, pollMovedQueue returns an incomplete state
+// instead of an error, because the move itself is complete.
 func (s *Service) pollMovedQueue(ctx context.Context, name string) (none queues.Queue, err error) {
 	for n := 0; ; n++ {
 		all, err := s.config.Queues.Poll(ctx)

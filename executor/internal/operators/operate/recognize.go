@@ -13,10 +13,10 @@ import (
 // request reveals it. The zero value means that the request reveals nothing.
 type RecognizedProvider struct {
 	// Preset and Title are the ID and the name of the provider. Both are "" if the provider was not
-	// recognized, or if the node had a sender.
+	// recognized, or if the node already had a sender.
 	Preset, Title string
 	// URLCheck reports whether the request is a provider's check of the URL, which only a
-	// configured sender responds to. It is false if the node had a sender.
+	// configured sender responds to. It is false if the node already had a sender.
 	URLCheck bool
 	// AsForm reports whether GitHub sent the request as a form, with the event as JSON text in the
 	// field payload. GitHub has a setting to send plain JSON instead.
@@ -59,8 +59,8 @@ func (r startRequest) hasFormPayload() bool {
 }
 
 // LastRecognized returns what the last request to a trigger node reveals about its provider. It
-// leaves out requests that belong to another account. If the node has a sender, it returns only
-// whether the request was sent as a form.
+// ignores requests from when the workflow was in another account. If the node has a sender, the
+// result has only AsForm.
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (RecognizedProvider, error) {

@@ -55,8 +55,9 @@ func (s *Service) recoverMessage(
 	}
 	executionID := record.ID
 	if !known || len(batch.Progress) > 0 {
-		// Look up the execution's record. If the message is no longer a dead letter, it has been
-		// recorded, so the record must exist. A report can be recorded only if the record exists.
+		// If the message is not a dead letter, an earlier call has recorded it, so its execution
+		// has a record. A report can be recorded only if its execution has one. In both cases, fail
+		// if there is no record.
 		if record, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}

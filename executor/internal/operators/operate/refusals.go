@@ -49,8 +49,7 @@ func (s *Service) Refusals(
 					return none, err
 				}
 			}
-			// Searching the list for the position is cheap, because there is at most one sum per
-			// code.
+			// This linear search is cheap, because there is at most one sum per code.
 			sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool {
 				return sum.Code == after
 			})+1:]
@@ -66,8 +65,8 @@ func (s *Service) Refusals(
 		})
 }
 
-// AllRefusals counts refused requests by workflow and code, for all workflows or for an account's
-// current ones. A zero since means the last 24 hours.
+// AllRefusals counts refused requests by workflow and code, for all workflows or, if accountID is
+// not empty, for those that are in the account now. A zero since means the last 24 hours.
 func (s *Service) AllRefusals(
 	ctx context.Context, caller Caller, accountID string, since time.Time, page PageOptions,
 ) (api.List[api.WorkflowRefusal], error) {

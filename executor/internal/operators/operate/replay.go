@@ -104,8 +104,8 @@ func (s *Service) ReplayRejected(
 		})
 }
 
-// restartExecution starts an execution with another execution's request. The new ID is also the
-// message ID, so a repeated call with the same ID starts nothing.
+// restartExecution publishes start with the request of the execution in record. start.ID is also
+// the message ID, so a repeated call with the same ID starts nothing.
 func (s *Service) restartExecution(
 	ctx context.Context, caller Caller, record store.Record, start execution.Start,
 	triggerOf triggerFinder,

@@ -83,8 +83,8 @@ func idempotencyKeyForSample(key string, trigger *edit.TriggerInfo) string {
 	return key + "\x00" + hex.EncodeToString(sum[:])
 }
 
-// triggerOf returns the trigger node at which to run an execution again. It fails if the workflow
-// has moved to an account that the caller has no access to.
+// triggerOf returns the trigger node at which to run an execution again. It fails if the node no
+// longer exists, or if its workflow has moved to an account that the caller has no access to.
 func (s *Service) triggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {
@@ -188,11 +188,11 @@ func (s *Service) publishStart(
 	return true, nil
 }
 
-// isStartMessage is called after the stream has refused a start message as a duplicate. It reports
-// whether the original, which ack identifies, is the start message of the execution id, or a marker
-// with only the delivery ID of a start message in another stream. If the original no longer exists,
-// isStartMessage returns false. If the original cannot be read now, it returns true, because the
-// original has the same message ID.
+// isStartMessage is called after the stream has rejected the start message of the execution id as a
+// duplicate of the message that ack identifies. It reports whether that message is a start message
+// of the same execution, or a dedup marker for one in another stream. It returns false if that
+// message no longer exists, and true if it cannot be read now, because both messages have the same
+// message ID.
 func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.startStreams.MessageAt(ctx, ack.Stream, ack.Sequence)
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id 
 }
 
 // startTrace starts a trace and returns its W3C traceparent. The caller must call end with the
-// outcome.
+// error of the traced call, or with nil.
 func (s *Service) startTrace(
 	ctx context.Context, subject, executionID string,
 ) (traceparent string, end func(error)) {

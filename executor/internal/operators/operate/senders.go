@@ -97,7 +97,8 @@ func senderNotFoundError(nodeID string) error {
 	}
 }
 
-// revealCapturedSecrets adds the text of captured secrets that nobody has seen yet.
+// revealCapturedSecrets adds to wire the text of captured secrets that nobody has seen yet, and
+// marks them as seen. A captured secret is one that the provider has sent.
 func (s *Service) revealCapturedSecrets(
 	ctx context.Context, caller Caller, info *edit.SenderInfo, wire *api.Sender,
 ) error {
@@ -105,8 +106,8 @@ func (s *Service) revealCapturedSecrets(
 		if !info.Secrets[i].Unseen {
 			continue
 		}
-		// Revealing the secrets marks them as seen. A client that disconnects must not interrupt
-		// this change.
+		// Marking the secrets as seen is a change, which a client that disconnects must not
+		// interrupt.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ChangeTimeout)
 		defer cancel()
 		// The audit log records which caller has seen the secrets.

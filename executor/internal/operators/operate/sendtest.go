@@ -47,7 +47,8 @@ func (s *Service) SendTest(
 		})
 }
 
-// senderForTest returns a node's sender, or one that signs nothing if the node has none.
+// senderForTest returns a node's sender, or, if the node has none, a sender that does not sign
+// requests.
 func (s *Service) senderForTest(
 	ctx context.Context, workflowID, nodeID string,
 ) (*sender.Sender, error) {
@@ -61,7 +62,8 @@ func (s *Service) senderForTest(
 	return sender.Compile(*config)
 }
 
-// testRequest returns the request to send, without a signature.
+// testRequest returns the unsigned request of a test. If the test has no body, the body is the
+// node's sample payload.
 func (s *Service) testRequest(
 	at *edit.TriggerInfo, test api.SendTest,
 ) (r sender.Request, err error) {
@@ -112,7 +114,8 @@ func isValidHeader(name string, values []string) bool {
 		})
 }
 
-// postTest sets the delivery ID of a request, signs it and sends it.
+// postTest sets the delivery ID of r, signs r as a real sender would, and sends it. as is the
+// node's sender.
 func (s *Service) postTest(
 	ctx context.Context, at *edit.TriggerInfo, as *sender.Sender, r sender.Request,
 	deliveryID string,
@@ -181,8 +184,8 @@ func (s *Service) postTest(
 	}, nil
 }
 
-// signingError returns the error for a test that cannot be signed. The error explains what to do
-// instead.
+// signingError returns the error for a test that the node's sender as cannot sign, and explains
+// what to do instead. why is the error of Sign.
 func signingError(as *sender.Sender, why error) error {
 	preset, _ := sender.Lookup(as.Preset())
 	const instead = " Or start an execution on the sample payload without the endpoint: POST " +

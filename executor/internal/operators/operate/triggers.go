@@ -66,7 +66,7 @@ func (s *Service) trigger(
 
 // PatchTrigger changes the settings of a trigger node. patch modifies the settings that an operator
 // can change, and may be called more than once. The settings do not contain the existing sample
-// payload. If patch leaves SamplePayload nil, the payload does not change; null deletes it.
+// payload. If patch leaves SamplePayload nil, the payload does not change; JSON null deletes it.
 func (s *Service) PatchTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 	patch func(*api.TriggerSettings) error,
@@ -111,8 +111,8 @@ func apiTriggerSettings(node *edit.TriggerSpec) api.TriggerSettings {
 	}
 }
 
-// setTriggerSettings copies the API's settings to a trigger node. nil as the sample payload keeps
-// the node's sample payload, and null removes it.
+// setTriggerSettings copies the API's settings to a trigger node. A nil SamplePayload leaves the
+// node's unchanged; JSON null removes it.
 func setTriggerSettings(node *edit.TriggerSpec, settings api.TriggerSettings) {
 	node.Name, node.Filter, node.OrderKey, node.SyncResponse = settings.Name, settings.Filter,
 		settings.OrderKey, registryAnswer(settings.Answer)
@@ -175,7 +175,8 @@ func (s *Service) RotateToken(
 		})
 }
 
-// toRotationError marks an error as final if repeating the call could rotate the token again.
+// toRotationError converts the error of a failed token rotation. It sets MustNotRepeat if a
+// repeated call could create another token.
 func (s *Service) toRotationError(ctx context.Context, err error) error {
 	failed := s.toError(ctx, err)
 	const unknown = "NATS cannot be reached now. The new token may or may not be stored: look at " +

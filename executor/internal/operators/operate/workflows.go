@@ -155,8 +155,8 @@ func WithWorkflowIfUpdatedAt(ctx context.Context, at time.Time) context.Context 
 	return edit.WithUpdatedAtCondition(ctx, at)
 }
 
-// WithWorkflowIfExists returns a context for a conditional change to a workflow. The change fails
-// with api.CodeChangedSince instead of creating the workflow.
+// WithWorkflowIfExists returns a context for a conditional change to a workflow. If the workflow
+// does not exist, the change fails with api.CodeChangedSince instead of creating it.
 func WithWorkflowIfExists(ctx context.Context) context.Context {
 	return edit.WithExistenceCondition(ctx)
 }
@@ -203,16 +203,17 @@ type requestRecordsDeleter struct {
 	begun      bool // beforeStore has been called
 }
 
-// beforeStore must be called before each attempt to store the change.
+// beforeStore deletes the records. It must be called before each attempt to store the change.
 func (f *requestRecordsDeleter) beforeStore(ctx context.Context) error {
 	f.begun = true
 	return f.service.config.Store.ForgetWorkflow(ctx, f.workflowID)
 }
 
-// afterStore must be called after the last attempt to store the change. stored is the error of that
-// attempt, which afterStore returns unless it is nil. If beforeStore was called, afterStore deletes
-// the records that were added in the meantime. It does so even after an error, because the change
-// may have been stored, and even if ctx has ended, because a move to another queue takes longer.
+// afterStore must be called after the last attempt to store the change. If beforeStore was called,
+// afterStore deletes the records that were added since then. It does so even if that attempt
+// failed, because the change may have been stored, and even if ctx has ended, because a move to
+// another queue may take longer than ctx. stored is the error of the attempt; afterStore returns it
+// unless it is nil.
 func (f *requestRecordsDeleter) afterStore(ctx context.Context, stored error) error {
 	if !f.begun {
 		return stored

@@ -43,8 +43,7 @@ func TestAKeyIsHeldUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The group has no members, so the execution that was received and not acknowledged counts as
-	// waiting, too.
+	// The group has no members, so the unacknowledged execution counts as waiting as well.
 	held := r.until("a: 3 wait, main has 0 and 3, 2 behind k")[0].Groups[0].Held
 	since := held[0].AcceptedAt
 	if since.Before(before.Truncate(time.Millisecond)) || since.After(accepted) {

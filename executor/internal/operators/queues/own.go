@@ -88,8 +88,8 @@ func splitLimits(
 // loweredLimits returns the groups' in-flight limits in the shared stream while the queue's own
 // stream cannot be read. Runners may still be getting work from the own stream, so limits are only
 // lowered, never raised: the result lacks the groups whose current limit in the shared stream is
-// already low enough. If an operator knows that raising a limit is safe, they can remove the limit
-// and set it again.
+// already low enough. An operator who knows that a higher limit is safe can remove the limit and
+// set it again.
 func loweredLimits(settings *registry.Queue, shared *streamState) map[string]int64 {
 	limits := groupLimits(settings)
 	for group, limit := range limits {

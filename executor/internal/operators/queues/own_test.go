@@ -225,8 +225,8 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 	wantPaused(false, "after a poll with other settings")
 
 	// The limit in the shared stream is never raised, because runners may still be getting work
-	// from the own stream. An operator who knows that they are not can remove the limit and set it
-	// again.
+	// from the own stream. An operator who knows that a higher limit is safe can remove the limit
+	// and set it again.
 	unlimited := int64(group.ConsumerConfig(7 * time.Second).MaxAckPending)
 	for _, c := range [][2]int64{{4, 4}, {9, 4}, {3, 3}, {0, unlimited}, {9, 9}} {
 		limited := *settings
@@ -306,7 +306,8 @@ func TestPausedWhileTheOwnStreamIsSlow(t *testing.T) {
 	}
 }
 
-// If the own stream of a queue is offline, the result lacks only the start messages of that queue.
+// If the own stream of one queue is offline, StartMessages returns an error and the start messages
+// of all other queues.
 func TestStartMessagesWithoutThoseOfAnOfflineStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

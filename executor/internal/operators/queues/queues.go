@@ -55,9 +55,9 @@ type Group struct {
 	MaxInFlight int64
 	// Held contains the executions that block others because of an order key, at most one per lane.
 	Held []BlockingExecution
-	// lanes lists the lanes, of all of the queue's streams, in which start messages wait for the
-	// group. Each stream has one more entry, for its messages without an order key. If the group
-	// has no consumer in a stream, a single entry stands for all lanes of that stream.
+	// lanes says where start messages wait for the group: it has an entry for each lane with
+	// waiting messages, and one per stream for messages without an order key. If the group has no
+	// consumer in a stream, a single entry stands for all lanes of that stream.
 	lanes []queueLane
 }
 
@@ -488,10 +488,10 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 	return nil
 }
 
-// enforceInSharedFirst handles a queue whose own stream has not responded soon. It first updates
-// the consumers in the shared stream. Then it reads the states of both streams. For the own stream,
-// it takes as much time as the context leaves, because the stream may be far away or have many
-// consumers.
+// enforceInSharedFirst is called when a queue's own stream has not responded within a short time.
+// It first updates the consumers in the shared stream. Then it reads the states of both streams.
+// For the own stream, it takes as much time as the context leaves, because the stream may be far
+// away or have many consumers.
 func (w *Watcher) enforceInSharedFirst(
 	ctx context.Context, settings *registry.Queue, before *streamState,
 ) (shared, own *streamState, err error) {
@@ -846,8 +846,8 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 	return nil
 }
 
-// consumerMatches reports whether a consumer's filters match a subject. Tokens of the subject may
-// be "*"; such a token matches every token of a filter.
+// consumerMatches reports whether a consumer's filters match a subject. The subject may contain the
+// token "*", which matches every token of a filter.
 func consumerMatches(c jetstream.ConsumerConfig, subject string) bool {
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {

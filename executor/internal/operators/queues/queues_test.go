@@ -55,7 +55,8 @@ func start(t *testing.T, named ...string) *rig {
 	return r
 }
 
-// until calls Poll until the result, formatted as one line, equals want. It returns the result.
+// until calls Poll until the result, formatted by said, equals want. It returns the result. In
+// want, "main has 2 and 3" means that the group main has two members and three waiting executions.
 func (r *rig) until(want string) []queues.Queue {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
@@ -91,7 +92,7 @@ func said(found []queues.Queue) string {
 	return strings.Join(all, "; ")
 }
 
-// run runs a member of a group, until the returned function is called.
+// run runs a runner with the options o and the given handler, until stop is called.
 func (r *rig) run(nc *nats.Conn, o runner.Options, handle runner.Handler) (stop func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -153,7 +154,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	if g := found[0].Groups[0]; time.Since(g.LastSeen) > time.Minute {
 		t.Errorf("last seen %v", g.LastSeen)
 	}
-	// The group that has received the most determines how many executions wait in the queue.
+	// The number of waiting executions of a queue is that of the group that has received the most.
 	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
 		Queue: "a",
 		Group: "other",
@@ -197,8 +198,8 @@ func TestAKilledRunnerIsMissed(t *testing.T) {
 }
 
 // A runner whose handlers are all busy sends no pull requests, so only its heartbeats show that it
-// is there. After the start and after a reconnect, the Watcher has not received these heartbeats
-// yet. Until it must have received them, it does not report the queue as unattended.
+// is there. At the start and after a reconnect, the Watcher has not heard any heartbeats yet. It
+// does not report the queue as unattended until every runner has had time to send one.
 func TestABusyRunnerIsNotMissedBeforeItIsHeard(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -304,8 +305,8 @@ hookstart_executor_queue_waiting_messages{queue="default"} 0
 `)
 }
 
-// A queue that a workflow has just been assigned to is in the next result, even if the last poll
-// was less than a second ago.
+// Poll includes a queue as soon as a workflow uses it, even if the previous poll was less than a
+// second ago.
 func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -333,8 +334,9 @@ func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	}
 }
 
-// A start message counts as delivered if a group has received it. It does not count as delivered to
-// a group that began after the message, or if only an executor or a backup has read it.
+// A start message counts as delivered if a group has received it. It does not count as delivered if
+// only an executor or a backup has read it, or if it is older than the time at which a group's
+// consumer begins.
 func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")

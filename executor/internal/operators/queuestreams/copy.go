@@ -27,8 +27,8 @@ const (
 	copiedUpToHeader = "Hookstart-Copied-Up-To"
 	// maxPendingCopies is the maximum number of copies awaiting acknowledgment.
 	maxPendingCopies = 1000
-	// nextMessageWait is how long to wait for the next message of a full stream before checking
-	// whether the copier's consumer has any messages left.
+	// nextMessageWait is how long catchUpFullStream waits for a message before it checks whether
+	// the copier's consumer has any messages left.
 	nextMessageWait = 200 * time.Millisecond
 	// maxWorkflowsPerConsumer is the maximum number of workflows whose subjects one consumer
 	// filters. The limit exists because the server compares all filter subjects of a consumer with
@@ -48,8 +48,9 @@ type deliveryIDCopier struct {
 	queue            string // the queue whose stream the IDs are copied from
 	target           string // the queue whose stream they are copied to
 	markerWorkflowID string // workflow ID in the subjects of markers, which must match the filters
-	// workflowID is the workflow whose IDs are copied, if the copy can continue where an earlier
-	// copy ended. "" means that every copy starts from the beginning.
+	// workflowID is the workflow whose IDs are copied. Its copy continues where an earlier copy
+	// ended. "" means that the copy is not of a single workflow, and always starts from the
+	// beginning.
 	workflowID       string
 	filters          []string // subjects of the messages whose IDs are copied; none means all
 	dedupWindowStart time.Time
@@ -88,9 +89,10 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 	}
 }
 
-// newCopier returns a copier for the delivery IDs of the messages that match filters. Without
-// filters, it copies all delivery IDs of the stream. newCopier waits while another move is reading
-// the same stream, and fails with edit.ErrQueueMoves if that takes too long.
+// newCopier returns a copier from the stream of queue to the stream of target. It copies the
+// delivery IDs of the messages that match filters or, without filters, of all messages. newCopier
+// waits while another move is reading the same stream, and fails with edit.ErrQueueMoves if that
+// takes too long.
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
 ) (*deliveryIDCopier, error) {
@@ -170,15 +172,16 @@ func (c *deliveryIDCopier) stop(ctx context.Context) {
 	c.reader.End(ctx)
 }
 
-// copyAfterUnconfirmedEnd handles a move whose last record was stored although the call that stored
-// it failed. Before the record was stored, the ingresses may have reopened the old stream by
-// themselves, and may have stored messages there that are not copied yet. The function waits until
-// all ingresses have applied the revision of the record, and then copies the remaining delivery
-// IDs. If the consumer that reads the IDs is lost, the function starts a new copy.
+// copyAfterUnconfirmedEnd handles a move whose final record was stored although the call that
+// stored it returned an error. Before the record was stored, the ingresses may have reopened the
+// old stream by themselves, and may have stored messages there whose delivery IDs are not copied
+// yet. The function waits until all ingresses have applied the revision of the record, and then
+// copies the remaining delivery IDs. If the consumer that reads the IDs is lost, the function
+// starts a new copy.
 //
 // The move is complete, so nobody else would copy these IDs. The function therefore continues even
-// if the context is done. Its error wraps no other error, because callers would repeat the call
-// after some errors, and that would not help.
+// if the context is done. Its error wraps no other error: callers repeat a call after some errors,
+// which would not help here.
 func (m *Mover) copyAfterUnconfirmedEnd(
 	ctx context.Context, c *deliveryIDCopier, revision uint64,
 ) error {
@@ -230,7 +233,7 @@ func (c *deliveryIDCopier) progressSubject() string {
 // saveProgress records in the new stream that all messages before the current one have been copied.
 // It identifies the last of these messages by its sequence and its time. The time is needed because
 // a stream that has lost its newest messages assigns their sequences to other messages. Call
-// saveProgress when all copies have been stored.
+// saveProgress only after awaitStored.
 func (c *deliveryIDCopier) saveProgress() error {
 	if c.workflowID == "" || c.previous == nil {
 		return nil
@@ -357,8 +360,8 @@ func (c *deliveryIDCopier) catchUpFullStream(ctx context.Context) error {
 	}
 }
 
-// readError returns the error for a read that ended early. Unless the context is done, it is an
-// errRestartMove, because the consumer may have been lost with its server.
+// readError returns the error for a read that ended early. Unless the context is done, it wraps
+// errRestartMove: the consumer may have been lost with its server, so the move must start over.
 func (c *deliveryIDCopier) readError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()

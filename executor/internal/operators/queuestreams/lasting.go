@@ -2,10 +2,10 @@ package queuestreams
 
 import "time"
 
-// LongestMove returns how long the longest current move of a queue or workflow has taken so far, or
-// 0 if none is moving. The time counts from when Run in this process first saw the move. A move
-// that is abandoned and continued by another executor counts as one move. A queue has finished
-// moving when only its old messages are left in its old stream.
+// LongestMove returns how long the longest unfinished move of a queue or workflow has taken so far,
+// or 0 if there is none. A move's time counts from when Run in this process first saw it, and goes
+// on if another executor takes the move over. A queue's move is finished even if old messages still
+// wait in its old stream.
 func (m *Mover) LongestMove() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -49,7 +49,7 @@ type Mover struct {
 	mu           sync.Mutex
 	queueLocks   map[string]chan struct{} // the lock of each queue: see lockOf
 	resumeErrors map[string]error         // for each queue: why Run could not continue its move
-	// for each queue or workflow: the newest known revision
+	// for each queue or workflow: its newest known revision, and when that was first seen
 	firstSeen  map[string]firstSeenRevision
 	emptySince map[string]time.Time // for each queue: when its own stream was found empty
 	// for each queue or workflow: when its move was noticed
@@ -152,9 +152,9 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 	return m.completeMove(ctx, queue)
 }
 
-// restoreLimits resets the limits of a queue's own stream to the limits in the queue's record. It
-// undoes a change of the stream after the change of the record was refused, because somebody else
-// had changed the record since the check.
+// restoreLimits resets the limits of a queue's own stream to those in the queue's record. It is
+// called after the stream was changed, but the change of the record was refused because somebody
+// else had changed the record meanwhile.
 func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if !ok || q.Record.Stream == nil {
@@ -414,9 +414,9 @@ func (m *Mover) advanceMove(
 	return nil
 }
 
-// reopenInOldStream reopens a closed queue in its old stream, if the move has made no progress
-// since the queue was closed. It returns errRestartMove as long as the executor that closed the
-// queue may still complete the move.
+// reopenInOldStream returns a closed queue to the given phase, in which it is open in its old
+// stream. Until the queue has been closed for closedPhaseStallTimeout, it returns errRestartMove
+// instead, because the executor that closed the queue may still complete the move.
 func (m *Mover) reopenInOldStream(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {
@@ -518,10 +518,10 @@ func (m *Mover) ensureOwnStreams(
 		})
 }
 
-// abortMove reopens a queue in its old stream after its move has failed. because is the error of
+// abortMove reopens a queue in its old stream after its move has failed. moveErr is the error of
 // the move, and phase is the phase of the move in which the queue is open in its old stream.
 // abortMove returns errRestartMove if the move only ran out of time, and otherwise an error that
-// includes because. closedRevision is the revision of the record that closed the queue; 0 means
+// includes moveErr. closedRevision is the revision of the record that closed the queue; 0 means
 // that this record may not have been stored.
 func (m *Mover) abortMove(
 	ctx context.Context,
@@ -543,8 +543,8 @@ func (m *Mover) abortMove(
 		return err
 	})
 	if errors.Is(err, edit.ErrChangedSince) {
-		// An attempt that failed may have been stored after all. Then the repeated attempt fails
-		// with ErrChangedSince, although the queue has been reopened.
+		// An attempt that returned an error may have succeeded. The next attempt then fails with
+		// ErrChangedSince, although the queue has been reopened.
 		if _, reopened := m.revisionInPhase(ctx, queue, phase); !reopened {
 			return moveErr
 		}
@@ -608,8 +608,8 @@ func toCopyUnfinished(err error) error {
 	return err
 }
 
-// copyWorkflowIDs copies the delivery IDs of a workflow that is still open. It returns the copier,
-// with which the caller copies the IDs that are stored later, and which the caller must stop.
+// copyWorkflowIDs copies the delivery IDs of a workflow while ingresses still accept requests for
+// it. The caller uses the returned copier to copy the IDs that are stored later, and must stop it.
 func (m *Mover) copyWorkflowIDs(
 	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
 ) (*deliveryIDCopier, error) {

@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
 
-// fixture is an executor's registry and two ingresses, which store start messages. It creates
-// Movers.
+// fixture has an executor's registry, and two ingresses that store start messages. Its method mover
+// creates Movers.
 type fixture struct {
 	*registrytest.Registry
 	t         *testing.T
@@ -95,8 +95,8 @@ func (f *fixture) moveWorkflow(
 
 var errClosed = errors.New("closed")
 
-// send stores a delivery as an ingress does. It returns errClosed if the queue or workflow is
-// closed.
+// send stores a delivery as an ingress does, and reports whether it was a duplicate. It returns
+// errClosed if the queue or workflow is closed.
 func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bool, err error) {
 	view, ok := f.ingresses[ingress].Lookup(workflowID)
 	if !ok {
@@ -301,7 +301,8 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 }
 
-// During a move, LongestMove of another executor reports how long the move has taken so far.
+// While one executor moves a queue, LongestMove of another executor's Mover is more than 0. It is 0
+// before and after the move.
 func TestLongestMove(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -411,9 +412,9 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	}
 }
 
-// Run continues the moves of two queues. One of them hangs before its copy. Meanwhile, the move of
-// the other queue is completed, and a repeated call for the hanging queue returns when its context
-// is done.
+// Run resumes two interrupted moves. One of them blocks before it copies anything. The other one
+// still completes, and another call to MoveToOwnStream for the blocked queue returns as soon as its
+// context is done.
 func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -565,7 +566,7 @@ func TestAQueueThatOpensLate(t *testing.T) {
 
 // The record that ends the move of a queue is stored late, while an ingress that has reopened the
 // queue is still storing a delivery in the old stream. The executor waits until the ingress has
-// stored the delivery, and copies its ID, too.
+// stored the delivery, and then copies its ID as well.
 func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -763,8 +764,8 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 
 // While a workflow is closed for a move, only this move can change the workflow's queue. Any other
 // change is refused, because it must first copy the delivery IDs itself. If another move opens and
-// closes the workflow in the meantime, this move's change is refused, too, because the IDs of the
-// latest deliveries are missing.
+// closes the workflow in the meantime, this move's change is also refused, because the IDs of the
+// latest deliveries are not copied.
 func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -872,8 +873,8 @@ func TestARepeatedMoveClosesTheWorkflowAgain(t *testing.T) {
 	}
 }
 
-// If a copy cannot begin because the stream does not respond, the error is not ErrCopyUnfinished: a
-// repeated call would have nothing to continue.
+// If a copy cannot begin because the stream does not respond, MoveWorkflow does not return
+// ErrCopyUnfinished, because a repeated call would have nothing to continue.
 func TestACopyThatCannotBeginIsNotUnfinished(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -991,8 +992,8 @@ func TestAWorkflowsCopyGoesOn(t *testing.T) {
 	}
 }
 
-// A copy continues where an earlier one ended only if the old stream still has the last message
-// that was copied. Otherwise, it starts from the beginning.
+// The stored progress of an earlier copy names a message that the old stream has lost. The next
+// copy then starts from the beginning, so that after the move duplicates are still recognized.
 func TestACopyBeginsAnew(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -1081,9 +1082,9 @@ func TestThreeServers(t *testing.T) {
 	}
 }
 
-// An ingress in a cluster is killed. The executor cannot know whether it is dead, or only
-// unreachable and still using its lease. Closing a queue therefore waits until the lease has
-// expired, and then the move succeeds.
+// An ingress in a cluster is killed. The executor cannot know whether the ingress is dead, or only
+// unreachable and still accepting requests under its lease. Closing a queue therefore waits until
+// the lease has expired, and then the move succeeds.
 func TestAMoveAfterAnIngressWasKilled(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)
@@ -1165,8 +1166,8 @@ func TestSettingsAreChecked(t *testing.T) {
 	if err != nil || own.CachedInfo().Config.MaxBytes != 2<<20 {
 		t.Errorf("a refused change has changed the stream: %v", err)
 	}
-	// The same applies if the condition held at first, but somebody else changes the queue before
-	// the change is stored.
+	// The stream also stays unchanged if the condition holds at first, but somebody else changes
+	// the queue before the change is stored.
 	calls := 0
 	ctx = edit.WithQueueCondition(t.Context(), func(*registry.Queue) error {
 		if calls++; calls == 1 {

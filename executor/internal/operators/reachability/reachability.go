@@ -88,8 +88,8 @@ func New(publicURL string, ingresses IngressLister) *Checker {
 	}
 }
 
-// URL returns the base of webhook URLs without a trailing slash, or "" if none is configured
-// anywhere.
+// URL returns the base of webhook URLs without a trailing slash, or "" if neither this executor nor
+// a running ingress has a public URL.
 func (c *Checker) URL() string {
 	if c.configuredURL != "" {
 		return c.configuredURL
@@ -220,7 +220,8 @@ func classifyUnexpectedResponse(response *http.Response, body []byte) (State, st
 			"/webhooks/ on to the ingress.", response.StatusCode)
 }
 
-// textWithoutURL returns the text of err without the URL, which is shown next to it.
+// textWithoutURL returns the text of err without the URL, which operators see separately. For a
+// timeout, the text says how long the Checker waited.
 func textWithoutURL(err error) string {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return fmt.Sprintf("no answer within %s", probeTimeout)

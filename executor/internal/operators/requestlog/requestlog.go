@@ -34,14 +34,14 @@ func FromContext(ctx context.Context) *Event {
 	if e, ok := ctx.Value(eventKey{}).(*Event); ok {
 		return e
 	}
-	// The context does not belong to a request, so the event is not logged.
+	// The context does not belong to a request. Return an event that is never logged.
 	return &Event{Fields: logrus.Fields{}}
 }
 
-// Handler gives each request its event and recovers from panics. If nothing was written before a
-// panic, failed writes the response; otherwise the connection is aborted, so that the client does
-// not accept a partial response. When the request has been handled, level returns the log level of
-// the event; it may change the event's fields.
+// Handler returns a handler that runs next and logs one Event per request, with the text message.
+// If next panics before it has written anything, failed writes the response. If next panics later,
+// Handler aborts the connection, so that the client does not accept a partial response. At the end,
+// level returns the log level of the event, and may change the event's fields.
 func Handler(
 	log logrus.FieldLogger, message string, next, failed http.Handler, level func(
 		*http.Request, *Event,
@@ -75,7 +75,8 @@ func Handler(
 }
 
 // clientGone reports whether a request failed only because its client had disconnected. If so, it
-// replaces the error with the field client_gone. The client never received the logged status.
+// replaces the error with the field client_gone, which shows that the client never received the
+// logged status.
 func (e *Event) clientGone(r *http.Request) bool {
 	if r.Context().Err() == nil || !errors.Is(e.Err, context.Canceled) {
 		return false

@@ -78,8 +78,8 @@ func TestOneLineForEachRequest(t *testing.T) {
 	}
 }
 
-// A client that leaves a page before its fragments have arrived does not cause an error in the log.
-// A change continues without its client, and its result is logged as usual.
+// A read that fails because its client has disconnected is logged without an error. A change that
+// fails for another reason is logged as usual, even if its client has disconnected.
 func TestClientsThatGoAway(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause error

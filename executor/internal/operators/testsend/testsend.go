@@ -33,9 +33,8 @@ type Request struct {
 	Body []byte
 }
 
-// Response is the endpoint's response. If it has neither an ExecutionID nor a Code, there are three
-// possibilities: it answers a handshake, the request did not match the filter, or another server
-// responded.
+// Response is the endpoint's response. If ExecutionID and Code are both empty, either the request
+// was a handshake, or it did not match the filter, or another server responded.
 type Response struct {
 	// Status is the HTTP status of the response.
 	Status      int
@@ -111,7 +110,8 @@ func parseResponse(response *http.Response, text []byte) Response {
 	return a
 }
 
-// withoutURL returns an error without the URL, which contains the token.
+// withoutURL removes the URL, which contains the token, from err. A timeout becomes "no answer
+// within 30s".
 func withoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok && outer.Timeout() {
 		return fmt.Errorf("no answer within %s", Timeout)
