@@ -118,7 +118,7 @@ func checkWidth(t *testing.T, b *tab, path string, width int64) {
 }
 
 // checkFilters fails the test if the link that clears a list's filters is not on the same line as
-// the filters' button.
+// the button to its left. path and width, in pixels, describe the page in messages.
 func checkFilters(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
 	if off := b.evaluate(`String([...document.querySelectorAll(".filters .clear")].map((link) => {

@@ -97,8 +97,8 @@ type waitingSender struct {
 }
 
 // deliver sends the nth delivery until an ingress accepts it and responds. After each failure, it
-// retries with the same delivery ID at the other ingress. takes is how long the handler of the
-// execution takes.
+// retries with the same delivery ID at the other ingress. The runner's handler waits for the
+// duration takes before it returns.
 func (s *waitingSender) deliver(n int, takes time.Duration) {
 	workflow := n % len(s.waits)
 	input := echoInput{n, takes.Milliseconds()}
@@ -167,7 +167,8 @@ type endAnswer struct {
 
 // check describes what is wrong with the response for the execution with the given ID, or returns
 // "" if the response is correct. repeated means that an earlier request with the same delivery ID
-// may have been accepted. early means that the response came before the time limit.
+// may have been accepted. early means that the response came before the workflow's waitSeconds had
+// passed.
 func (a *endAnswer) check(id string, input echoInput, repeated, early bool) string {
 	switch {
 	case a.ExecutionID != id || a.idInHeader != id:
@@ -221,8 +222,8 @@ func (s *waitingSender) send(url, delivery string, body []byte) (a endAnswer, er
 func workflowOfWait(seconds int) string { return fmt.Sprint("waits-", seconds) }
 
 // makeWaiting creates an active workflow for each element of waits, and returns the paths of their
-// webhooks. An element is the number of seconds for which the workflow's responses wait for the
-// execution.
+// webhooks. The element is the workflow's waitSeconds: the number of seconds for which a response
+// waits for the end of the execution.
 func makeWaiting(b *breakable, waits []int) (paths []string) {
 	b.t.Helper()
 	c := b.client.Load()
@@ -245,8 +246,8 @@ func makeWaiting(b *breakable, waits []int) (paths []string) {
 }
 
 // takesOf returns how long the handler of execution n takes, from 10 ms to longest. The durations
-// are distributed logarithmically: as many executions take 10 to 20 ms as take 10 to 20 s.
-// Successive executions have very different durations.
+// are distributed logarithmically, so that 10 to 20 ms is as frequent as 1 to 2 s. Successive
+// executions have very different durations.
 func takesOf(n int, longest time.Duration) time.Duration {
 	const shortest = 10 * time.Millisecond
 	_, share := math.Modf(float64(n) * math.Phi)

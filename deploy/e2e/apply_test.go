@@ -109,8 +109,7 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	}
 }
 
-// describe fills an installation with an example of everything that an exported YAML document can
-// contain.
+// describe creates an example of everything that an exported YAML document can describe.
 func describe(t *testing.T, client *apiclient.Client) {
 	t.Helper()
 	check := func(_ any, err error) {
@@ -165,7 +164,8 @@ func auditIDs(t *testing.T, client *apiclient.Client) (ids []string) {
 	return ids
 }
 
-// checkSchema validates documents against the schema that editors use.
+// checkSchema validates YAML documents against deploy/docs/hookstart.schema.json, the JSON schema
+// that editors use. It also checks that the schema refuses wrong documents.
 func checkSchema(t *testing.T, documents string) {
 	t.Helper()
 	compiled, err := jsonschema.NewCompiler().Compile("../docs/hookstart.schema.json")

@@ -221,8 +221,8 @@ func reach(t *testing.T, count *atomic.Int64, want int64) {
 	}
 }
 
-// wantAllTaken waits until the audit log contains all earlier changes. It starts one more execution
-// and creates one more workflow, and waits until the audit log contains these.
+// wantAllTaken waits until the audit log contains all earlier changes. To find out, it creates one
+// more workflow and starts one more execution, and waits until both are stored.
 func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Helper()
 	makeWorkflow(t, admin, "the-end")
@@ -248,8 +248,9 @@ func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Fatal("what was done last is not in the audit")
 }
 
-// wantReruns checks that the audit log has exactly one entry for each rerun, with its actor,
-// including reruns whose response was lost.
+// wantReruns checks that reruns, the audit entries keyed by execution ID, has exactly one entry for
+// each recorded execution. started[n] holds the IDs of the executions whose start was confirmed to
+// actor n; their entries must name this actor.
 func wantReruns(
 	t *testing.T, admin *apiclient.Client, reruns map[string]api.AuditEntry,
 	started []map[string]bool,

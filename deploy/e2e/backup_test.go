@@ -171,9 +171,8 @@ func TestBackupUnderLoad(t *testing.T) {
 			again++
 		}
 	}
-	// The executions that may run again are those that ran later than the oldest execution that had
-	// not ended when the backup was taken. On a busy machine these are many, so the bound is
-	// generous.
+	// An execution may run again if it ran after the oldest execution that had not ended at the
+	// time of the backup. On a busy machine this applies to many, so the bound is generous.
 	if again > len(before)*3/4 {
 		t.Errorf("%d executions ran again in the new installation", again)
 	}
@@ -386,7 +385,8 @@ func TestRestoreNeedsTheKey(t *testing.T) {
 	}
 }
 
-// send posts n deliveries, 16 at a time, and returns them with their execution IDs.
+// send posts n deliveries to the paths in turn, 16 at a time, and returns them with their execution
+// IDs. The delivery IDs are name-0, name-1 and so on.
 func (i *installation) send(t *testing.T, paths []string, name string, n int) []sent {
 	t.Helper()
 	all, numbers := make([]sent, n), make(chan int)
@@ -417,8 +417,8 @@ func (i *installation) send(t *testing.T, paths []string, name string, n int) []
 // runnersAtOnce is the maximum number of executions that a runner of these tests runs concurrently.
 const runnersAtOnce = 8
 
-// runs starts a runner of the default queue. ran collects the IDs of the executions that it runs,
-// and stop stops it.
+// runs starts a runner for the default queue. The runner adds the ID of each execution that it runs
+// to ran. The caller may stop it with stop; otherwise it stops when the test ends.
 func (i *installation) runs(t *testing.T) (ran *sync.Map, stop func()) {
 	t.Helper()
 	nc := i.nats.Connect(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// moveQueue moves a queue to a separate stream (PUT) or back to the shared one (DELETE).
+// moveQueue moves a queue to its own stream if method is PUT, or back to the shared stream if
+// method is DELETE. base is the URL of the API.
 func moveQueue(t *testing.T, base, method, queue string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method,

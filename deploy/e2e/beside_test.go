@@ -22,7 +22,8 @@ func signedInAt(b *tab, path string) {
 }
 
 // In a wide window, an execution opens in a panel next to its list, and the list keeps its
-// position. The panel leads to the next execution, offers the actions, and can be closed.
+// position. In the panel, an operator can go on to the next execution and retry a failed one.
+// Escape closes the panel.
 func TestAnExecutionBesideItsList(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -26,7 +26,8 @@ type breakable struct {
 	runners   []*testRunner             // all runners, including the killed ones
 }
 
-// startBreakable starts an installation with the given number of runners.
+// startBreakable starts an installation with the given number of runners. Each runner is a process
+// of the given program, such as test-runner, with the NATS URL and args as its arguments.
 func startBreakable(t *testing.T, runners int, program string, args ...string) *breakable {
 	t.Helper()
 	b := &breakable{

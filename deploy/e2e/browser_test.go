@@ -70,8 +70,8 @@ func openBrowser(t *testing.T, base string) *tab {
 	t.Cleanup(closeTab)
 
 	b := &tab{t: t, ctx: ctx, base: base}
-	// Start the browser here with the tab's own context: the browser ends with the context of its
-	// first action, and the context of a single step would be too short.
+	// Run the first action here, with the context of the whole tab: the browser exits when the
+	// context of its first action ends, and the context of a single step ends with the step.
 	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank")))
 	go func() {
 		_ = chromedp.Listen(ctx, b.recordComplaint) // until the browser is closed

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// While 10,000 dead letters that match a filter are requeued, the executor is killed. The call is
-// repeated after a restart, and each dead letter is requeued exactly once.
+// An API call requeues 10,000 dead letters. The executor is killed meanwhile and restarted, and the
+// call is repeated. In the end, each dead letter has been requeued exactly once.
 func TestRequeueSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	const letters = 10_000
@@ -40,9 +40,9 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 		return countLetters(t, client) == letters
 	})
 
-	// Interrupt the call as soon as a hundredth of the dead letters have been requeued. If the test
-	// waited for more, the call could return first on a busy machine: it returns after 30 s even if
-	// it is not done.
+	// Kill the executor while it requeues, as soon as a hundredth of the dead letters have been
+	// requeued. With a larger share, the kill could come too late on a busy machine, because
+	// RequeueDeadLetters returns after 30 s even if dead letters are left.
 	done := make(chan error, 1)
 	go func() {
 		_, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})

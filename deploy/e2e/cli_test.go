@@ -205,7 +205,8 @@ func TestHelpExamples(t *testing.T) {
 			}
 			if strings.HasPrefix(example[1], "hookstart-local ") ||
 				strings.HasPrefix(example[1], "hookstart admin restore ") {
-				// These examples do not run against the demo installation of this test.
+				// These examples need another program or an empty installation, so they cannot run
+				// against the demo installation of this test.
 				continue
 			}
 			if strings.HasSuffix(example[1], " key_q2VnT0pXbWs") {
@@ -213,7 +214,7 @@ func TestHelpExamples(t *testing.T) {
 				continue
 			}
 			if strings.HasSuffix(example[1], " message-12") {
-				// The dead letter in this example exists only after a fault of the database.
+				// This example's dead letter exists only after a database failure.
 				continue
 			}
 			sh.run(example[1])

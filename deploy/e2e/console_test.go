@@ -17,7 +17,7 @@ func TestConsole(t *testing.T) {
 	l := launchLocalWithLink(t)
 	b := openBrowser(t, l.executor)
 
-	// The printed link signs in exactly once.
+	// The sign-in link that the program prints works exactly once.
 	link := l.Await(`\nConsole +(\S+)`)
 	b.do(chromedp.Navigate(link))
 	b.page("Overview")

@@ -37,7 +37,8 @@ func (l *ledger) len() int {
 	return len(l.acknowledged)
 }
 
-// send posts deliveries until ctx ends or the program exits. Every other delivery has an ID.
+// send posts deliveries to the URL that url returns, until ctx ends or the program exits. Every
+// other delivery has an ID, which begins with the numbers run and sender.
 func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url func() string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		deliveryID, header := "", map[string]string{"Content-Type": "application/json"}
@@ -152,7 +153,7 @@ func checkLedger(
 	}
 }
 
-// storedStarts counts the starts of a workflow in the stream by execution ID.
+// storedStarts counts the start messages of a workflow in the shared stream by execution ID.
 func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
 	t.Helper()
 	counts := map[string]int{}

@@ -95,9 +95,10 @@ func (k *killable) kill(n int) {
 	}
 }
 
-// While NATS, the executor, the ingress and the runners are killed, the operator events that the
-// alert workflow receives count each failure exactly once. An event may report several failures, so
-// the number of events stays low. An event about a single failure names the execution that failed.
+// NATS, the executor, the ingress and the runners are killed while executions fail. The operator
+// events that the alert workflow receives count each failure exactly once. Failures in quick
+// succession share an event, so there are few events. An event about a single failure names the
+// execution that failed.
 func TestEventsUnderKills(t *testing.T) {
 	t.Parallel()
 	failures := *eventFailures

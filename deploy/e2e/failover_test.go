@@ -234,7 +234,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// pause lets the load continue for a duration.
+// pause sleeps for d, or until the test's context is done.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {

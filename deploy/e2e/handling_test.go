@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// sendActions posts a request for each action, and waits until the accepted ones have succeeded.
+// sendActions posts a request for each action. It waits until the executions of the requests that
+// the node's filter accepts have succeeded.
 func sendActions(t *testing.T, l *localProgram, actions ...string) {
 	t.Helper()
 	for _, action := range actions {

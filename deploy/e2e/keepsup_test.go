@@ -111,8 +111,8 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	b.see("[data-live-state].on")
 	const newest = `document.querySelector("[data-id]").dataset.id`
 	before := b.evaluate(newest)
-	// Simulate an outdated response: until the first fetch after the start of the execution, the
-	// page gets an old list that lacks this execution.
+	// Make the page's requests for the list return an old response, without the execution that is
+	// started below. The first request after the start is the last one to get it.
 	b.evaluate(`(async () => {
 		const rows = document.querySelector("[data-live]").dataset.live, real = fetch;
 		const old = await (await real(rows)).text();

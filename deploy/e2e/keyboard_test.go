@@ -170,8 +170,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.text("[data-done]", "11 dismissed.")
 	b.text("main", "Nothing matches these filters.")
 
-	// Executions can be filtered by workflow and by the beginning of a delivery ID. For a replay,
-	// the dialog has a different text.
+	// Executions can be filtered by workflow and by the beginning of a delivery ID. An execution
+	// can be run again from its page, and the dialog then asks "Run again on what?".
 	b.visit("/executions")
 	b.do(chromedp.Focus(chromedp.CSS("[name=delivery]")))
 	press("gh-tha" + kb.Tab)

@@ -100,8 +100,9 @@ func TestEventsResumeThroughARestart(t *testing.T) {
 	server, database := natstest.Start(t), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")
 	i := installAt(t, server, database, 1)
 	path := makeWorkflow(t, i.client, "orders")
-	// until reads a stream of events up to the first line that contains text. It returns everything
-	// that it has read, and the last event ID.
+	// until reads the stream of executions up to the first line that contains text. If lastID is
+	// not "", the stream continues after the event with that ID. until returns everything that it
+	// has read, and the ID of the last event.
 	until := func(i *installation, lastID, text string) (all, id string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

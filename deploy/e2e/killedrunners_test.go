@@ -298,11 +298,11 @@ func finalStates(
 }
 
 // checkRepeats checks that each execution that ran again was in flight when its runner was killed:
-// its handler had not returned, or had returned so recently that the server may not have received
-// the acknowledgement. "Recently" means that at most 3n other executions returned afterwards, where
-// n is the number of the runner's concurrency slots: n acknowledgements may be pending, and on a
-// busy machine 2n more may be in transit. checkRepeats returns the number of repeats, and how many
-// of them followed a run whose handler had returned.
+// its handler had not returned, or the server may not have received the acknowledgement. The latter
+// is possible if at most 3n other handlers returned afterwards, where n is the number of the
+// runner's concurrency slots: n acknowledgements may be pending, and on a busy machine 2n more may
+// be in transit. checkRepeats returns the number of repeats, and how many of them followed a run
+// whose handler had returned.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
 	t.Helper()
 	runs := map[string][]*testRun{}
@@ -327,8 +327,9 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 	return repeats, unacknowledged
 }
 
-// checkFirstEndCounts checks that the first final report of each execution in the stream determines
-// the status in the record.
+// checkFirstEndCounts checks that every execution has a final report. If it has several, its record
+// must hold the output and the time of the first one. checkFirstEndCounts returns the number of
+// final reports.
 func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
 	t.Helper()
 	first, again := map[string]*execution.Progress{}, map[string]bool{}

@@ -279,9 +279,10 @@ func waitsForASlot(
 	return delivered
 }
 
-// heldLane is a runner that holds a message of a lane in the shared stream, because an older
-// execution of the lane, in the queue's own stream, has been delivered to the test and is not
-// acknowledged.
+// heldLane is a situation with two executions in one lane. The older one is in the queue's own
+// stream: its message has been delivered to the test, which has not acknowledged it. The newer one
+// is in the shared stream: a runner has received its message, and holds it until the older
+// execution has ended.
 type heldLane struct {
 	ingress *runnertest.Ingress
 	js      jetstream.JetStream
@@ -306,10 +307,10 @@ func holdNewer(
 	h.ingress.MoveToSharedStream(t, orderedQueue)
 	h.newer = h.ingress.Start(t, post)
 	h.older = takeFirst(t, h.js, stream.Layout{Own: true})
-	// The fake queue record first says that the queue uses its own stream, so the runner considers
-	// the shared stream the older one, and fetches its message. Once this message has been
-	// delivered, the record says that the queue drains its own stream. That stream is then the
-	// older one, so the runner holds the message.
+	// Make the runner receive the newer message first. The fake queue record says that the queue
+	// uses its own stream, so the runner expects older executions in the shared stream and fetches
+	// from there. Once it has the message, the record says that the queue drains its own stream.
+	// Older executions are then in the own stream, so the runner holds the message.
 	arrived := false
 	answerSettings(t, nc, stream.Layout{}, func(delivered bool) stream.QueueStreamPhase {
 		if arrived = arrived || delivered; arrived {
@@ -323,8 +324,9 @@ func holdNewer(
 	return h
 }
 
-// A runner that is stopped while it holds the last attempt of an ordered execution still runs this
-// execution, provided that the older execution ends in time.
+// A runner holds the last attempt of an ordered execution until an older execution of the lane has
+// ended. If the runner is stopped meanwhile and the older execution then ends in time, the runner
+// still runs the one that it holds.
 func TestAStoppedRunnerRunsTheLastAttemptThatItHolds(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {

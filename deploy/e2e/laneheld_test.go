@@ -174,10 +174,10 @@ func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 	}
 }
 
-// answerOutdated answers requests for the record of orderedQueue, in place of the registry. The
-// answers say that the queue drains its own stream, except for one outdated answer, which says that
-// the queue still uses its own stream. The outdated answer is given once a message of a lane in the
-// own stream has been delivered; answered is then set to true.
+// answerOutdated answers requests for the record of orderedQueue, in place of the registry. Its
+// answers say that the queue drains its own stream, except for one: the first answer after a
+// message of a lane in the own stream has been delivered is outdated, and says that the queue still
+// uses its own stream. answered is true once this answer has been given.
 func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 	answered = &atomic.Bool{}
 	answerSettings(t, nc, stream.Layout{Own: true}, func(delivered bool) stream.QueueStreamPhase {
@@ -190,9 +190,8 @@ func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 }
 
 // answerSettings answers all requests for the record of orderedQueue, in place of the registry. For
-// each answer it calls phase, which returns the phase in the record. The argument delivered reports
-// whether a message of a lane in the stream with the given layout has been delivered but not
-// acknowledged.
+// each answer it calls phase, which returns the phase in the record. delivered is true if the
+// stream with the given layout has a message of a lane that is delivered but not acknowledged.
 func answerSettings(
 	t *testing.T, nc *nats.Conn, layout stream.Layout,
 	phase func(delivered bool) stream.QueueStreamPhase,
@@ -205,7 +204,7 @@ func answerSettings(
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server must not answer these requests as well.
+	// Turn off direct reads, so that only the subscription below answers the requests.
 	config := registry.CachedInfo().Config
 	config.AllowDirect = false
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {

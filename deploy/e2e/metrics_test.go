@@ -151,8 +151,8 @@ func documented(t *testing.T) map[string]string {
 	return metrics
 }
 
-// The table of metrics lists and describes every metric. All metrics follow the naming rules in the
-// same document.
+// The table in deploy/prometheus/README.md lists every metric, with its type and labels. All
+// metrics have a help text and follow the naming rules in the same document.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())

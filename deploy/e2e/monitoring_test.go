@@ -145,8 +145,8 @@ func (q *queries) selector(where string, s *parser.VectorSelector) {
 	}
 }
 
-// Prometheus can load the rules, every metric in them exists, and for each alert the runbook
-// explains its meaning, what to check and what to do.
+// Prometheus can load deploy/prometheus/rules.yml, and every metric in it exists. For each alert,
+// the runbook explains its meaning, what to check and what to do.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	q := newQueries(t)
@@ -209,8 +209,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// Grafana can decode the dashboard, every metric in it exists, and it shows every metric of
-// hookstart.
+// Grafana can decode the dashboard deploy/grafana/dashboards/hookstart.json. Every metric in it
+// exists, and it shows every metric of hookstart.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	q := newQueries(t)

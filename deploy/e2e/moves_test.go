@@ -201,7 +201,8 @@ func (m *moving) killOne(n int) {
 	}
 }
 
-// move moves the queue, and retries the request while the executor is unavailable.
+// move moves the queue "killed" to its own stream if method is PUT, or back to the shared stream if
+// method is DELETE. It repeats the request until it succeeds.
 func (m *moving) move(method string) {
 	m.t.Helper()
 	within(m.t, 2*time.Minute, method+" of the queue's stream", func() bool {
@@ -267,8 +268,9 @@ func (m *moving) load() (stop func()) {
 	return func() { cancel(); senders.Wait() }
 }
 
-// deliver sends a delivery until it is accepted, as senders do. If original is not "", the response
-// must be a repeat of that execution.
+// deliver sends a delivery until it is accepted, as senders do, and returns the ID of its
+// execution. It tries the ingresses in turn, beginning with number n%len(m.urls). If original is
+// not "", the response must say that the delivery is a repeat of that execution.
 func (m *moving) deliver(workflow, delivery string, n int, original string) (id string) {
 	began := time.Now()
 	refused := ""

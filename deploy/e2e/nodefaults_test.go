@@ -95,10 +95,11 @@ func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 	}
 }
 
-// keepsItsConcurrency breaks the connection of a runner while the runner's request for messages
-// waits at the server. It returns false if the request had already ended, so that the server did
-// not deliver more messages than the runner's concurrency. attempts is the maximum number of
-// attempts.
+// keepsItsConcurrency breaks a runner's connection while its request for messages waits at the
+// server, and then checks that it never runs too many handlers at once. It returns false if the
+// test proved nothing: the broken request had ended by itself, so the server did not deliver more
+// messages than the runner has concurrency slots. attempts is the maximum number of attempts of an
+// execution.
 func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {
 	t.Helper()
 	const concurrency, first, then = 4, 3, 10
@@ -250,8 +251,8 @@ func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 }
 
 // A Node.js runner that is stopped while NATS cannot be reached exits. If executions have only one
-// attempt, a stopping runner waits for the messages that its last request may still bring, but it
-// must not wait for them forever.
+// attempt, a stopping runner waits for the messages that its last request may still bring, but not
+// forever.
 func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

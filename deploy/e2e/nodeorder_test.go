@@ -185,9 +185,9 @@ await run(nc, { queue: "ordered", group: "ordered", ackWait: 600_000, log: () =>
 await nc.close();
 `
 
-// The Node.js kit waits 1 s for the next message of a lane. A message that arrives later still
-// leads to a run of its execution, as the first attempt. If the kit dropped the message, the
-// execution would be delayed until the end of the ack wait.
+// The Node.js kit waits 1 s for the next message of a lane. The execution of a message that arrives
+// later still runs at once, as attempt 1. If the kit dropped the message, the execution would be
+// delayed until the end of the ack wait.
 func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

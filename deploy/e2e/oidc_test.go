@@ -66,8 +66,8 @@ func launchWithProvider(t *testing.T, args ...string) *localProgram {
 	return l
 }
 
-// signInAtProvider signs in through the identity provider: from the sign-in page of the console it
-// goes to the sign-in page of the provider, and submits that.
+// signInAtProvider signs in through the identity provider: it follows the link on the console's
+// sign-in page, and submits the provider's sign-in page.
 func signInAtProvider(b *tab, user, password string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base + "/sign-in?next=%2Fworkflows"))

@@ -85,8 +85,9 @@ func (o *ordered) replaceRunner() {
 	o.kills++
 }
 
-// post starts executions of all keys in turn. A request that does not get a 200 is repeated with
-// the same delivery ID for up to a minute.
+// post starts executions with the order keys k0, k1 and so on in turn. executions and keys are the
+// numbers of executions and of keys. A request that does not get a 200 is repeated with the same
+// delivery ID for up to a minute.
 func (o *ordered) post(url string, executions, keys int) error {
 	for n := range executions {
 		key := n % keys
@@ -109,9 +110,9 @@ func (o *ordered) post(url string, executions, keys int) error {
 	return nil
 }
 
-// run posts requests that start executions, and returns when all of these have ended. Meanwhile it
-// calls disturb: every 2 s in a long test, and otherwise each time that another 1/parts of the
-// executions has ended.
+// run starts executions with post, and returns when all of them have ended. Meanwhile it calls
+// disturb: every 2 s in a long test, and otherwise each time another executions/parts of them have
+// ended.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
 	posted := make(chan error, 1)

@@ -302,8 +302,8 @@ func TestRealInput(t *testing.T) {
 	}
 }
 
-// checkInput compares the exact bytes of the input. A client that decodes JSON could hide
-// differences.
+// checkInput checks that the API returns the input of the execution with the given ID exactly as d
+// expects it. It compares the bytes, because decoding the JSON could hide differences.
 func checkInput(t *testing.T, l *localProgram, id string, d delivery) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,

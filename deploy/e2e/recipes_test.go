@@ -11,8 +11,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// The shell commands of the recipe work as pasted. They set a sender, a filter, an order key and
-// the workflow for operator events. Afterwards only an opened pull request starts an execution.
+// The shell commands in deploy/docs/recipes/github-deploy.md work as pasted. They set a sender, a
+// filter, an order key and the workflow for operator events. Afterwards only an opened pull request
+// starts an execution.
 func TestRecipeGitHubDeploy(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"sh", "od", "tr"} {

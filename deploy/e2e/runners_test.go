@@ -156,8 +156,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// The example's real program handles real GitHub events. It distinguishes signed events from those
-// without a valid GitHub signature.
+// The program in shared/runner/examples/github handles real GitHub events. It distinguishes signed
+// events from those without a valid GitHub signature.
 func TestGitHubExample(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -227,7 +227,8 @@ func requireNode(t *testing.T) {
 	t.Skipf("the example in Node.js is not installed: %s", install)
 }
 
-// The example's real program works with the packaged kit and the official client.
+// The program in shared/runner/examples/node works with the npm package of the Node.js kit and the
+// official NATS client.
 func TestNodeExample(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -420,7 +421,8 @@ func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 			}
 			info := consumer.CachedInfo()
 			if sent = info.NumAckPending == 1; !sent && info.NumWaiting == 0 {
-				// On a slow machine the request may have expired. The next request then fetches
+				// On a slow machine the runner's request for messages may have expired before the
+				// execution was stored. Restore the connection, so that the next request fetches
 				// the execution.
 				way.Heal()
 			}

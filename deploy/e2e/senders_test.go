@@ -126,7 +126,8 @@ func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAn
 	}
 }
 
-// deliver sends the nth delivery, signed with secret. The test fails if it is not accepted.
+// deliver sends the nth delivery, signed with secret, and returns the ID of its execution. The test
+// fails if the delivery is not accepted.
 func (s *senderAt) deliver(n int, secret string) string {
 	s.t.Helper()
 	a := s.send("POST", "", s.delivery(n), fmt.Sprintf("delivery-%d", n), secret)

@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The code snippet of each language works as pasted: it starts an execution, which the open page
-// then shows.
+// The code snippets on a workflow's page work as pasted, in every language: each starts an
+// execution, and the open page then shows it.
 func TestSnippetsRun(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -70,8 +70,8 @@ func TestStorageIsSharedFairly(t *testing.T) {
 	}
 	full := func(a deliver.Answer) bool { return a.Status == 503 && a.Code == "storage_full" }
 	sent := 0
-	// refused sends large requests of an account until an ingress refuses one, and returns how many
-	// were accepted.
+	// refused sends large requests for an account to one ingress until it refuses one because the
+	// storage is full, and returns how many it accepted.
 	refused := func(ingress int, id string) (accepted int) {
 		t.Helper()
 		for ; ; accepted++ {
@@ -84,7 +84,8 @@ func TestStorageIsSharedFairly(t *testing.T) {
 			}
 		}
 	}
-	// findRoom checks that requests of the other accounts are accepted at both ingresses.
+	// findRoom checks that requests of the other two accounts are accepted at both ingresses. when
+	// describes the situation in messages.
 	findRoom := func(when string) {
 		t.Helper()
 		for ingress := range urls {

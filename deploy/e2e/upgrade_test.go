@@ -153,7 +153,7 @@ func (u *upgraded) forget(url string) {
 }
 
 // send posts deliveries until ctx ends, and retries each until it gets a 200, as a sender does. The
-// test fails if it gets any other response than a 200 or a 503.
+// test fails if a response is neither a 200 nor a 503.
 func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		delivery := fmt.Sprintf("d-%d-%d", sender, n)
@@ -219,9 +219,9 @@ func notReady(ops string) string {
 }
 
 // A rolling upgrade to a version with an incompatible migration loses nothing, puts nothing aside,
-// and starts nothing twice. The test covers both databases and both orders, executors first and
-// ingresses first, and kills processes in the middle of their upgrade. Between executors and
-// ingresses, it replaces a process of hookstart run.
+// and starts nothing twice. The test covers both databases, and upgrades either the executors or
+// the ingresses first, with a process of hookstart run in between. It kills new processes shortly
+// after their start, executors even while they migrate.
 func TestUpgrade(t *testing.T) {
 	nextExecutor, nextIngress := buildNext(t,
 		"github.com/hookstart/hookstart/executor/cmd/executor"),
@@ -368,8 +368,9 @@ func hasMember(members api.Members, role, version string) bool {
 	return false
 }
 
-// runs starts a runner. ran maps the IDs of executions to the number of times that each has run.
-// stop stops the runner.
+// runs starts a runner for the default queue. ran maps the IDs of executions to the number of times
+// that the runner has run each. The caller may stop it with stop; otherwise it stops when the test
+// ends.
 func (u *upgraded) runs() (ran *sync.Map, stop func()) {
 	nc := u.server.Connect(u.t)
 	ctx, cancel := context.WithCancel(u.t.Context())
@@ -398,8 +399,8 @@ func countRun(ran *sync.Map, id string) {
 	n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // nothing else is stored
 }
 
-// run starts hookstart run, in the same group as the runner that u.runs starts. executions returns
-// the execution IDs of all runs by hookstart run so far, with repetitions.
+// run starts the given hookstart program as hookstart run, in the same group as the runner of
+// u.runs. executions returns the IDs of the executions that it has run so far, once for each run.
 func (u *upgraded) run(command string) (p *process, executions func() []string) {
 	u.t.Helper()
 	file := filepath.Join(u.t.TempDir(), "runs")

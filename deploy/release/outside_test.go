@@ -73,7 +73,7 @@ func newOutside(t *testing.T, testdata string) *outside {
 	return o
 }
 
-// addToProxy writes the release of a module to the folder proxy, which serves as a module proxy for
+// addToProxy adds the release of a module to a folder that Go can use as a module proxy, as in
 // GOPROXY=file://FOLDER. scratch is an empty folder for temporary files.
 func addToProxy(proxy, name, scratch string) error {
 	goMod, err := release.GoMod(root, name, version)

@@ -20,9 +20,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// When all runners of a queue are killed, the page, the API, the metric and the alert report within
-// a minute that no runner consumes from the queue. They recover without intervention after a runner
-// has joined again. Prometheus scrapes and evaluates at the intervals of prometheus.yml.
+// When all runners of a queue are killed, the console, the API, the metric and the alert QueueStuck
+// report within a minute that no runner consumes from the queue. They recover without intervention
+// after a runner has joined again. Prometheus scrapes and evaluates at the intervals of
+// prometheus.yml.
 func TestQueueStuck(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t)
@@ -94,8 +95,8 @@ func TestQueueStuck(t *testing.T) {
 	}
 }
 
-// When one of three NATS servers fails, the alert fires after two minutes, and stops when the
-// server is back. The clock is simulated.
+// When one of three NATS servers fails, the alert NATSServerDown fires after two minutes. It stops
+// when the server is back. The clock is simulated.
 func TestNATSServerDown(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -126,8 +127,8 @@ func TestNATSServerDown(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// When eleven executions have failed, the alert fires after five minutes, and stops when the dead
-// letters are dismissed. The clock is simulated.
+// When eleven executions have failed, the alert DeadLettersGrow fires after five minutes. It stops
+// when the dead letters are dismissed. The clock is simulated.
 func TestDeadLettersGrow(t *testing.T) {
 	t.Parallel()
 	const letters = 11
@@ -175,9 +176,9 @@ func TestDeadLettersGrow(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// The alert fires when a process has not been ready for five minutes, even if the process is
-// connected to NATS and can be scraped. The test pauses the recorder's consumer, so that nothing is
-// recorded. The clock is simulated.
+// The alert NotReady fires when a process has not been ready for five minutes, even if the process
+// is connected to NATS and can be scraped. The test pauses the recorder's consumer, so that nothing
+// is recorded. The clock is simulated.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -285,8 +286,8 @@ hookstart_second_site_uncopied_streams %d
 	well()
 }
 
-// The alert fires if start messages are waiting but none is recorded, even if reports of runners
-// are still recorded.
+// The alert RecorderStopped fires if start messages are waiting but none is recorded, even if
+// reports of runners are still recorded.
 func TestRecorderStopped(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
@@ -315,10 +316,10 @@ hookstart_executor_lag_messages{stream="EXECUTIONS"} %d
 	c.until(time.Minute)
 }
 
-// In a rewind, the executor has earlier messages processed again. The alert fires when the counter
-// of rewinds grows, and also when the first sample of a new executor is not zero, because that
-// executor has then rewound at its start. It does not fire for an old count that Prometheus sees
-// again after an outage.
+// The alert RecordedAgain reports rewinds, in which the executor processes earlier messages again.
+// It fires when the counter of rewinds grows, and also when the first sample of a new executor is
+// not zero, because that executor has then rewound at its start. It does not fire for an old count
+// that Prometheus sees again after an outage.
 func TestRecordedAgain(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
@@ -342,7 +343,8 @@ process_start_time_seconds %d
 	}
 }
 
-// The alert fires if the move of a queue takes longer than five minutes.
+// The alert QueueMoveStands fires if the move of a queue takes longer than five minutes, but not
+// while moves finish in time.
 func TestQueueMoveStands(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)

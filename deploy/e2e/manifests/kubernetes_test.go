@@ -213,9 +213,9 @@ func checkPolicies(
 	}
 }
 
-// admits reports whether the policies admit a connection between pod and peer, another pod in the
-// same namespace, to the port. Only the policies that select pod and apply to the given direction
-// count.
+// admits reports whether the policies admit a connection between pod and peer to the port. Both
+// pods are in the same namespace. If direction is Egress, pod opens the connection; if it is
+// Ingress, peer does. Only the policies that select pod and apply to this direction count.
 func admits(
 	t *testing.T,
 	policies []*networkingv1.NetworkPolicy,
@@ -316,9 +316,9 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/healthz" {
 		t.Errorf("%s: the liveness probe does not ask /healthz", name)
 	}
-	// Without a startup probe that allows an hour, Kubernetes would kill and restart a server that
-	// recovers large streams, or an executor that migrates the database, again and again. An
-	// ingress does nothing that takes so long.
+	// A server that recovers large streams, or an executor that migrates the database, may need an
+	// hour to start. Without a startup probe that allows this, Kubernetes would kill and restart it
+	// again and again. An ingress starts quickly.
 	if probe := c.StartupProbe; name != "ingress" && (probe == nil ||
 		time.Duration(probe.PeriodSeconds*probe.FailureThreshold)*time.Second < time.Hour) {
 		t.Errorf("%s: the startup probe ends the container within an hour", name)
@@ -333,7 +333,8 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	}
 }
 
-// kubectl can build the kustomization, and the results are valid Kubernetes objects.
+// kubectl can build the kustomization in deploy/kubernetes, and the results are valid Kubernetes
+// objects.
 func TestKustomize(t *testing.T) {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {

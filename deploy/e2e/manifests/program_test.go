@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// deploy is the path of the folder with the files.
+// deploy is the path of the folder deploy, whose files these tests check.
 const deploy = "../.."
 
 func read(t *testing.T, path ...string) string {

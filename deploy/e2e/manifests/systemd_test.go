@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The units are well-formed and sandboxed, and pass flags that the programs have.
+// The units in deploy/systemd are well-formed and sandboxed, and pass flags that the programs have.
 func TestSystemd(t *testing.T) {
 	units, err := filepath.Glob(filepath.Join(deploy, "systemd", "*.service"))
 	if err != nil || len(units) != 5 {
@@ -125,9 +125,9 @@ func TestSettingsOfUnits(t *testing.T) {
 	}
 }
 
-// checkRunner checks the arguments of the hookstart command line, which checkProgram cannot check.
-// Valid arguments lead to an error as well, but a specific one: the program that hookstart is to
-// run does not exist here.
+// checkRunner checks the arguments with which a unit starts the hookstart command line, which
+// checkProgram cannot check. It runs hookstart with them. If the arguments are valid, hookstart
+// complains only that the program it is to run does not exist here.
 func checkRunner(t *testing.T, args []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hookstart")

@@ -19,9 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// These texts are stored in the target. An attacker who sees one of the first three has read
-// something without permission, and an attacker who changes the fourth has written something
-// without permission.
+// Texts in the target that no attacker may read (the first three) or change (record). Reading or
+// changing one proves that an attack has succeeded.
 const (
 	secretToken   = "the-token-nobody-may-read"
 	secretInput   = "the-input-of-another-queue"
@@ -76,7 +75,8 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-// makeOwn gives two queues their own streams, as an executor does.
+// makeOwn gives the queues "default" and "gpu" their own streams and runner consumers, as an
+// executor does.
 func makeOwn(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	for _, queue := range []string{"default", "gpu"} {

@@ -18,12 +18,12 @@ type attempt struct {
 	do    func(a *attacker)
 	// by is the time that the action may take to have an effect. 0 means hardlyAnyTime.
 	by time.Duration
-	// brings is a text that result contains only if the action itself had its effect, not merely
-	// the steps that prepare it. "" means that every change counts.
+	// brings is a text that attacker.result contains only if the action itself had its effect, not
+	// merely the steps that prepare it. "" means that any effect counts.
 	brings string
-	// control is run with all permissions, and must then have the effect of the attempt. This
-	// proves that the test would notice the effect. nil means that do is run instead. control is
-	// needed if do fails even with all permissions.
+	// control is another action with the effect that do attempts. TestEveryAttemptWouldBeSeen runs
+	// it with all permissions, to prove that TestDenied would notice the effect. It is needed only
+	// if do fails even with all permissions; if it is nil, do itself is run.
 	control func(a *attacker)
 }
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The scripts that create keys work in folders with spaces in their names. If a step fails, a
-// script reports the error and leaves existing files unchanged and no unfinished ones behind, so
-// that the same command works later.
+// The scripts make-secrets.sh and add-runners.sh work in folders with spaces in their names. If a
+// step fails, a script reports the error, leaves existing files unchanged and leaves no unfinished
+// ones behind, so that the same command works later.
 func TestKeyScripts(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")

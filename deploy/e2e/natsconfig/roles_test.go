@@ -59,8 +59,8 @@ const (
 )
 
 // acknowledged starts counting the acknowledgements of all consumers. The returned function returns
-// the number of acknowledgements that one consumer has received so far. Its argument is the
-// beginning of the subjects of these acknowledgements, up to and including the consumer's name.
+// how many one consumer has received so far. The consumer is given by the prefix of its
+// acknowledgement subjects, for example "$JS.ACK.EXECUTIONS.executor".
 func acknowledged(t *testing.T, s *site) func(consumer string) int {
 	t.Helper()
 	var mu sync.Mutex
@@ -405,7 +405,7 @@ func sizeByAnExecutor(t *testing.T, s *site, nc *nats.Conn, bin string) {
 	}
 }
 
-// parse fills a configuration from flags, as the programs do.
+// parse fills config from flags, as the programs do. The test fails if a flag is invalid.
 func parse(t *testing.T, config any, flags ...string) {
 	t.Helper()
 	if err := program.Parse(config, flags...); err != nil {

@@ -153,9 +153,10 @@ type site struct {
 	url     string
 }
 
-// startSite starts servers with a configuration file. If each is not nil, startSite calls it with
-// the number of a server, counted from 0, before that server reads the file; each may change the
-// environment. The functions in change may modify the options that were read from the file.
+// startSite starts the given number of servers with a configuration file. It calls each, if not
+// nil, before a server reads the file, for example to change the environment. Then it calls the
+// functions in change, which may modify the options from the file. All get the number of the
+// server, counted from 0.
 func startSite(
 	tb testing.TB, file string, servers int, each func(i int), change ...func(
 		i int, o *server.Options,

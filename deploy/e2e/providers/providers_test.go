@@ -185,14 +185,15 @@ var (
 		"A=1&A=2", "A=2&A=1&A=2", "b=1&B=2&a=3", "A", "A=1&&B=2", "=1",
 		"A=1;B=2", "A=a%0Ab", "MessageSid=SM1&MessageStatus=sent", "A[]=1&A[]=2", "", "ü=1",
 	}
-	// No shift is close to the tolerance of 300 s, because the libraries read the clock a little
-	// later than the test, so that the verdict could go either way.
+	// Shifts of the signed time, in seconds. None is close to the tolerance of 300 s, where the
+	// verdicts could differ because the libraries read the clock a little later than the test.
 	shifts = []time.Duration{0, 0, 0, 0, 200, -200, 500, -500, 100_000, -1_000_000}
 )
 
 func pick[T any](r *rand.Rand, choices []T) T { return choices[r.IntN(len(choices))] }
 
-// make signs a request, makes up to three random changes to it, and returns it.
+// make returns a random request. It is signed, in some cases with an invalid time or another
+// secret, and then changed up to three times.
 func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	key := p.secret(0)
 	made := &request{
@@ -237,7 +238,7 @@ func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	return made
 }
 
-// change makes one change to a signed request.
+// change makes one random change to a signed request, and describes it in made.how.
 func (p *provider) change(r *rand.Rand, made *request) {
 	note := func(how string) { made.how = append(made.how, how) }
 	signature := made.Headers[p.signature]
