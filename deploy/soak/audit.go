@@ -36,14 +36,14 @@ type ledgerAuditResult struct {
 	storedByStream map[string]int // number of stored executions by the stream of their starts
 }
 
-// auditLedger compares the ledger with the stored and recorded executions. It judges only by the
-// responses that senders got, whichever faults occurred before. The kinds of findings are:
+// auditLedger compares the ledger with the stored and recorded executions. The findings depend only
+// on the responses that senders got, not on which faults occurred. The kinds of findings are:
 //
 //   - lost: the execution was acknowledged but is not stored.
 //   - unrecorded: the execution is stored but not recorded.
 //   - doubled: an execution has two messages, or a delivery has two executions, or two responses to
-//     a delivery were not marked as deduplicated. It is fine if all responses to a delivery were
-//     marked, because the unmarked response may have been lost.
+//     a delivery were not marked as deduplicated. It is no finding if all of them were marked,
+//     because the sender may not have received the unmarked one.
 //   - a ghost: the request had no delivery ID and was refused, but is stored. The ingress publishes
 //     such a request only once; if the stream does not acknowledge the message in time, the ingress
 //     refuses the request without knowing whether the message was stored. Ghosts are therefore
@@ -126,7 +126,7 @@ func (a *ledgerAuditResult) auditAcknowledgedExecutions(
 	return acknowledged
 }
 
-// auditStoredExecutions checks each stored execution against the delivery that it belongs to.
+// auditStoredExecutions checks each stored execution against the responses to its delivery.
 // acknowledged holds the IDs of the acknowledged executions.
 func (a *ledgerAuditResult) auditStoredExecutions(
 	b *ledger, starts map[string]storedStart, records map[string]recordSummary,
@@ -143,8 +143,9 @@ func (a *ledgerAuditResult) auditStoredExecutions(
 		case d == nil:
 			a.oddities = append(a.oddities,
 				fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
-		// The delivery was acknowledged. If it was acknowledged with another execution ID, it has
-		// two executions, which are counted as doubled below.
+		// The delivery was acknowledged, which auditAcknowledgedExecutions has checked. If it was
+		// acknowledged with another execution ID, it has two executions, which the loop below
+		// reports as duplicates.
 		case len(d.executions) > 0:
 		case d.unanswered > 0 && d.refusals == 0:
 			a.unanswered++
@@ -216,8 +217,8 @@ func (a *ledgerAuditResult) auditFinalStatuses(
 }
 
 // lastFaultKind returns the kind of the last fault that began before the sender got its last
-// response. Faults of NATS nodes take precedence, because they are the likely cause of a ghost,
-// which is a message that NATS has stored without acknowledging it in time.
+// response. It prefers faults of NATS nodes, because they are the likely cause of a ghost: a
+// message that NATS has stored without acknowledging it in time.
 func lastFaultKind(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {
@@ -229,8 +230,8 @@ func lastFaultKind(d *delivery, incidents []incident) string {
 	return kind
 }
 
-// timeAndFaults describes the time from the first request of a delivery to the last response, and
-// the kinds of faults around that time.
+// timeAndFaults formats when a delivery was first sent and last answered, and lists the kinds of
+// faults around that time.
 func timeAndFaults(d *delivery, incidents []incident) string {
 	var kinds []string
 	for _, i := range incidents {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// auditLedger reports each kind of broken promise under its own name, and reports nothing else.
+// auditLedger reports each kind of broken promise as a finding of that kind, and as nothing else.
 func TestExamine(t *testing.T) {
 	first := deliver.Answer{ExecutionID: "x"}
 	repeat := deliver.Answer{ExecutionID: "x", Deduplicated: true}
@@ -123,8 +123,8 @@ func TestExamine(t *testing.T) {
 }
 
 // auditLedger reports an execution whose recorded status differs from the final status that a
-// runner reported, or for which no runner reported a final status. Without any reports, there are
-// no runners, and nothing is wrong.
+// runner reported, or for which no runner reported a final status. If no runner reported anything,
+// it assumes that there are no runners, and reports nothing.
 func TestExamineEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends   map[string]execution.Status
@@ -167,8 +167,8 @@ func recorded(ids ...string) map[string]recordSummary {
 	return all
 }
 
-// found returns the names of the audit's findings, separated by spaces. The name of a kind is
-// repeated for each finding of that kind.
+// found lists the audit's findings by the names of their kinds, separated by spaces. A kind with
+// several findings is listed several times.
 func found(a *ledgerAuditResult) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
 	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)
@@ -185,8 +185,9 @@ func found(a *ledgerAuditResult) string {
 	return strings.Join(all, " ")
 }
 
-// Executions in the wrong stream are reported, and so are own streams without executions.
-// Executions of a queue with an own stream belong in that stream, all others in the shared stream.
+// auditQueues reports executions that are in the wrong stream, and own streams without executions.
+// Executions of a queue with an own stream belong in that stream, and all others in the shared
+// stream.
 func TestAuditQueues(t *testing.T) {
 	t.Parallel()
 	right := map[string]storedStart{

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Limits for how long a table is locked. The shortest is well below the timeouts of the executors,
-// the longest far above them, so that executors either wait for the lock or give up.
+// Limits for how long a table is locked. shortestLock is well below the timeouts of the executors,
+// so that they wait for the lock; longestLock is far above, so that they give up.
 const (
 	shortestLock = 5 * time.Second
 	longestLock  = 40 * time.Second

@@ -33,7 +33,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 	second.kill()
 	// Start the second executor just before the database is back: a starting executor waits at most
-	// 30 s for the database, and AWAY may be longer.
+	// 30 s for the database, but the outage may be longer (see away).
 	retry.Sleep(t.Context(), *away-time.Second)
 	if err := second.start(); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// notReadyError reports that /readyz did not respond as expected. text is the response.
+// notReadyError is the error for an unexpected response from /readyz. text is the response's body.
 type notReadyError struct{ text string }
 
 func (e *notReadyError) Error() string { return "/readyz says " + e.text }

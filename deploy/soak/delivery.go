@@ -32,7 +32,7 @@ type delivery struct {
 	permanentRefusal string
 }
 
-// ledger records the responses to all senders.
+// ledger records the responses that all senders got.
 type ledger struct {
 	mu         sync.Mutex
 	deliveries map[string]*delivery
@@ -106,8 +106,8 @@ func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	d.notStoredYet = false // a message may have been stored before the request was refused
 }
 
-// recordFailure records a request that got no response. what describes the error. neverConnected
-// means that no connection was established, so that nothing was sent.
+// recordFailure records a request for d that got no response. what describes the error in the
+// totals. neverConnected means that no connection was established, so that nothing was sent.
 func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,8 +119,9 @@ func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	}
 }
 
-// markConcurrent records that two requests for the same delivery are sent at the same time.
-// Whichever response arrives first may then be marked as deduplicated, and that is not a fault.
+// markConcurrent must be called before two requests for the same delivery are sent at the same
+// time. Whichever response arrives first may then be marked as deduplicated, which is not reported
+// as a false repeat.
 func (b *ledger) markConcurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

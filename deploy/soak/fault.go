@@ -27,8 +27,8 @@ const (
 	replicaTimeout = 3 * time.Minute
 )
 
-// maxQueuedFaults limits the queue of waiting faults: another set of faults is added only while the
-// queue is shorter than this.
+// maxQueuedFaults is the length of the queue of waiting faults at which no further set of faults is
+// added to it.
 const maxQueuedFaults = 200
 
 // fault describes a fault that is to be injected into a target, such as a process.
@@ -39,8 +39,8 @@ type fault struct {
 	duration time.Duration
 }
 
-// injection causes a fault, keeps it up for the given duration, and removes its cause. Momentary
-// faults, such as a restart, ignore the duration.
+// injection causes a fault, sleeps for the duration lasts, and removes the cause of the fault.
+// Momentary faults, such as a restart, ignore the duration.
 type injection func(ctx context.Context, lasts time.Duration) error
 
 // incident is a fault that was injected. It ends when the cause of the fault is removed; the
@@ -88,9 +88,9 @@ func newFaultInjector(
 	}
 }
 
-// shuffledFaults returns faults of every kind for the targets, in random order, except that it
-// omits some kinds at random for some targets. All nodes share one slot, so that at most one of
-// them has a fault, because two of the three NATS nodes must always work.
+// shuffledFaults returns faults of every kind for every target, in random order, but leaves out
+// some kinds for some targets at random. All NATS nodes share one slot: at most one of the three
+// has a fault, because the other two must work.
 func (f *faultInjector) shuffledFaults() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
@@ -160,8 +160,9 @@ func (f *faultInjector) shuffledFaults() []fault {
 	return all
 }
 
-// addFaultFunc adds a fault whose duration is chosen at random between shortest and longest. slots
-// are the names of the targets that must not have another fault meanwhile.
+// addFaultFunc adds a fault of the given kind to a set of faults. Its duration is chosen at random
+// between shortest and longest. slots are the names of the targets that must not have another fault
+// meanwhile.
 type addFaultFunc func(kind string, slots []string, shortest, longest time.Duration,
 	inject injection)
 
@@ -188,8 +189,8 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 	slot := []string{"database"}
 	add("kill database", slot, 0, longestDowntime, f.killAndRestartDatabase)
 	if f.databaseDisk != nil {
-		// Add one fault that leaves no room, and one that leaves up to 64 KiB, so that some writes
-		// may still succeed.
+		// Add one fault that leaves no free space, and one that leaves less than 64 KiB, so that
+		// some writes may still succeed.
 		for _, freeBytes := range []uint64{0, f.random.Uint64N(64 << 10)} {
 			add("full disk of database", slot, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
@@ -237,8 +238,8 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		})
 }
 
-// run injects faults until the context starting ends, and then waits until the current faults are
-// over and their targets have recovered.
+// run injects faults until the context starting is done. It then waits until the current faults are
+// over and their targets have recovered. The faults themselves use ctx.
 func (f *faultInjector) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -280,8 +281,8 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 const minQueueBlockingSlots = 4
 
 // takeNextFault finds the first fault in the queue whose slots are all free, and occupies these
-// slots. It returns the fault, the rest of the queue, and true, or the unchanged queue and false if
-// no fault can start. The caller holds mu.
+// slots. It returns the fault, the rest of the queue, and true. If no fault can start, it returns
+// the unchanged queue and false. The caller holds mu.
 func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
@@ -338,7 +339,8 @@ func (f *faultInjector) recordStall(text string) {
 	f.stalls = append(f.stalls, text)
 }
 
-// hasFaultAt reports whether a target currently has a fault or is recovering from one.
+// hasFaultAt reports whether the target with the given slot currently has a fault or is recovering
+// from one.
 func (f *faultInjector) hasFaultAt(slot string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -352,8 +354,8 @@ func (f *faultInjector) pastIncidents() []incident {
 	return append([]incident{}, f.incidents...)
 }
 
-// stopAndRestart returns an injection that stops a process by calling end, waits for the duration
-// of the fault, and starts the process again.
+// stopAndRestart returns an injection that calls end, which must stop the process, waits for the
+// duration of the fault, and starts the process again.
 func stopAndRestart(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
@@ -374,8 +376,8 @@ func pauseProcess(p *process) injection {
 	}
 }
 
-// breakLinks returns an injection that breaks each link by calling do, waits for the duration of
-// the fault, and heals the links.
+// breakLinks returns an injection that calls do for each link to break it, waits for the duration
+// of the fault, and heals the links.
 func breakLinks(links []*link.Link, do func(*link.Link)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {

@@ -10,8 +10,8 @@ import (
 )
 
 // One of two executors is frozen while it holds start messages that it has not acknowledged.
-// Meanwhile the other executor cannot write to the database, for longer than its timeouts, although
-// runners keep reporting. Afterwards every execution is recorded with its final status.
+// Meanwhile, the executions table is locked longer than the timeouts of the other executor, and
+// runners keep sending reports. Afterwards, every execution is recorded with its final status.
 func TestFrozenAndLocked(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)

@@ -16,16 +16,16 @@ import (
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// Times for a freeze that is the only fault: the maximum time that the other executors may take
-	// to continue recording, and the minimum duration of the freeze, which leaves another ten
-	// seconds to check that they record something.
+	// Times for a freeze that is the only fault. The other executors must continue recording within
+	// resumeRecordingTimeout; the rest of the freeze, at least ten seconds, is used to check that
+	// they do.
 	resumeRecordingTimeout = 20 * time.Second
 	minOnlyFaultFreeze     = resumeRecordingTimeout + 10*time.Second
 )
 
-// freezeExecutor suspends an executor with SIGSTOP, calls meanwhile, and resumes the executor when
-// meanwhile returns. It suspends the executor inside a transaction if inTransaction is true, and
-// outside of one otherwise. To catch the executor in that state, it tries up to 500 times.
+// freezeExecutor suspends an executor with SIGSTOP, calls meanwhile, and then resumes the executor.
+// If inTransaction is true, it suspends the executor inside a transaction, otherwise outside of
+// one. It tries up to 500 times to catch the executor in that state.
 func (f *faultInjector) freezeExecutor(
 	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
 ) error {

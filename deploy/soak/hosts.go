@@ -26,8 +26,8 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// programHost is a host on which this binary can be started in each role, through links that are
-// named after the roles.
+// programHost is a host with a folder of links to this binary, one for each role. To start the
+// binary in a role, the host runs the link that has the name of the role.
 type programHost struct {
 	*network.Host
 	programFolder string // the folder with a link to the binary for each role
@@ -136,9 +136,10 @@ func (s *secrets) makeCertificates(hosts []*network.Host) error {
 
 // installOnHosts starts a NATS server with the shipped configuration, an ingress, an executor and a
 // runner on each host, and creates the workflows. All executors connect to one PostgreSQL through a
-// Unix socket, so no partition separates them from the database. If nearest is true, an ingress
-// connects only to the NATS server on its own host, otherwise to the server on any host. If
-// installOnHosts returns an error, nothing is left running. Otherwise the caller must call close.
+// Unix socket, so no partition separates them from the database. If nearest is true, each ingress
+// connects only to the NATS server on its own host; otherwise, it may connect to the server on any
+// host. If installOnHosts returns an error, nothing is left running. Otherwise the caller must call
+// close.
 func installOnHosts(
 	ctx context.Context, folder, natsConfig string, hosts []*network.Host, database *pgtest.Server,
 	nearest bool,

@@ -116,8 +116,8 @@ func (i *installation) startAll(ctx context.Context) error {
 			return err
 		}
 	}
-	// The services wait for the nodes as well, but with a longer timeout. Waiting here first
-	// reports a failure sooner.
+	// The services wait for the nodes as well, but longer. Wait here first, so that a failure is
+	// reported sooner.
 	if err := i.awaitNodes(ctx, time.Minute); err != nil {
 		return err
 	}
@@ -456,7 +456,8 @@ func checkReplicas(s *jetstream.StreamInfo) error {
 	return nil
 }
 
-// checkKnowsLeader returns an error unless the node at the URL knows a leader of the cluster.
+// checkKnowsLeader returns an error unless the NATS server at the URL knows the leader of the
+// cluster.
 func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
 	nc, err := nats.Connect(url, append(i.options, nats.Name("soak"), nats.Timeout(time.Second))...)
 	if err != nil {
@@ -520,9 +521,9 @@ func (i *installation) problems() (all []string) {
 	return all
 }
 
-// eventually calls try repeatedly until it succeeds, or until the timeout or ctx ends. On failure,
-// the returned error contains the last error that try returned before that end, or its first error
-// if it returned none before.
+// eventually calls try repeatedly until it succeeds, or until the timeout or ctx ends. If it never
+// succeeds, the returned error wraps the last error that try returned before the end, or the first
+// error if try did not return before the end.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// set starts an installation and stops it when the test ends. The test fails if one of the
-// processes had a problem, such as an unexpected exit.
+// set starts an installation and stops it when the test ends. The test then fails if a process had
+// a problem, such as an unexpected exit.
 func set(t *testing.T, s installConfig) *installation {
 	t.Helper()
 	i, err := install(t.Context(), t.TempDir(), s)
@@ -72,8 +72,8 @@ type posting struct {
 }
 
 // post starts senders that post requests until posting.end is called. Every other request has no
-// delivery ID. A request that did not get a 200 is retried once; after is the delay before the
-// retry. If after is 0, requests are not retried.
+// delivery ID. A request that does not get a 200 is retried once, after the given delay; if that is
+// 0, it is not retried.
 func post(t *testing.T, i *installation, after time.Duration) *posting {
 	t.Helper()
 	const count, every = 16, 40 * time.Millisecond
@@ -106,8 +106,9 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 	return p
 }
 
-// request sends one request as a load balancer would: if an ingress refuses the connection, the
-// request goes to the next ingress. turn determines the first ingress and the workflow.
+// request sends the request that sent describes, and returns sent with the result. Like a load
+// balancer, it goes on to the next ingress if an ingress refuses the connection. turn determines
+// the first ingress and the workflow.
 func (p *posting) request(ctx context.Context, sent posted, turn int) posted {
 	sent.began = time.Now()
 	path := p.senders.webhookPaths[turn%len(p.senders.webhookPaths)]
@@ -164,9 +165,9 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 	}
 }
 
-// checkStored waits until the executors and runners have processed everything in the streams;
-// within is the maximum time for that. It then checks that each acknowledged execution is stored
-// and recorded exactly once, and returns the markers of all stored executions.
+// checkStored waits, at most for the time within, until the executors and runners have processed
+// everything in the streams. It then checks that each acknowledged execution is stored and recorded
+// exactly once, and returns the markers of all stored executions.
 func checkStored(
 	t *testing.T, i *installation, requests []posted, within time.Duration,
 ) map[string]bool {

@@ -30,8 +30,8 @@ const maxUnreportedAcks = 10
 // unreadableReport is the data of a message that cannot be decoded as a report.
 const unreadableReport = "\xff this is no report"
 
-// addDataLossFaults adds the faults that lose data: the latest transactions of the database, the
-// registry, or the report of a runner that has acknowledged an execution.
+// addDataLossFaults adds the faults that lose data: they lose the latest transactions of the
+// database, the registry, or the reports about executions that a runner has acknowledged.
 func (f *faultInjector) addDataLossFaults(add addFaultFunc) {
 	slot := []string{"database"}
 	add("failover of database to a standby that lags", slot, shortestRollback, longestRollback,
@@ -62,9 +62,9 @@ func (f *faultInjector) rollBackDatabase(promoteStandby bool) injection {
 	}
 }
 
-// injectUnreportedAcks acts as a faulty runner in the group of a queue's runners. It acknowledges
-// executions without running them: every other one after an unreadable report, the others without
-// any report.
+// injectUnreportedAcks acts as a faulty runner of the given queue. It acknowledges executions
+// without running them: it sends an unreadable report about every other one, and no report about
+// the rest.
 func (f *faultInjector) injectUnreportedAcks(ctx context.Context, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
@@ -93,8 +93,8 @@ func (f *faultInjector) injectUnreportedAcks(ctx context.Context, queue string) 
 	})
 }
 
-// ackWithoutValidReport acknowledges the start of an execution. If withReport is true, it first
-// publishes a report that cannot be decoded; otherwise it publishes none.
+// ackWithoutValidReport acknowledges msg, the start message of an execution. If withReport is true,
+// it first publishes a report that cannot be decoded; otherwise it publishes none.
 func (f *faultInjector) ackWithoutValidReport(
 	ctx context.Context,
 	msg jetstream.Msg,
@@ -105,8 +105,8 @@ func (f *faultInjector) ackWithoutValidReport(
 		return err
 	}
 	start := event.Start
-	// Record the acknowledgement before sending it, because it may take effect even if DoubleAck
-	// returns an error.
+	// Record the acknowledgement first, because it may take effect even if DoubleAck returns an
+	// error.
 	f.mu.Lock()
 	f.unreportedAcks[start.ID] = time.Now()
 	f.mu.Unlock()
@@ -170,13 +170,13 @@ func (f *faultInjector) deleteRegistry(ctx context.Context, _ time.Duration) err
 	return nil
 }
 
-// deleteStoresAndCheck deletes the stores of all nodes. It returns the violations of the following
-// promises:
+// deleteStoresAndCheck deletes the stores of all nodes. It then checks the following promises, and
+// returns a description of each violation:
 //
-//   - Until the registry is restored, an ingress may answer a call of an active workflow with a
+//   - Until the registry is restored, an ingress may answer a request to an active workflow with a
 //     5xx, but never with a permanent refusal.
 //   - Afterwards, the same webhook URLs work, and the deactivated workflow is still deactivated.
-//   - Queues that had an own stream have one again.
+//   - Queues that had their own stream have one again.
 //   - The records still exist, and executions accepted afterwards are recorded and reach a final
 //     state.
 func (i *installation) deleteStoresAndCheck(

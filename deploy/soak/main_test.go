@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// away is the duration for which NATS and the database are unavailable in the tests. make soak
-// AWAY=60s runs the tests with a longer outage.
+// away is how long NATS or the database is unavailable in the tests of such an outage. make soak
+// AWAY=60s runs them with a longer outage.
 var away = flag.Duration("away", 3*time.Second,
 	"how long NATS and the database are away in the tests of that")
 

@@ -11,8 +11,8 @@ import (
 const answerBound = 6 * time.Second
 
 // While NATS is unavailable under load, every request gets a 503 within answerBound. When NATS is
-// back, senders get 200 again without intervention. Requests that were sent and refused during the
-// outage are not stored.
+// back, senders get 200 again without intervention. A request that was sent after the outage began
+// and was refused is not stored.
 func TestNATSAway(t *testing.T) {
 	t.Parallel()
 	i := set(t, installConfig{nodes: 1, ingresses: 2, executors: 1, databaseURL: sqlite(t)})

@@ -20,10 +20,11 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// changeInterval is the average pause between two changes, and changeRetryDelay is the pause before
-// a change is retried. changeTimeout limits a call that changes something. It is longer than any
-// response can take, because a call that is given up could still take effect later. checkTimeout
-// limits a request that checks a change. learnTokenTimeout limits the search for a new token.
+// changeInterval is the average pause between two changes, and changeRetryDelay the pause before a
+// change is retried. changeTimeout is the timeout of a call that changes something. It must exceed
+// the longest response time, because a call that is abandoned could still take effect later.
+// checkTimeout is the timeout of a request that checks a change, and learnTokenTimeout that of the
+// search for a new token.
 const (
 	changeInterval    = 400 * time.Millisecond
 	changeRetryDelay  = 300 * time.Millisecond
@@ -44,7 +45,8 @@ const operatedNodeID = "node"
 
 // operators change the registry through random executors. Each operator has a separate account, and
 // queries every ingress and every executor after each confirmed change. A service may fail to
-// answer, for instance with a 503, but its answer must not reflect the state before the change.
+// respond, or respond with a 503 for example, but its response must not show the state before the
+// change.
 type operators struct {
 	all            []*operator
 	confirmed      atomic.Int64 // confirmed changes
@@ -79,7 +81,8 @@ type operator struct {
 	lastChange     string     // the last confirmed change, quoted in failure messages
 }
 
-// newOperators creates count accounts, each with a workflow, and returns their operators.
+// newOperators creates count accounts, each with a workflow, and returns an operator for each of
+// them. seed determines their random changes, and f describes the current partition in messages.
 func newOperators(
 	ctx context.Context, count int, i *installation, s *senders, f *partitioner, seed uint64,
 ) (*operators, error) {
@@ -107,7 +110,7 @@ func newOperators(
 	return all, nil
 }
 
-// makeChanges lets all operators make random changes, and check them, until measuring ends.
+// makeChanges lets all operators make and check random changes until the context measuring is done.
 func (all *operators) makeChanges(ctx, measuring context.Context) {
 	var each sync.WaitGroup
 	for _, o := range all.all {
@@ -122,8 +125,9 @@ func (all *operators) makeChanges(ctx, measuring context.Context) {
 	each.Wait()
 }
 
-// checkAllStrictly lets each operator check every service again. It must be called after the
-// network has healed, because a service that does not reveal the state counts as a violation, too.
+// checkAllStrictly lets each operator check every service again. Call it only after the network has
+// healed, because every service must then reveal the state: a response that does not is a
+// contradiction as well.
 func (all *operators) checkAllStrictly(ctx context.Context) {
 	for _, o := range all.all {
 		o.checkServices(ctx, true)
@@ -252,7 +256,7 @@ func (o *operator) deleteWorkflow(ctx context.Context, client *apiclient.Client)
 	if problem, ok := errors.AsType[*api.Problem](err); ok &&
 		problem.Status == http.StatusNotFound {
 		// The workflow existed, so an earlier call that was not confirmed must have deleted it. If
-		// the response is wrong, the following checks will notice that the workflow still exists.
+		// that is wrong, the checks after this change will notice that the workflow still exists.
 		err = nil
 	}
 	if err == nil {
@@ -307,7 +311,7 @@ func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) er
 }
 
 // learnToken queries random executors until one returns a token that the operator does not know
-// yet, and makes it the expected token.
+// yet, and makes it the token that all services must show.
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, learnTokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
@@ -323,8 +327,7 @@ func (o *operator) learnToken(ctx context.Context) error {
 	})
 }
 
-// describeToken describes a token by comparison with the tokens that the operator knows, without
-// disclosing it.
+// describeToken says whether a token is one that the operator knows, without disclosing it.
 func describeToken(token string, o *operator) string {
 	switch token {
 	case "":
@@ -359,8 +362,8 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 }
 
 // checkServices checks that every ingress and every executor shows the state that the operator's
-// last change has left. If strict is true, a response that does not reveal the state is a
-// violation, too.
+// last change has left. If strict is true, a response that does not reveal the state, such as a
+// 503, is a contradiction as well.
 func (o *operator) checkServices(ctx context.Context, strict bool) {
 	var all sync.WaitGroup
 	for _, e := range o.installation.ingresses {
@@ -401,8 +404,10 @@ func (o *operator) checkIngress(ctx context.Context, e *service, number int, str
 	o.checkWebhook(ctx, e, "revoked", o.revokedToken, want, number, strict)
 }
 
-// checkWebhook calls the webhook at one ingress with a token, and compares the response with want.
-// name describes the token in messages, and number makes the call's marker unique.
+// checkWebhook sends a request with a token to one ingress, and records a contradiction if the
+// response is not want: an error code or "200". If strict is false, a 429, a 5xx and a missing
+// response are allowed. name describes the token in messages, and number makes the request's marker
+// unique.
 func (o *operator) checkWebhook(
 	ctx context.Context, e *service, name, token, want string, number int, strict bool,
 ) {
@@ -486,8 +491,10 @@ func (o *operator) wantWorkflowResponse() string {
 	return fmt.Sprintf("active %v", o.active)
 }
 
-// checkExecutorResponse compares an executor's response to call with want: a description of the
-// state, or the status of an error. what names the queried object in messages.
+// checkExecutorResponse runs call, which queries an executor, and records a contradiction if the
+// result is not want. The result is a description of the state or, if the API returned an error,
+// its HTTP status. If strict is false, 5xx and connection errors are allowed. what names the
+// queried object in messages.
 func (o *operator) checkExecutorResponse(
 	ctx context.Context, e *service, strict bool, what, want string,
 	call func(context.Context) (string, error),

@@ -140,7 +140,8 @@ func (c *Partitions) runLoadAndPartitions(
 		starting, cancel := context.WithTimeout(ctx, c.Duration)
 		defer cancel()
 		var load, parting sync.WaitGroup
-		// The measurements continue after the last partition, because they include its recovery.
+		// Continue the measurements after the last partition, because they include the recovery
+		// from it.
 		measuring, stopMeasuring := context.WithCancel(ctx)
 		defer stopMeasuring()
 		load.Go(func() { s.sendLoad(ctx, starting, c.Senders, c.Rate, c.Seed) })
@@ -189,8 +190,8 @@ type partition struct {
 	// other hosts, or cannot receive from them, or both. Their ingresses must refuse requests.
 	cutOffHosts []int
 	duration    time.Duration
-	// apply breaks the network. It either returns at once, or keeps changing the network until ctx
-	// ends. The caller heals the network.
+	// apply breaks the network. It may return at once, or keep changing the network until ctx is
+	// done. The caller heals the network afterwards.
 	apply func(ctx context.Context, n *network.Network)
 }
 
@@ -203,7 +204,7 @@ func (p partition) String() string {
 }
 
 // shuffledPartitions returns one partition of each kind, in random order. The hosts and the
-// duration of each are random, too.
+// duration of each partition are random as well.
 func shuffledPartitions(random *rand.Rand) []partition {
 	var all []partition
 	add := func(kind string, hosts, cut []int,

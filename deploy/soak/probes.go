@@ -51,7 +51,8 @@ func newProbes(s *senders, i *installation) *probes {
 	}
 }
 
-// run sends probes until measuring ends, and returns when all responses have arrived.
+// run sends probes until the context measuring is done, and returns when all responses have
+// arrived.
 func (p *probes) run(ctx, measuring context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -151,8 +152,8 @@ func formatShares(each []acceptedShare) string {
 }
 
 // acceptedShares returns, for each ingress, the share of accepted requests during a partition.
-// within counts the requests that were sent before maxUnavailability had passed; after counts the
-// later ones. Requests without a result so far are not counted.
+// within is for the requests that were sent within maxUnavailability of the partition's beginning,
+// and after for those that were sent later. Requests that have not completed are not counted.
 func (p *probes) acceptedShares(partition partitionRecord) (within, after []acceptedShare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

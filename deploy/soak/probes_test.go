@@ -32,8 +32,8 @@ func TestQuantile(t *testing.T) {
 
 func TestLongestRefusal(t *testing.T) {
 	t.Parallel()
-	// Each character is a request: + was accepted, - was not. It begins one second after the
-	// previous one and takes a quarter of a second.
+	// Each character stands for a request: + for an accepted one, - for a refused one. A request
+	// begins one second after the previous one, and takes a quarter of a second.
 	for answers, want := range map[string]time.Duration{
 		"":      0,
 		"++":    0,

@@ -80,8 +80,8 @@ func (p *process) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// restartUnlessStopped is called after the run r has ended. Unless the soak itself stopped r, it
-// records a problem and restarts the process after restartPause.
+// restartUnlessStopped is called after r, a run of the process, has ended. If r ended by itself,
+// restartUnlessStopped records a problem and restarts the process after restartPause.
 func (p *process) restartUnlessStopped(r *child.Process) {
 	p.mu.Lock()
 	byItself := p.running == r
@@ -105,8 +105,8 @@ func (p *process) restartUnlessStopped(r *child.Process) {
 	}
 }
 
-// takeRunning returns the current run, or nil if there is none, and prevents the restart of the
-// process when this run ends. The caller must end the run.
+// takeRunning returns the current run, or nil if the process is not running. The caller must end
+// the run, after which the process is not restarted.
 func (p *process) takeRunning() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()

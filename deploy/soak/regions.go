@@ -213,7 +213,8 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 	return z.cutZoneOff(ctx, s, p, "other", other)
 }
 
-// addTimes adds the responses from an interval in which all zones were connected.
+// addTimes adds to s the response times from an interval in which all zones were connected. leader
+// is the index of the zone with the leaders of the streams.
 func (z *zoneMeasurer) addTimes(s *latencyResults, p *probes, leader int, from, to time.Time) {
 	for host := range p.byHost {
 		for _, answer := range p.probesBetween(host, from, to) {

@@ -66,7 +66,7 @@ func (r *report) write(out io.Writer) {
 	}
 }
 
-// violation is a kind of broken promise, with a line for each case that was found.
+// violation is a kind of broken promise. lines describes each case that was found.
 type violation struct {
 	name, explanation string
 	lines             []string

@@ -17,25 +17,24 @@ import (
 )
 
 const (
-	// restoreDeliveryCount is the number of deliveries that are sent before the restore. The same
-	// number is sent after it.
+	// restoreDeliveryCount is the number of deliveries that deliverBatch sends.
 	restoreDeliveryCount = 50
 	// convergenceTimeout is the maximum time that all services may take to show the expected state
-	// after the restore.
+	// after the stores were restored or deleted.
 	convergenceTimeout = 90 * time.Second
 )
 
 // restoreStoresAndCheck replaces the stores of all nodes with an earlier copy, as operators do
 // after a disaster, while the ingresses, executors and runners keep running. The stream may lose
-// deliveries that were accepted after the copy was made. It returns the violations of the following
-// promises:
+// deliveries that were accepted after the copy was made. The function checks the following
+// promises, and returns a description of each violation:
 //
 //   - Every ingress and every executor sees the registry in its state right before the restore,
 //     which includes the changes made after the copy. An executor restores these changes from the
 //     copy of the registry in the database. New changes take effect immediately.
 //   - Deliveries accepted after the restore are stored and recorded exactly once, reach a final
 //     state, and are deduplicated.
-//   - Queues that had an own stream before the restore have it again.
+//   - Queues that had their own stream before the restore have it again.
 //   - No record stays queued or running.
 func (i *installation) restoreStoresAndCheck(
 	ctx context.Context,
@@ -129,7 +128,7 @@ func (i *installation) restoreStores() error {
 }
 
 // toggleByEachExecutor deactivates and activates the toggled workflow in turn, each time through
-// another executor. It describes each change that failed or that some service did not show
+// another executor. The result describes each change that failed, or that some service did not show
 // immediately.
 func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
@@ -160,9 +159,9 @@ func (i *installation) awaitHealthy(ctx context.Context) error {
 }
 
 // deliverBatch sends restoreDeliveryCount deliveries, spread over all queues, each until it gets a
-// final response. It returns the final responses, keyed by delivery ID; deliveries without one
-// before the timeout are missing. name is the prefix of the delivery IDs, so a second call with the
-// same name repeats the same deliveries.
+// final response. It returns the final responses, keyed by delivery ID. It leaves out deliveries
+// that got none before the timeout. name is the prefix of the delivery IDs, so a second call with
+// the same name repeats the same deliveries.
 func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deliver.Answer {
 	answers := map[string]deliver.Answer{}
 	for n := range restoreDeliveryCount {
@@ -182,9 +181,9 @@ func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deli
 	return answers
 }
 
-// checkViewsAgree checks that every ingress answers a call of the workflow with the given status,
-// and that every executor shows the workflow in the state that causes this status. The error names
-// the first service that deviates.
+// checkViewsAgree checks that every ingress answers a request to path, the workflow's webhook, with
+// the given status, and that every executor shows the workflow in the state that causes this
+// status. The error names the first service that deviates.
 func (i *installation) checkViewsAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// The roles are the names, in os.Args[0], under which the soak starts its own binary to act as one
-// of the programs.
+// The roles. To act as one of the programs, the soak starts its own binary with one of these names
+// as os.Args[0].
 const (
 	roleIngress  = "soak-ingress"
 	roleExecutor = "soak-executor"

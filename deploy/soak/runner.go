@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// runRunner runs a runner for each of the queues until SIGTERM. Its executions end quickly, so most
-// of its reports arrive before a slow executor has recorded the start.
+// runRunner runs a runner for each of the queues until SIGTERM. Its handlers end quickly, so that
+// most of its reports arrive before a slow executor has recorded the start message.
 //
 // For each execution that a runner receives, runRunner appends a line to runsFile: the time in Unix
 // nanoseconds, and the execution's ID.
@@ -80,8 +80,8 @@ func runHostRunner(natsURL, credsFile, caFile, runsFile string) error {
 	return runner.Run(ctx, nc, options, handle)
 }
 
-// recordingHandler returns the runners' handler, which writes the time and the ID of each execution
-// that it receives to a file. The file stays open until the process exits.
+// recordingHandler returns the runners' handler, which appends the time and the ID of each
+// execution that it receives to runsFile. The file stays open until the process exits.
 func recordingHandler(
 	runsFile string,
 ) (func(context.Context, runner.Execution) (any, error), error) {

@@ -21,8 +21,8 @@ type executionRun struct {
 }
 
 // lateRuns describes the executions that a runner received more than maxRedeliveryDelay after their
-// end. By then, a lost acknowledgement is no longer a possible reason, so they ran again by
-// mistake. ended maps execution IDs to the times of their ends.
+// end. By then, a lost acknowledgement can no longer be the reason, so the redelivery is a fault.
+// ended maps execution IDs to the times of their ends.
 func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err error) {
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runsFile)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// An execution that a runner receives long after its end is reported as having run again. A
-// redelivery soon after the end, because of a lost acknowledgement, is not. A truncated last line
-// of the file is ignored.
+// lateRuns reports an execution that a runner received long after the execution's end. It does not
+// report a redelivery soon after the end, which a lost acknowledgement may have caused. It ignores
+// a truncated last line of the file.
 func TestRanAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "runs")

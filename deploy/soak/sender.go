@@ -55,8 +55,9 @@ func newSenders(b *ledger, i *installation, run string) *senders {
 	return s
 }
 
-// sendLoad makes count senders send a total of rate deliveries per second until starting ends. It
-// returns when all senders have finished, which they do early if ctx ends.
+// sendLoad makes count senders send a total of rate deliveries per second until the context
+// starting is done. It returns when all of these deliveries have ended; if ctx is done, they end
+// early.
 func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float64, seed uint64) {
 	var all sync.WaitGroup
 	every := time.Duration(float64(count) / rate * float64(time.Second))
@@ -82,9 +83,9 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 	all.Wait()
 }
 
-// sendNewDelivery sends one delivery in one of the ways of real senders, chosen at random: without
-// an ID and without retries, twice at the same time, again after its acknowledgement, or in the
-// usual way, with retries until it is acknowledged.
+// sendNewDelivery sends one delivery in a randomly chosen way that real senders have: without an ID
+// and without retries, twice at the same time, again after its acknowledgement, or simply with
+// retries until it is acknowledged.
 func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.webhookPaths[random.IntN(len(s.webhookPaths))]
 	open := func(hasID bool) *delivery {

@@ -54,7 +54,7 @@ func (c *Config) validate() error {
 }
 
 // Run runs a soak and prints its ledger. It returns an error if anything acknowledged is lost or
-// exists twice, if another promise is broken, or if ctx ends early.
+// exists twice, if another promise is broken, or if ctx is done before the soak ends.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -205,8 +205,8 @@ func (c *Config) runLoadAndFaults(
 
 // addAudit reads the executions that are stored, recorded and put aside, and compares them with the
 // responses to senders. unreported maps the IDs of the executions that were acknowledged without a
-// readable report to the times of the acknowledgements. Executors must have ended these executions
-// as failed.
+// readable report to the times of the acknowledgements. Executors must have recorded these
+// executions as failed.
 func (r *report) addAudit(
 	ctx context.Context, i *installation, b *ledger, incidents []incident,
 	unreported map[string]time.Time,
@@ -255,8 +255,8 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 	return pgtest.CreateIn(on.folder)
 }
 
-// runLoad runs the senders, injects the faults and toggles a workflow. It returns when c.Duration
-// and the last fault are over, and every sender has a final response or has given up. The result
+// runLoad runs the senders, injects faults and toggles a workflow for c.Duration. It returns when
+// the last fault is over, and every sender has a final response or has given up. The result
 // describes the responses that contradicted the confirmed state of the toggled workflow.
 func runLoad(
 	ctx context.Context, c Config, i *installation, s *senders, f *faultInjector,

@@ -21,8 +21,7 @@ import (
 // streamContents holds the contents of the streams, keyed by execution ID.
 type streamContents struct {
 	starts map[string]storedStart
-	// finalStatuses holds the final status of each execution that a runner has reported, or the
-	// first one if there are several.
+	// finalStatuses holds the first final status that was reported for each execution.
 	finalStatuses    map[string]execution.Status
 	finalStatusTimes map[string]time.Time // when the stream stored that report
 }
@@ -35,7 +34,7 @@ type storedStart struct {
 	streamName string // the stream that holds the last of these messages
 }
 
-// readStreams reads every start and every report in the streams.
+// readStreams reads all start messages and all reports in the streams.
 func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, error) {
 	// Each attempt starts with empty counts, because a failed attempt may already have counted some
 	// messages, which would then be counted twice.
@@ -77,8 +76,9 @@ func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, nam
 		})
 }
 
-// startCopyMsgIDPrefix is the prefix of the Nats-Msg-Id of a copy of a start message. Executors and
-// a takeover add such copies so that a runner receives the execution again.
+// startCopyMsgIDPrefix is the prefix of the Nats-Msg-Id of a copy of a start message. Executors,
+// and the takeover by a second site, publish such copies so that a runner receives the execution
+// again.
 const startCopyMsgIDPrefix = "again-"
 
 func (all *streamContents) addMessage(msg jetstream.Msg, at time.Time) error {

@@ -22,10 +22,10 @@ const (
 	unansweredEffectWindow = 2 * longestFreeze
 )
 
-// toggleWorkflow activates and deactivates a workflow until starting ends. It makes each change
-// through a random executor that has no fault at the moment, but may have just recovered from one,
-// and sends a request to every ingress immediately after the change. It describes the responses
-// that contradict the change.
+// toggleWorkflow activates and deactivates a workflow in turn, until the context starting is done.
+// It makes each change through a random executor that has no fault at the moment, but may have just
+// recovered from one, and sends a request to every ingress immediately after the change. The result
+// describes the responses that contradict the change.
 func (i *installation) toggleWorkflow(
 	ctx, starting context.Context, s *senders, f *faultInjector, seed uint64,
 ) (contradictions []string) {

@@ -238,7 +238,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	if err := s.runSecondSiteCommand(ctx, "status"); err != nil {
 		return err
 	}
-	// Cut the connection to the second site, so that messages on their way to it are lost, too.
+	// First cut the second site's connection, so that messages on their way to it are lost as well.
 	all := s.hosts.Hosts()
 	s.hosts.Isolate(all[len(all)-1], true)
 	s.killedAt = time.Now()
@@ -313,12 +313,12 @@ func (s *takeoverRun) awaitFirstAccepted(ctx context.Context, senders *senders) 
 	})
 }
 
-// maxResentDeliveries is the maximum number of deliveries that redeliver repeats.
+// maxResentDeliveries is the maximum number of deliveries that resendDeliveries sends again.
 const maxResentDeliveries = 1000
 
-// resendDeliveries repeats deliveries that the first site had accepted and whose executions were
-// copied, at most maxResentDeliveries of them. It sends them to the second site, which must
-// recognize them as repeats.
+// resendDeliveries sends at most maxResentDeliveries deliveries again, this time to the second
+// site, which must recognize them as repeats. It chooses deliveries that the first site had
+// accepted, and whose start messages were copied.
 func (s *takeoverRun) resendDeliveries(ctx context.Context, senders *senders) error {
 	all, err := readStreams(ctx, s.second.js)
 	if err != nil {

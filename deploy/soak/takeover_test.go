@@ -8,15 +8,15 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// computeCost counts each kind of loss and duplicate of a takeover under its own name. Lost
-// executions that were acknowledged before the newest copied message are counted separately, too,
-// because the copy should have contained them.
+// computeCost counts each kind of loss and duplicate of a takeover separately. Of the lost
+// executions, it also counts those that were acknowledged before the newest copied message, because
+// the copy should have contained them.
 func TestCountOfATakeover(t *testing.T) {
 	t.Parallel()
 	killed := time.Now()
 	copied := killed.Add(-time.Second)
-	// told returns a delivery that was last answered at the given time. originals is the number of
-	// its responses that were not marked as deduplicated. Every delivery has the execution ID x.
+	// told returns a delivery that got its last response at the given time. originals is the number
+	// of its responses that were not marked as deduplicated. Every delivery has the execution ID x.
 	told := func(at time.Time, originals int) *delivery {
 		return &delivery{
 			marker: "m", hasID: true, ended: at, executions: []string{"x"}, originals: originals,

@@ -18,13 +18,14 @@ type takeoverCost struct {
 	wrongStatus  []string // executions whose recorded status is not the one that a runner reported
 	reaccepted   int      // lost executions whose delivery the second site accepted as new
 	ranAtBoth    []string // executions that ran at both sites
-	// ranAgain holds the executions that ran at both sites although the copy contains the report
-	// of their end, because of which the second site should not have run them.
+	// ranAgain holds the executions that ran at both sites although the copied streams contain the
+	// report of their end, so that the second site should not have run them.
 	ranAgain []string
 }
 
-// computeCost compares the responses to senders with the contents of the second site. ranAtFirst
-// and ranAtSecond hold the IDs of the executions that ran at the first and at the second site.
+// computeCost compares the responses to senders with the streams (all) and the records of the
+// second site. ranAtFirst and ranAtSecond hold the IDs of the executions that ran at the first and
+// at the second site.
 func (s *takeoverRun) computeCost(
 	all streamContents,
 	records map[string]recordSummary,

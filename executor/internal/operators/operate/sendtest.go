@@ -184,8 +184,8 @@ func (s *Service) postTest(
 	}, nil
 }
 
-// signingError returns the error for a test that the node's sender as cannot sign, and explains
-// what to do instead. why is the error of Sign.
+// signingError returns the error for a test that the node's sender cannot sign, and explains what
+// to do instead. why is the error of Sign.
 func signingError(as *sender.Sender, why error) error {
 	preset, _ := sender.Lookup(as.Preset())
 	const instead = " Or start an execution on the sample payload without the endpoint: POST " +
