@@ -96,9 +96,9 @@ type Cluster struct {
 	Port   int      // port for the other nodes, on Options.Host; not 0
 	Routes []string // host:port of every node; may include the node's own
 
-	// Advertise is the host:port that other nodes are told to connect to. It is needed if there is
-	// a proxy between them. "" means the address that the node listens on. If it is set, clients
-	// are not told about the other nodes, because these may be behind proxies, too.
+	// Advertise is the host:port to which the other nodes connect, if that is a proxy in front of
+	// this node. "" means the address that the node listens on. If Advertise is set, clients are
+	// not told about the other nodes, because these may be behind proxies as well.
 	Advertise string
 }
 
@@ -366,7 +366,8 @@ func (s *Server) ClientURL() string { return s.url }
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
 
 // InProcessConn creates a connection for the InProcess option. While the server is being restarted,
-// it fails immediately instead of blocking the client, which then tries again.
+// InProcessConn fails immediately instead of blocking the client. A client that is reconnecting
+// then tries again.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	ns := s.natsServer()
 	if ns == nil {
@@ -391,9 +392,9 @@ func (s *Server) swapNATSServer(ns *server.Server) (previous *server.Server) {
 	return previous
 }
 
-// Health returns an error that describes why the server does not work, or nil if it does. If a file
-// of a stream or a consumer could not be written, that stream or consumer does not work again until
-// the server is restarted, even when there is space on the disk again.
+// Health returns an error that says what is wrong with the server, or nil if it is healthy. If a
+// file of a stream or consumer could not be written, that stream or consumer stays broken until the
+// server is restarted, even after disk space has been freed.
 func (s *Server) Health() error {
 	ns := s.natsServer()
 	if ns == nil {
@@ -441,8 +442,8 @@ func (s *Server) Shutdown() {
 	})
 }
 
-// logger passes the server's log lines to the hook. It also records the first fatal line, and the
-// consumers whose states could not be read.
+// logger passes the server's log lines to Options.Log. It also records the first fatal line, and
+// the consumers whose states could not be read.
 type logger struct {
 	hook           func(slog.Level, string)
 	firstFatalLine chan string // capacity 1

@@ -107,7 +107,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// After a restart, clients of both kinds reconnect, and stored messages are still there.
+// After a restart, a client that uses InProcess and a client that uses TCP both reconnect, and
+// stored messages are still there.
 func TestRestart(t *testing.T) {
 	s := start(t, embednats.Options{StoreDir: t.TempDir()})
 	again := nats.ReconnectWait(10 * time.Millisecond)
@@ -158,9 +159,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A restart takes a long time if the server has many messages. In the meantime, a client in the
-// same process must get an error immediately when it tries to connect. It holds its locks while it
-// connects, so if it had to wait, all calls of the client would block as well.
+// A restart takes a long time if the server has many messages. In the meantime, InProcessConn and
+// Health must return an error immediately. A client holds its locks while it connects, so if
+// InProcessConn waited, all calls to the client would block as well.
 func TestClientsDoNotWaitForARestart(t *testing.T) {
 	var restarting atomic.Bool
 	starting, goOn := make(chan struct{}), make(chan struct{})

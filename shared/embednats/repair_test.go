@@ -93,9 +93,9 @@ func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 	}
 }
 
-// nats-server does not guarantee the format of the file with a consumer's state, nor the warning
-// that it cannot read such a file. After an upgrade of nats-server, this test therefore fails until
-// a developer has compared both again.
+// repair.go relies on the format of nats-server's file with a consumer's state, and on its warning
+// about an unreadable file, but nats-server guarantees neither. So after an upgrade of nats-server,
+// this test fails until a developer has compared both with the new version.
 func TestComparedWithNATSServer(t *testing.T) {
 	t.Parallel()
 	const compared = "2.15.2"

@@ -19,8 +19,8 @@ type DecryptionCounts struct {
 }
 
 // CountResult counts the result of one attempt to decrypt something: as decryptable if err is nil,
-// and as undecryptable if err wraps seal.ErrNoKey or seal.ErrInvalidBox. It ignores any other err,
-// because that does not depend on the keys.
+// and as undecryptable if err wraps seal.ErrNoKey or seal.ErrInvalidBox. It ignores all other
+// errors, because they say nothing about the keys.
 func (s *DecryptionCounts) CountResult(err error) {
 	switch {
 	case err == nil:

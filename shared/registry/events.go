@@ -13,8 +13,8 @@ type EventSubscription struct {
 	// SilentAfter is how long a trigger node may receive no requests before it counts as silent. 0
 	// means that the limit is derived from the node's usual rate of requests.
 	SilentAfter time.Duration `audit:"silentAfterSeconds"` // whole seconds
-	// SubscribedAt is when the account's events began to start a workflow. Replacing the
-	// subscription does not change it. Nothing that happened earlier becomes an event.
+	// SubscribedAt is when the account got its event subscription. Replacing the subscription does
+	// not change the time. What happened before SubscribedAt causes no event.
 	SubscribedAt time.Time `audit:"-"`
 
 	unknown unknownFields `audit:"-"`

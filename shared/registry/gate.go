@@ -34,15 +34,15 @@ const (
 	gateReopenTimeout = 4500 * time.Millisecond
 )
 
-// monotonicNow returns the reading of a monotonic clock in nanoseconds. It is never 0, because the
-// gates use 0 for a queue or workflow that is not closed.
+// monotonicNow returns the nanoseconds since monotonicOrigin, plus 1. The result is never 0,
+// because closedAt 0 means that a queue or workflow is open.
 func monotonicNow() int64 { return int64(time.Since(monotonicOrigin)) + 1 }
 
 var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
 
-// queueGate holds the target of one queue, and the number of requests that are storing something
-// there. A request is counted before it reads the target. A change of the target is in force once
-// all requests that were counted before the change have finished.
+// queueGate holds the target of one queue, and counts the requests that are storing something for
+// the queue. Each request is counted before it reads the target. So a change of the target is in
+// force once all requests that were counted before the change have finished.
 type queueGate struct {
 	target              atomic.Uint32 // a StoreTarget
 	targetBeforeClosing atomic.Uint32 // the target before the queue was closed
@@ -79,8 +79,8 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 	return true
 }
 
-// currentTarget returns the target that is in effect now. If the queue has been closed for longer
-// than gateReopenTimeout, that is the target from before it was closed.
+// currentTarget returns the target that is in effect now. If the queue was closed more than
+// gateReopenTimeout ago, it counts as open again, and currentTarget returns targetBeforeClosing.
 func (q *queueGate) currentTarget() StoreTarget {
 	target := StoreTarget(q.target.Load())
 	if target == StoreTargetClosed && hasReopened(q.closedAt.Load()) {
@@ -96,8 +96,8 @@ func hasReopened(closedAt int64) bool {
 	return closedAt != 0 && monotonicNow()-closedAt > int64(gateReopenTimeout)
 }
 
-// enter counts a request that is about to read the target. When the request has finished, it must
-// call leave with the returned epoch.
+// enter counts a request. Call it before the request reads the target, and call leave with the
+// returned epoch when the request has finished.
 func (q *queueGate) enter() (epoch uint32) {
 	for {
 		epoch = q.epoch.Load()
@@ -121,8 +121,8 @@ func (q *queueGate) leave(epoch uint32) {
 // isIdle reports whether every request that has called enter has also called leave.
 func (q *queueGate) isIdle() bool { return q.requests[0].Load() == 0 && q.requests[1].Load() == 0 }
 
-// awaitIdle starts a new epoch and waits until all requests of the previous epoch have called
-// leave.
+// awaitIdle waits until all requests counted so far have finished. It starts a new epoch for later
+// requests, so it does not wait for them.
 func (q *queueGate) awaitIdle() {
 	q.drainMu.Lock()
 	defer q.drainMu.Unlock()
@@ -155,9 +155,9 @@ func (g *workflowGate) init(queue *queueGate, closed bool) {
 }
 
 // supersedeWith marks g as superseded by next, the gate of the workflow's next record. It reports
-// whether the new record changes the queue, or closes or opens the workflow. It marks g in any
-// case, because a request that still holds the record of g must notice when some later record
-// changes the queue or closes the workflow.
+// whether the next record changes the queue, or closes or opens the workflow. It marks g even if
+// not: a request that holds an old record checks only that record's gate, so it would otherwise
+// miss a later record that does.
 func (g *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	wasClosed := g.closedAt.Swap(gateSuperseded) != 0
 	return g.queue != next.queue || wasClosed != (next.closedAt.Load() != 0)
@@ -180,9 +180,9 @@ type StorePermit struct {
 	epoch      uint32
 }
 
-// AcquirePermit returns a permit that states where to store a start message or a rejection of the
-// workflow. The caller must call Release after it has stored the message or has failed to store it,
-// because changes of the target wait for that.
+// AcquirePermit returns a permit that states where to store a start message, or a rejection, for
+// the workflow. Changes of the queue's target wait for the permit, so the caller must call Release
+// once the message has been stored or could not be stored.
 func (w *Webhook) AcquirePermit() StorePermit {
 	q := w.gate.queue
 	if q == nil {
@@ -200,8 +200,8 @@ func (w *Webhook) AcquirePermit() StorePermit {
 	return p
 }
 
-// Release reports that the message has been stored, or will not be stored. Changes of the queue's
-// target no longer wait for this permit.
+// Release ends the permit: the message has been stored, or will not be stored. Changes of the
+// queue's target then no longer wait for it.
 func (p StorePermit) Release() {
 	if p.queue != nil {
 		p.queue.leave(p.epoch)
@@ -249,7 +249,8 @@ func (s *Snapshot) QueuesStoringInOwnStreams() (queues []string) {
 // change the slice.
 func (s *Snapshot) QueuesWithOwnStreams() []string { return *s.current.Load().ownStreams.Load() }
 
-// noteOwnStream records whether a queue has its own stream.
+// noteOwnStream adds the queue to the list that QueuesWithOwnStreams returns, or removes it if
+// hasOwnStream is false.
 func (t *tables) noteOwnStream(queue string, hasOwnStream bool) {
 	queues := *t.ownStreams.Load()
 	if slices.Contains(queues, queue) == hasOwnStream {
@@ -264,16 +265,15 @@ func (t *tables) noteOwnStream(queue string, hasOwnStream bool) {
 }
 
 // pendingMoves tracks the revisions that have been applied but are not in force yet, because
-// earlier requests are still storing messages according to the state before the revision.
+// requests that read a queue's previous target are still storing messages there.
 type pendingMoves struct {
 	mu                 sync.Mutex
 	drainingByRevision map[uint64]int // number of queues still draining, by revision
 	queueDrained       chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// trackMove marks a revision as not in force as long as requests still store messages in q
-// according to the state before the revision. A background goroutine removes the mark once these
-// requests have finished.
+// trackMove records that a revision is not in force until all requests that are now storing
+// messages in q have finished. It does not wait for them itself.
 func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return
@@ -296,9 +296,9 @@ func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	}()
 }
 
-// firstRevision returns the lowest revision that is not in force yet, or 0 if all are in force. It
-// also returns a channel that is closed when that may have changed. The channel may be nil if all
-// revisions are in force.
+// firstRevision returns the lowest revision that is not in force yet, or 0 if all are in force. The
+// channel is closed when a queue has no old requests left, so that the lowest revision may have
+// changed. It may be nil if all revisions are in force.
 func (d *pendingMoves) firstRevision() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -71,8 +71,8 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 	}
 }
 
-// A change of a queue's stream is in force only once the requests that began before it have
-// finished.
+// When a queue is closed because it moves to its own stream, the change is in force only once the
+// requests that began before it have finished. Later requests do not delay it.
 func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
@@ -101,7 +101,8 @@ func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	}
 }
 
-// A request that looked up a workflow before the workflow's queue changed must look it up again.
+// If a workflow is closed or changes its queue, a request that holds an earlier record of the
+// workflow gets a permit that is marked as superseded, so it must look the workflow up again.
 func TestAWorkflowThatMoved(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
@@ -151,9 +152,9 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	}
 }
 
-// A request that looked up a workflow before the workflow was deleted, or before the registry was
-// reloaded, must look it up again, because later changes of the workflow do not reach the record
-// that the request holds.
+// If a workflow is deleted and created again, or the registry is reloaded, a request that holds the
+// earlier record gets a permit that is marked as superseded. Otherwise, the request would not
+// notice later changes of the workflow.
 func TestAWorkflowThatWasDeletedOrLoadedAgain(t *testing.T) {
 	t.Parallel()
 	wf := registry.Change{

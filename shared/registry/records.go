@@ -29,10 +29,11 @@ type Plan struct {
 	BytesPerDay     int64     // maximum size of all bodies of an account per day, or Unlimited
 }
 
-// Unlimited as the value of Plan.MaxActive or Plan.BytesPerDay means that there is no limit.
+// Unlimited is the value of Plan.MaxActive or Plan.BytesPerDay if there is no limit.
 const Unlimited = -1
 
-// Plans is the plan catalog, in the order of the catalog file. It is the record under PlansKey.
+// Plans is the plan catalog, in the order of the catalog file. It is stored as one record, under
+// the key PlansKey.
 type Plans []Plan
 
 // Find returns the plan with the given ID, or nil if there is none.
@@ -53,9 +54,9 @@ type Account struct {
 	Plan      string    `audit:"plan"` // ID of a plan
 	CreatedAt time.Time `audit:"-"`
 	// LastTransition is the last activation or deactivation of one of the account's workflows. It
-	// is written to this record first and then to the workflow's record. If a crash prevents the
-	// second write, the next transition first makes up for it. Number is 0 if there has been no
-	// transition.
+	// is written to this record first, and then to the workflow's record. If a crash prevents the
+	// second write, another executor or the next transition makes up for it. LastTransition.Number
+	// is 0 if there has been no transition.
 	LastTransition ActivationTransition `audit:"-"`
 	// Events makes the account's events start a workflow. nil means that they start none. The value
 	// is shared and must not be modified.
@@ -66,8 +67,8 @@ type Account struct {
 
 // ActivationTransition is one activation or deactivation of a workflow.
 type ActivationTransition struct {
-	// Number counts the account's transitions from 1. A workflow's record holds the number of its
-	// last transition.
+	// Number counts the account's transitions from 1. Workflow.Transition holds the number of the
+	// workflow's last transition.
 	Number      int64
 	WorkflowID  string
 	Active      bool      // true for an activation, false for a deactivation
@@ -92,18 +93,19 @@ type Workflow struct {
 	Queue       string    `audit:"queue"` // the queue whose runners execute it
 	Active      bool      `audit:"active"`
 	ActivatedAt time.Time `audit:"-"` // when it was last activated; zero while it is inactive
-	// Transition is the number of the account's transition that last activated or deactivated the
-	// workflow, or the number that the account had reached when the workflow was created in it or
-	// moved there. It orders the active workflows: the lowest was activated first.
+	// Transition is the number of the last transition that activated or deactivated the workflow.
+	// If there has been none since the workflow was created in its account or moved there,
+	// Transition is the number of the account's last transition at that time. It orders the active
+	// workflows: the one with the lowest number was activated first.
 	Transition int64     `audit:"-"`
 	RateLimit  RateLimit `audit:"rateLimit"` // zero means the plan's rate limit
 	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order
 	CreatedAt  time.Time `audit:"-"`
 	UpdatedAt  time.Time `audit:"-"`
 	MovedAt    time.Time `audit:"-"` // when it last moved to another account; zero means never
-	// IntakeClosed means that no request for the workflow is accepted while an executor copies its
-	// delivery IDs to the stream of another queue. That takes a few seconds at most: see
-	// MaxGateClosedTime.
+	// IntakeClosed means that ingresses refuse all requests for the workflow, because an executor
+	// is copying the workflow's delivery IDs to the stream of another queue. That takes a few
+	// seconds at most: see MaxGateClosedTime.
 	IntakeClosed bool `audit:"-"`
 
 	unknown unknownFields `audit:"-"`
@@ -278,7 +280,8 @@ type Queue struct {
 type QueueStream struct {
 	Phase    StreamPhase `audit:"-"`        // where start messages are stored now
 	MaxBytes int64       `audit:"maxBytes"` // maximum size; 0 means no limit
-	// MaxAge is in whole seconds. 0 means the maximum age of the shared stream.
+	// MaxAge is how long the stream keeps a message, in whole seconds. 0 means as long as the
+	// shared stream.
 	MaxAge   time.Duration `audit:"maxAgeSeconds"`
 	Replicas int64         `audit:"replicas"` // 0 means as many as the shared stream
 	// PlacementTags are the tags that a server must have to hold the stream. Empty means any

@@ -56,8 +56,8 @@ const (
 	QueuePrefix     = "queue."
 )
 
-// HeaderAudit is the name of the header with the audit entry in the message of a stored record. The
-// entry states who made the change, and what it changed. See package edit.
+// HeaderAudit is the name of the message header that holds the audit entry of a stored record: who
+// made the change, and what it changed. See package edit.
 const HeaderAudit = "Hookstart-Audit"
 
 // Change is one revision of the registry: it holds the new record, or the ID of a deleted record.
@@ -72,7 +72,7 @@ type Change struct {
 	Workflow *Workflow
 	APIKey   *APIKey // ingresses ignore it
 	Queue    *Queue  // queues are never deleted
-	// Installation is zero if the record was deleted.
+	// Installation points to a zero Installation if the record was deleted.
 	Installation *Installation
 
 	DeletedAccount  string
@@ -83,7 +83,7 @@ type Change struct {
 // SubjectOf returns the subject on which the stream behind a bucket stores the values of a key.
 func SubjectOf(bucket, key string) string { return keyvalue.SubjectPrefix + bucket + "." + key }
 
-// subjectPrefix is the prefix of the subjects of Bucket.
+// subjectPrefix begins the subject of every message in Bucket's stream.
 var subjectPrefix = SubjectOf(Bucket, "")
 
 // DecodeChange decodes a message of the bucket's stream. deleted reports whether the message is a

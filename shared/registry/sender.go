@@ -35,8 +35,9 @@ func CapturedSecretSealPurpose(workflowID, nodeID string) string {
 	return "captured:" + workflowID + "." + nodeID
 }
 
-// OpenSender decrypts the sender record of a node; record may be nil. The returned config holds the
-// secrets in plain text. Errors name the node, and wrap the errors of seal.Keys.Open.
+// OpenSender decrypts the sender record of a node. The returned config holds the secrets in plain
+// text; it is the zero Config if record is nil. Errors name the node, and wrap the errors of
+// seal.Keys.Open.
 func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sender.Config, error) {
 	if record == nil {
 		return sender.Config{}, nil
@@ -74,7 +75,8 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 	return config, nil
 }
 
-// compileSender decrypts and compiles the sender of a node. Its errors name the node.
+// compileSender decrypts the sender record of a node and returns the sender.Sender that verifies
+// the node's requests. Errors name the node.
 func compileSender(
 	keys *seal.Keys, workflowID, nodeID string, record *Sender,
 ) (*sender.Sender, error) {

@@ -93,13 +93,13 @@ type accountView struct {
 func (a *accountView) key() string { return a.id }
 
 // allows reports whether the plan allows w to be active. If the plan limits the number of active
-// workflows, it returns false for an inactive one.
+// workflows, allows returns false for an inactive workflow.
 func (a *accountView) allows(w *Webhook) bool {
 	return !a.limitsActive || a.cutoff != nil && w.Active && w.compare(a.cutoff) <= 0
 }
 
-// accountWriterState is what the writer knows about an account. The writer computes the account's
-// accountView, which Lookup reads, from it.
+// accountWriterState holds the data from which the writer computes an account's accountView. Lookup
+// reads only the accountView.
 type accountWriterState struct {
 	id        string
 	hasRecord bool       // whether the account has a record; otherwise only workflows refer to it
@@ -207,7 +207,7 @@ func (s *Snapshot) OtherActiveCount(accountID, workflowID string) int64 {
 }
 
 // UnusableSenders returns the number of workflows with an unusable sender, and the reason for one
-// of them.
+// of them, or nil if there is none.
 func (s *Snapshot) UnusableSenders() (count int, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +242,8 @@ func (s *Snapshot) Apply(c Change) {
 
 // FirstPendingRevision implements consistency.PendingReporter. The changes from revision since on
 // are not in force yet, because requests that began before them are still storing messages. since
-// is 0 if all changes are in force.
+// is 0 if all changes are in force. settled is closed when since may have changed; it may be nil if
+// since is 0.
 func (s *Snapshot) FirstPendingRevision() (since uint64, settled <-chan struct{}) {
 	return s.pendingMoves.firstRevision()
 }
@@ -259,8 +260,8 @@ func (s *Snapshot) FinishLoad() {
 	for w := range before.workflows.values() {
 		w.gate.supersede()
 	}
-	// The gates of the earlier copy count the requests that are still storing a message according
-	// to that copy. No change in the new copy is in force until these requests have finished.
+	// Requests that looked up their workflow in the earlier copy may still be storing messages. No
+	// change in the new copy is in force until they have finished.
 	for _, q := range before.queueGates {
 		s.pendingMoves.trackMove(q, 1)
 	}

@@ -78,9 +78,9 @@ func setScalar(m protoreflect.Message, field protoreflect.FieldDescriptor, i int
 	}
 }
 
-// A stored record can be decoded and encoded again without any change, including fields that only a
-// later version defines. A field that is added to a message but not to the decoding would be lost
-// with the next change of a record.
+// Decoding a stored record and encoding it again changes nothing, and keeps even fields that only a
+// later version defines. The test fails if a field is added to a message but not to the functions
+// that decode and encode it, because the next change of a record would then lose the field.
 func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

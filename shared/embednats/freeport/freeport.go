@@ -9,14 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// The ports are below the range of ephemeral ports, because an outgoing connection could otherwise
-// take the port of a stopped server.
+// Ports are reserved from this range. It is below the range of ephemeral ports, because an outgoing
+// connection could otherwise take the port of a stopped server.
 const (
 	minPort = 20000
 	maxPort = 32000
 )
 
-// nextOffset determines where the next search begins. Each process begins at a random port.
+// nextOffset determines the port that the next call to Reserve tries first. Its initial value is
+// random, so that processes try different ports.
 var nextOffset atomic.Int64
 
 func init() { nextOffset.Store(rand.Int64N(maxPort - minPort)) } //nolint:gosec // not a secret

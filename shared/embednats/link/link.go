@@ -1,4 +1,5 @@
-// Package link provides a proxy between two programs that can fail in the same ways as a network.
+// Package link provides a proxy between two programs. The proxy can fail in the same ways as a
+// network.
 package link
 
 import (

@@ -205,7 +205,8 @@ func (n *Node) keepStreamFolder() {
 	}
 }
 
-// client returns a new connection to the cluster. The caller must close it.
+// client returns a new connection to one of the servers with the given URLs, which are separated by
+// commas. The caller must close it.
 func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 	c.tb.Helper()
 	nc, err := nats.Connect(urls, nats.Name("natstest"), nats.MaxReconnects(-1),

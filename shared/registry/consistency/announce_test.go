@@ -45,7 +45,8 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil {
-		// Once a message has been sent, StartHeartbeat waits for the frozen server's reply.
+		// Wait until StartHeartbeat has sent a message. It then waits for the reply of the server,
+		// which is frozen.
 		runtime.Gosched()
 	}
 	server.Kill()

@@ -103,8 +103,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	}
 }
 
-// An ingress may take a long time to catch up. Changes wait for the ingress from its first
-// announcement on, and not only after it has caught up.
+// An ingress may take a long time to catch up when it starts. It sends heartbeats all that time, so
+// changes wait for it from its first heartbeat on.
 func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -47,8 +47,8 @@ func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest
 	return lease, link
 }
 
-// holdsAfterChange makes a change that the membership confirms, and reports whether the lease is
-// valid when the change returns.
+// holdsAfterChange stores a change, waits until membership.Wait has confirmed it, and then reports
+// whether the lease is still valid.
 func holdsAfterChange(
 	t *testing.T, r *registrytest.Registry, membership *consistency.Membership,
 	lease *consistency.Lease,
@@ -64,9 +64,9 @@ func holdsAfterChange(
 	return lease.IsValid(time.Now())
 }
 
-// whileItsLeaseHolds calls try, up to ten times, until it returns true. try cuts off a process,
-// makes a change, and reports whether the lease of the process was still valid just before the
-// change. If it was not, as may happen on a busy machine, the attempt has tested nothing.
+// whileItsLeaseHolds calls try, up to ten times, until it returns true. try cuts off a process and
+// makes a change. It must report whether the process's lease was still valid just before the
+// change: if not, as may happen on a busy machine, the attempt has tested nothing.
 func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Helper()
 	for range 10 {

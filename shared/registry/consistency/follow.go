@@ -33,8 +33,8 @@ type Sink interface {
 	// FinishLoad is called once all records that existed when loading began have been applied.
 	FinishLoad()
 	// Reset is called when the bucket has been recreated or restored. All its records are then
-	// applied again, and replace the old ones at the next FinishLoad. Until then the old ones can
-	// still be read.
+	// applied again. The sink must keep the old records readable until the next FinishLoad, which
+	// replaces them.
 	Reset()
 }
 
@@ -125,12 +125,12 @@ type Follower struct {
 
 // bucketEnd is the last sequence of a bucket, as the server reported it at some time.
 //
-// The message with that sequence may be missing, for example after a power cut, so the last applied
-// revision may never reach it. There is another sign that everything up to the end has been
-// applied: a consumer that was created after the bucketEnd was read has nothing more to deliver.
-// That sign is reliable only if the stream from which the consumer reads had reached the end. A
-// bucket on several servers does not guarantee this, because the consumer's server may lag behind,
-// so noteLastSequence ignores such buckets. A copy of the bucket may lag behind, too:
+// If the message with that sequence is missing, for example after a power cut, the last applied
+// revision never reaches it. There is another sign that everything up to the end has been applied:
+// a consumer that was created after the bucketEnd was read has nothing more to deliver. That sign
+// is reliable only if the stream from which the consumer reads had reached the end when the
+// consumer was created. If the bucket is on several servers, the consumer's server may lag behind,
+// so noteLastSequence ignores such buckets. A copy of the bucket may lag behind as well:
 // createConsumer checks that.
 type bucketEnd struct {
 	loadCount int // counts how often the bucket was loaded or replaced before it had this sequence
@@ -221,7 +221,8 @@ func (f *Follower) notifyWaiters() {
 	f.changed = make(chan struct{})
 }
 
-// finishLoading reports to the sink that it is loaded. The caller must hold mu.
+// finishLoading calls the sink's FinishLoad, and records that loading is complete. The caller must
+// hold mu.
 func (f *Follower) finishLoading() {
 	f.sink.FinishLoad()
 	f.loaded = true
@@ -282,7 +283,7 @@ func (f *Follower) nextConsumer(
 }
 
 // pauseBeforeRetry waits before the next attempt, longer after each failed one. If the connection
-// is re-established in the meantime, it returns true immediately.
+// is re-established in the meantime, it returns true immediately. Otherwise, it returns false.
 func (f *Follower) pauseBeforeRetry(
 	ctx context.Context, connected <-chan nats.Status, attempt int,
 ) (reconnected bool) {
@@ -296,7 +297,7 @@ func (f *Follower) pauseBeforeRetry(
 	}
 }
 
-// followedConsumer is a consumer, together with the end that the bucket had before the consumer was
+// followedConsumer is a consumer, together with the bucket's end as it was before the consumer was
 // created.
 type followedConsumer struct {
 	jetstream.Consumer
@@ -307,9 +308,9 @@ type followedConsumer struct {
 // begins with the last applied message, if that is still stored, so that apply notices if the
 // bucket now has a different message at that sequence.
 //
-// The stream from which the consumer reads may be a copy of the bucket. If that stream had not
-// reached the bucket's end, lastSeq is 0 in the returned coversEnd, because the consumer then
-// cannot show that everything up to the end has been applied.
+// The stream from which the consumer reads may be a copy of the bucket that has not reached the
+// bucket's end. Then the consumer cannot show that everything up to the end has been applied, so
+// createConsumer sets endBefore.lastSeq to 0 in its result.
 func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.lastQueriedEnd
@@ -347,9 +348,10 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 	return followedConsumer{consumer, covers}, nil
 }
 
-// readStreamEnd returns the last sequence of the stream on which consumers are created, and
-// the server that reported it. It learns both from a consumer that it creates for new messages,
-// because a process that reads a copy of the bucket has no permission to query the copy itself.
+// readStreamEnd returns the last sequence of the stream from which followers read, which may be a
+// copy of the bucket, and the server that reported the sequence. A process that reads a copy has no
+// permission to query it. So readStreamEnd creates a consumer for new messages, and takes both
+// results from the server's description of the consumer.
 func (f *Follower) readStreamEnd(
 	ctx context.Context,
 ) (last uint64, server string, err error) {
@@ -412,8 +414,9 @@ func (f *Follower) consume(
 }
 
 // beginConsuming makes handle accept the messages of a consumer, and returns the consumer's serial
-// number. ok is false if a reload has begun since the consumer's first message was chosen. Such a
-// consumer must not be used, because it would skip the messages before its first one.
+// number. ok is false if a reload began after createConsumer had chosen the consumer's first
+// message. Such a consumer must not be used, because it would skip earlier messages of the reloaded
+// bucket.
 func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok bool) {
 	f.applyMu.Lock()
 	defer f.applyMu.Unlock()
@@ -589,9 +592,9 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 // CatchUpWithoutIdentity is like CatchUp, but accepts a registry without an identity. It is for an
 // executor that is about to write the identity.
 func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
-	// Read the revision before the request. A revision that is applied only after the server has
-	// responded may be higher than the last sequence in the response, as if the bucket had gone
-	// back.
+	// Read the revision before the request. Otherwise, a revision that is stored and applied after
+	// the server has responded could exceed the last sequence in the response, and the bucket would
+	// seem to have gone back.
 	revision := f.Revision()
 	s, err := f.js.Stream(ctx, registry.Stream)
 	if err != nil {

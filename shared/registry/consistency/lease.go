@@ -98,8 +98,7 @@ func (l *Lease) Failure() error {
 	return l.lastError
 }
 
-// Age returns how long ago, at the time now, the follower was last known to have applied
-// everything.
+// Age returns the time from when the follower was last known to have applied everything until now.
 func (l *Lease) Age(now time.Time) time.Duration {
 	return now.Sub(l.clockOrigin) - time.Duration(l.expiresAt.Load()) + leaseDuration
 }
@@ -123,9 +122,9 @@ func (l *Lease) run(ctx context.Context) {
 	}
 }
 
-// renew makes the follower catch up, and then extends the lease, which runs from the moment when
-// renew was called. again means that the caller should retry immediately, because the connection
-// was lost, perhaps with the server's response, and has been re-established.
+// renew makes the follower catch up, and then extends the lease to leaseDuration after renew was
+// called. again reports whether the caller should retry immediately: the connection was lost and
+// has been re-established, and the server's response may have been lost with it.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, leaseRenewTimeout)

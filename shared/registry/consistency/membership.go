@@ -95,11 +95,11 @@ func (r *Membership) receive(msg *nats.Msg) {
 	r.changed = make(chan struct{})
 }
 
-// LaggingError means that a change is stored, but that not every live process announced in time
-// that it had applied the change.
+// LaggingError means that a change is stored but was not confirmed in time, by a live process or by
+// the registry's copy in the database.
 type LaggingError struct {
 	Revision         uint64
-	LaggingProcesses []string // role and instance ID of each process
+	LaggingProcesses []string // role and instance ID, or a description
 }
 
 func (e *LaggingError) Error() string {
@@ -139,7 +139,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 		if heard && len(behind) == 0 {
 			return nil
 		}
-		// The timer also wakes this loop when the first of the lagging processes no longer counts.
+		// The timer also wakes this loop when the first of the lagging processes is presumed dead.
 		timer := time.NewTimer(max(next, time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -156,9 +156,10 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 }
 
 // laggingProcesses returns the processes that may serve requests but where a revision is not in
-// force yet. next is the time after which the first of them no longer counts, because by then it is
-// presumed dead and its lease has expired. laggingProcesses also removes processes that have been
-// silent for forgetMemberAfter. The caller must hold mu.
+// force yet. stored is a time at which the revision was already stored. next is the time until the
+// list may become shorter, because a process is presumed dead and its lease has expired.
+// laggingProcesses also forgets processes that have been silent for forgetMemberAfter. The caller
+// must hold mu.
 func (r *Membership) laggingProcesses(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {

@@ -14,8 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A power cut can lose the newest message of the bucket, while the bucket still reports that
-// message's sequence as its last one. A process then counts as current without that message.
+// A power cut has lost the bucket's newest message, but the bucket still reports that message's
+// sequence as its last one. A process that follows the bucket must nevertheless catch up, both then
+// and after the next change.
 func TestTheNewestMessageIsGone(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -36,7 +36,8 @@ type Heartbeat struct {
 
 // StartHeartbeat starts announcing this process, so that Membership.Wait waits for it after a
 // change. It returns once the follower has caught up; the process may then serve requests from the
-// follower's copy. settings must be nil unless the process is an ingress. info may be zero.
+// follower's copy. settings must be nil unless the process is an ingress. info may be zero, which
+// announces no version, keys or capabilities.
 //
 // It announces the process before it catches up, so that no change is missed: a change that was
 // stored before the announcement is applied when the follower catches up, and for a later change,

@@ -71,8 +71,8 @@ func (p process) validAgain(t *testing.T) {
 	}
 }
 
-// inForce calls change until it succeeds. While the editor's copy of the registry is not current,
-// changes fail.
+// inForce calls change again and again until it succeeds, because changes fail while the editor's
+// copy of the registry is not current.
 func inForce(t *testing.T, change func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -25,8 +25,8 @@ func TestTimings(t *testing.T) {
 		t.Errorf("a new membership listens for %s, and heartbeats come every %s", joinListenTime,
 			heartbeatInterval)
 	}
-	// The reasoning does not depend on the following inequalities. They keep a lease from expiring
-	// while everything works.
+	// The guarantees in doc.go do not depend on the following inequalities. They keep a lease from
+	// expiring while everything works.
 	if leaseRenewInterval+leaseRenewTimeout >= leaseDuration {
 		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long",
 			leaseRenewInterval, leaseRenewTimeout, leaseDuration)
@@ -37,9 +37,9 @@ func TestTimings(t *testing.T) {
 	}
 }
 
-// A change waits until a killed process is presumed dead, but no longer. The test uses a single
-// server: a process that the others no longer hear cannot renew its lease there. In a cluster it
-// can: see TestAChangeWaitsForTheLeaseOfASilentProcess.
+// A change waits for a killed process only until the process is presumed dead. This holds for a
+// single server, where a process that the others no longer hear cannot renew its lease. In a
+// cluster, it can: see TestAChangeWaitsForTheLeaseOfASilentProcess.
 func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -8,8 +8,8 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// heartbeatMessage is what a process announces about itself. If echoNumber is set, it is instead a
-// message that a process sends to itself.
+// heartbeatMessage is what a process announces about itself. A message with an echoNumber announces
+// nothing: its sender only waits until NATS has delivered the message back.
 type heartbeatMessage struct {
 	instance   string
 	role       string
@@ -40,8 +40,8 @@ type IngressSettings struct {
 	PublicURL         string // "" means not configured
 	MaxBodyBytes      int64
 	DeliveryIDHeaders []string
-	// ProbeKey is the key of package probe. Empty means that the ingress is too old to support
-	// probes.
+	// ProbeKey is the key with which the ingress answers the probes of package probe. Empty means
+	// that the ingress is too old for probes.
 	ProbeKey []byte
 }
 

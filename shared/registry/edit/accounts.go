@@ -10,8 +10,8 @@ import (
 )
 
 // PutPlans stores the plan catalog and returns once it is in force at this process. Unlike the
-// other methods, it does not wait for the other processes: an executor that has just started calls
-// it, and would otherwise become ready later.
+// other methods, it does not wait for the other processes, because executors call it when they
+// start, and waiting would delay their start.
 func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	revision, err := e.storeWithRetry(ctx, func(ctx context.Context) (uint64, error) {
 		have := e.directory.Plans()
@@ -26,8 +26,8 @@ func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	return e.follower.Wait(ctx, revision)
 }
 
-// PutAccount creates or replaces an account. created reports whether it did not exist before. A
-// change of plan is in force when PutAccount returns.
+// PutAccount creates or replaces an account. created reports whether the account is new. A change
+// of plan is in force when PutAccount returns.
 func (e *Editor) PutAccount(
 	ctx context.Context, id, name, plan string,
 ) (a *registry.Account, created bool, err error) {

@@ -36,8 +36,8 @@ var systemActor = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
-	// auditEntryKey is the context key of an audit entry that put stores with a record, instead of
-	// the entry that auditEntryFor would derive from the change.
+	// auditEntryKey is the context key of an audit entry. put stores that entry with the record,
+	// and does not call auditEntryFor.
 	auditEntryKey struct{}
 )
 

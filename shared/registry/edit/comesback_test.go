@@ -68,8 +68,8 @@ func (b bucketSteps) Delete(ctx context.Context, key string, opts ...jetstream.K
 	return b.KeyValue.Delete(ctx, key, opts...)
 }
 
-// recreated is a test and its registry. In the test, one process deletes the workflow wf while
-// another one creates it again.
+// recreated is a test in which one process deletes the workflow wf while another one creates it
+// again.
 type recreated struct {
 	*testing.T
 	*registrytest.Registry
@@ -122,9 +122,9 @@ func (r recreated) hasItsSecrets() {
 	}
 }
 
-// If one process deletes a workflow while another one creates it again, the workflow has its new
-// secrets in the end. The deleting process may delete the old secrets when only the new token has
-// been stored, but not yet the new record, or when both have been stored.
+// One process deletes a workflow while another one creates it again. In the end, the new workflow
+// has its own token and sample payload. There are two cases: when the old secrets are deleted,
+// either only the new token is stored, or the new workflow's record as well.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	for name, recordFirst := range map[string]bool{
@@ -135,9 +135,9 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 			r := startRecreated(t)
 			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}),
 				make(chan error, 1)
-			// The editor tries to store the new record twice: first as a record that never existed,
-			// which NATS refuses, and then as the successor of the deletion marker. So the hook
-			// below is called twice.
+			// The editor publishes the new record twice: first as a record that never existed,
+			// which NATS refuses, and then with the revision of the deletion. So the hook below is
+			// called twice.
 			stored := sync.OnceFunc(func() { close(tokenStored) })
 			creating := r.editor(r.Directory, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {
@@ -177,8 +177,9 @@ func (h *heldDirectory) Apply(c registry.Change) {
 	h.Directory.Apply(c)
 }
 
-// A workflow that is created again keeps its new secrets, even if the process that deleted it has
-// not yet received the record that recreated it when it deletes the old secrets.
+// One process deletes a workflow and another one creates it again. When the first process is about
+// to delete the old secrets, it has not received the record of the new workflow yet. The new
+// workflow still keeps its new secrets.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)
@@ -273,9 +274,8 @@ func TestSecretsThatAreLeftBehind(t *testing.T) {
 	}
 }
 
-// storesWithNext is a JetStream that reports a timeout for the first message with a certain
-// subject, and stores that message only when the next one with the same subject is published, just
-// before it.
+// storesWithNext is a JetStream that holds back the first message with a certain subject, and
+// reports a timeout for it. It stores that message just before the next one with the same subject.
 type storesWithNext struct {
 	jetstream.JetStream
 	subject string

@@ -80,10 +80,10 @@ func WriteInstallation(
 	return ack.Sequence, nil
 }
 
-// AdvanceRevision deletes all revisions of a bucket up to and including the revision above, and
-// makes all later revisions higher than above. So a bucket that was lost and recreated continues
-// with higher revisions than it had before. A repeated call deletes nothing that was stored after
-// the first call.
+// AdvanceRevision deletes all revisions of a bucket up to and including above, and makes all later
+// revisions higher than above. So a bucket that was lost and recreated continues with higher
+// revisions than it had before. A repeated call deletes nothing that was stored after the first
+// call.
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
@@ -110,7 +110,7 @@ const (
 	inFlightRetryDelay = 50 * time.Millisecond
 )
 
-// RestoreMissing stores those of the records that have no revision in the bucket, and returns how
+// RestoreMissing stores each of the records that has no revision in the bucket yet, and returns how
 // many it has stored. It leaves existing records unchanged, because another process has stored them
 // from the same copy. It skips deleted records and the registry's identity. If the confirmation of
 // a record is lost, RestoreMissing publishes the record again, provided that js has a timeout for
@@ -150,7 +150,8 @@ func RestoreMissing(
 	return stored, confirm()
 }
 
-// publishIfMissing publishes a record that NATS must store only if the record has no revision yet.
+// publishIfMissing publishes a record, and makes NATS refuse it if the record already has a
+// revision. It does not wait for the confirmation.
 func publishIfMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFuture, error) {
 	future, err := js.PublishMsgAsync(msg, jetstream.WithExpectLastSequencePerSubject(0),
 		jetstream.WithStallWait(maxStallWait))
@@ -160,9 +161,8 @@ func publishIfMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFu
 	return future, nil
 }
 
-// awaitRestored waits until the record of a pending publication exists. isNew reports whether this
-// call has stored the record; false means that the record existed already. Whenever the record may
-// not have been stored, awaitRestored publishes it again.
+// awaitRestored waits until the record that was published with the given future exists, and
+// publishes it again if it may not have been stored. isNew is false if the record existed already.
 func awaitRestored(
 	ctx context.Context, js jetstream.JetStream, future jetstream.PubAckFuture,
 ) (isNew bool, err error) {
@@ -210,8 +210,8 @@ func noteStoredRevision(ctx context.Context, bucket string, revision uint64) {
 	}
 }
 
-// awaitDatabaseCopy waits until the DatabaseCopy contains everything that a change has stored. If
-// ctx is done first, it returns a *consistency.LaggingError.
+// awaitDatabaseCopy waits until the DatabaseCopy contains the revision that m holds for each
+// bucket. If ctx is done first, it returns a *consistency.LaggingError.
 func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error {
 	if e.databaseCopy == nil {
 		return nil

@@ -25,7 +25,7 @@ type Directory struct {
 	// while the bucket is being reloaded.
 	writeTarget *recordIndex
 
-	// keyDeletionWatches holds the pending calls of WatchAPIKeyDeletion.
+	// keyDeletionWatches holds the pending calls to WatchAPIKeyDeletion.
 	keyDeletionWatches map[*apiKeyDeletionWatch]struct{}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// The directory counts a workflow as active before readers can see it as active. Otherwise, another
-// workflow could be activated in excess of the plan's limit.
+// The directory counts a workflow as active before readers can see it as active. Otherwise, one
+// workflow more than the plan allows could be activated.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
 	d := edit.NewDirectory(nil)

@@ -85,8 +85,8 @@ var errRetry = errors.New("the record has changed meanwhile")
 var errUnchanged = newMaybeStaleError("nothing changes")
 
 // EnsureCurrent makes sure that the directory holds every change that was confirmed before the
-// call. If the lease is valid, it does, and EnsureCurrent returns at once. Otherwise, EnsureCurrent
-// queries NATS, and fails if there is no response.
+// call. It returns at once if the lease is valid, because the directory is then current. Otherwise,
+// EnsureCurrent catches up, and fails if NATS does not respond.
 func (e *Editor) EnsureCurrent(ctx context.Context) error {
 	if e.lease.IsValid(time.Now()) {
 		return nil
@@ -106,8 +106,8 @@ func (e *Editor) EnsureCurrentUnlessRestoring(ctx context.Context) error {
 // storeDeadlineKey is the context key of the deadline that WithStoreDeadline sets.
 type storeDeadlineKey struct{}
 
-// WithStoreDeadline returns a context for changes that must be stored before the time at, and
-// otherwise fail. A change may come into force later than that.
+// WithStoreDeadline returns a context in which a change fails unless it is stored before at. The
+// change may come into force after at.
 func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, storeDeadlineKey{}, at)
 }
@@ -117,7 +117,8 @@ func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 	return e.awaitConfirmed(ctx, revision, storedRevisions{})
 }
 
-// storeAndConfirm stores a change and waits until it is in force everywhere.
+// storeAndConfirm stores a change by calling try, as storeWithRetry does, and waits until the
+// change is in force everywhere.
 func (e *Editor) storeAndConfirm(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) error {
@@ -131,13 +132,13 @@ func (e *Editor) storeAndConfirm(
 	return e.awaitConfirmed(ctx, revision, stored)
 }
 
-// storeWithRetry calls try until it has stored the change or has been refused, and returns the
-// revision that the last call of try returned. The directory of a process that was frozen or
-// disconnected from NATS may be stale. So after a refusal that depends on the directory,
+// storeWithRetry calls try until it has stored the change or has refused it, and returns the
+// revision from its last call. A refusal may be wrong, because the directory of a process that was
+// frozen or disconnected from NATS may be stale. So after a refusal that depends on the directory,
 // storeWithRetry catches up and calls try again.
 //
 // try must return the revision that has to be in force, even if it returns errUnchanged. The
-// context of try ends at the deadline of WithStoreDeadline.
+// context that it receives ends at the deadline of WithStoreDeadline.
 func (e *Editor) storeWithRetry(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) (uint64, error) {
@@ -173,9 +174,8 @@ func (e *Editor) storeWithRetry(
 	}
 }
 
-// awaitConfirmed waits until this process has applied a revision, until the revision is in force at
-// every process that may serve requests, and until the DatabaseCopy contains everything that was
-// stored.
+// awaitConfirmed waits until a revision is applied at this process and in force at every process
+// that may serve requests, and until the DatabaseCopy contains the stored revisions.
 func (e *Editor) awaitConfirmed(
 	ctx context.Context,
 	revision uint64,

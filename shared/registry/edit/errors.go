@@ -61,14 +61,14 @@ var ErrChangedSince = newMaybeStaleError("it was changed meanwhile")
 // ErrTooManyTokens means that a node already has the maximum number of valid tokens.
 var ErrTooManyTokens = newMaybeStaleError("too many old tokens still work")
 
-// ErrTooManySecrets means that a sender would have more valid secrets than allowed, so the new one
-// is not stored.
+// ErrTooManySecrets means that a change was refused because the sender would have more valid
+// secrets than allowed.
 var ErrTooManySecrets = newMaybeStaleError("too many secrets still work")
 
 // ErrIngressTooOld means that a live ingress is too old to enforce a setting.
 var ErrIngressTooOld = errors.New("an ingress that runs is too old for it")
 
-// ErrLastSecret means that the sender would have no valid secret left.
+// ErrLastSecret means that a secret was not removed because it is the sender's last valid one.
 var ErrLastSecret = newMaybeStaleError("it is the sender's last secret")
 
 // InvalidError reports an invalid field in an operator's request.

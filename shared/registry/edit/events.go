@@ -19,8 +19,8 @@ const (
 	MaxSilenceThreshold = 366 * 24 * time.Hour
 )
 
-// PutEventSubscription makes an account's events start a workflow. created reports whether they
-// started none before.
+// PutEventSubscription makes an account's events start a workflow. created reports whether the
+// account had no event subscription before.
 func (e *Editor) PutEventSubscription(
 	ctx context.Context, accountID string, events registry.EventSubscription,
 ) (a *registry.Account, created bool, err error) {

@@ -59,7 +59,7 @@ func (d *Directory) WatchAPIKeyDeletion(id string) (gone <-chan struct{}, forget
 	}
 }
 
-// apiKeyDeletionWatch is one pending call of WatchAPIKeyDeletion.
+// apiKeyDeletionWatch is a pending call to WatchAPIKeyDeletion.
 type apiKeyDeletionWatch struct {
 	id   string
 	gone chan struct{} // closed when the key no longer exists

@@ -24,8 +24,9 @@ type APIKeySpec struct {
 	ExpiresAt time.Time         // the zero time means never
 }
 
-// CreateAPIKey stores a key whose ID and hash are new. When it returns, every executor accepts the
-// key, because an executor that lags behind catches up before it rejects an unknown key.
+// CreateAPIKey stores a key; the caller must have generated a new ID and a new secret text for it.
+// When CreateAPIKey returns without an error, every executor accepts the key, because an executor
+// that lags behind catches up before it rejects an unknown key.
 func (e *Editor) CreateAPIKey(
 	ctx context.Context,
 	spec APIKeySpec,

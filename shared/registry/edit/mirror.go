@@ -22,8 +22,8 @@ const (
 )
 
 // EnsureMirror creates a NATS mirror of the registry's bucket, in a separate account, for ingresses
-// that may not read the original. js must have the API prefix under which that account's API is
-// imported. An existing mirror is left unchanged.
+// that may not read the original. js must use the API prefix that imports that account's JetStream
+// API. EnsureMirror leaves an existing mirror unchanged.
 func EnsureMirror(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, registry.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -79,13 +79,15 @@ type MirrorMonitor struct {
 	log           logrus.FieldLogger
 
 	leader string // the mirror's leader at the last check
-	// when leader changed, received from the original, or was asked to step down
+	// lastProgress is when leader last changed, received something from the original, or was asked
+	// to step down.
 	lastProgress time.Time
 }
 
-// NewMirrorMonitor returns a monitor of the mirror in the account whose API is imported under
-// prefix. checkOriginal must be the CatchUp method of a Follower of the original, or another
-// function that fails unless the original has a leader that reaches a majority.
+// NewMirrorMonitor returns a monitor of the mirror. prefix is the API prefix that imports the
+// JetStream API of the mirror's account. catchUp must be the CatchUp method of a Follower of the
+// original, or another function that fails unless the original has a leader that reaches a
+// majority.
 func NewMirrorMonitor(
 	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
 ) (*MirrorMonitor, error) {

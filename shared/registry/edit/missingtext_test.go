@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A leader of the secrets' stream that has just been elected may not have applied the text of a
-// token yet, although the registry already has the token's hash. Trigger then reads the text again
-// instead of omitting the token.
+// A new leader of the stream with the secrets may not have applied the text of a token yet,
+// although the registry already has the token's hash. Trigger then reads the text again instead of
+// omitting the token.
 func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -44,8 +44,8 @@ func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
 	}
 }
 
-// If the texts of a node's tokens are lost, Trigger returns the node without tokens. RotateToken
-// then gives it a new one.
+// If the secrets record with a node's tokens is missing, Trigger returns the node without tokens,
+// and RotateToken creates a new token.
 func TestATriggerWithoutTextsCanBeRotated(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// prepareOrderKeys prepares for storing a workflow whose nodes have order keys. It fails with
-// ErrIngressTooOld if a live ingress would ignore a new order key. It also adds lanes to the
-// workflow's queue, before a start message can be stored in a lane. before is nil if the workflow
-// is new.
+// prepareOrderKeys must be called before a workflow is stored. If a node of the workflow has an
+// order key, it adds lanes to the workflow's queue, unless the queue has lanes already. It fails
+// with ErrIngressTooOld if a node has a new order key that a live ingress would ignore. before is
+// nil if the workflow is new.
 func (e *Editor) prepareOrderKeys(ctx context.Context, before, after *registry.Workflow) error {
 	added, ordered := false, false
 	for i := range after.Triggers {

@@ -91,8 +91,8 @@ func ParsePlans(file []byte) (registry.Plans, error) {
 	return plans, nil
 }
 
-// The maximum values of a plan's limits. Rates are computed in nanoseconds, in 64 bits, so the
-// limits must be bounded. No window needs to be longer than a day.
+// The maximum values of a plan's limits. They keep the computation of rates, in 64-bit nanoseconds,
+// from overflowing. The longest window is a day.
 const (
 	MaxRateRequests      = 1_000_000
 	MaxRateWindowSeconds = 86_400

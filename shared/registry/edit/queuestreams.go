@@ -180,20 +180,22 @@ type copiedIDs struct {
 	revision uint64
 }
 
-// WithCopiedIDs returns a context in which a workflow may change its queue although that was
-// refused with the error change. The workflow's record must have the given revision, in which the
-// workflow is closed. After that revision came into force, the caller must have made sure that all
-// of the workflow's delivery IDs are in the other stream. The revision is needed because the
-// workflow may have been closed for a different change of its queue.
+// WithCopiedIDs returns a context in which a workflow may change its queue although the change was
+// refused before with a CrossStreamQueueChangeError, which is the parameter change. revision is the
+// current revision of the workflow's record, in which the workflow is closed. After it came into
+// force, the caller must have made sure that all of the workflow's delivery IDs are in the other
+// stream. The revision is needed because the workflow may have been closed for a different change
+// of its queue.
 func WithCopiedIDs(
 	ctx context.Context, change *CrossStreamQueueChangeError, revision uint64,
 ) context.Context {
 	return context.WithValue(ctx, copiedIDsKey{}, copiedIDs{*change, revision})
 }
 
-// checkQueueChange returns an error if a change would move a workflow to another queue although
-// that is not possible at the moment. It returns nil if the workflow is new or keeps its queue.
-// have is zero if the workflow is new.
+// checkQueueChange returns an error if a change moves a workflow to another queue and one of the
+// two queues is moving to another stream (ErrQueueMoves), or if the workflow's delivery IDs must be
+// copied first (*CrossStreamQueueChangeError). It returns nil if the workflow is new or keeps its
+// queue. have is zero if the workflow is new.
 func (e *Editor) checkQueueChange(
 	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {

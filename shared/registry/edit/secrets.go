@@ -203,8 +203,8 @@ func WithSampleCondition(ctx context.Context, check func(sample []byte) error) c
 	return context.WithValue(ctx, sampleConditionKey{}, check)
 }
 
-// SetSamplePayload stores a node's sample payload, which must be one JSON text. It does not change
-// the workflow's version, but the condition of WithUpdatedAtCondition applies to it.
+// SetSamplePayload stores a node's sample payload, which must be a single JSON value. It does not
+// change the workflow's version, but the condition of WithUpdatedAtCondition applies to it.
 func (e *Editor) SetSamplePayload(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) error {
@@ -263,8 +263,8 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 		func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
 }
 
-// addToken creates a token and stores its text in a node's secrets. before holds the hashes that
-// the node has in the registry: see appendToken.
+// addToken creates a token and stores its text in a node's secrets. before holds the hashes in the
+// node's record, so that appendToken can remove the texts of other tokens.
 func (e *Editor) addToken(
 	ctx context.Context, workflowID, nodeID string, before []registry.HashedToken,
 ) (registry.Token, error) {
@@ -417,8 +417,8 @@ func sealTriggerSecrets(
 	return &registry.TriggerSecrets{SealedContent: box}, err
 }
 
-// changeSecrets calls edit to change a node's secrets, and stores the result. If a concurrent
-// change is stored first, it starts again.
+// changeSecrets reads a node's secrets, lets edit change them, and stores the result. If a
+// concurrent change is stored first, it starts again, so edit may be called more than once.
 func (e *Editor) changeSecrets(
 	ctx context.Context, workflowID, nodeID string, edit func(*registry.TriggerSecrets),
 ) error {

@@ -275,8 +275,9 @@ func (e *Editor) CaptureSenderSecret(
 }
 
 // RevealCapturedSecrets returns the secrets that the provider of a node has sent, in plain text and
-// keyed by ID. It returns each secret only once. When it has stored that a secret was returned, it
-// returns the secret without an error, even if other processes do not confirm the change in time.
+// keyed by ID. It returns each secret only once, and first stores that the secret was returned.
+// Once that is stored, it returns no error even if other processes do not confirm the change in
+// time.
 func (e *Editor) RevealCapturedSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
@@ -384,8 +385,8 @@ type senderBuilder struct {
 	secrets []senderSecret // the secrets of the new record
 }
 
-// senderSecret is a secret of the new record. record is the stored form of the secret, or nil if
-// the secret is new.
+// senderSecret is a secret that the new record will contain. record is the stored form of the
+// secret in the existing record, or nil if the secret is new.
 type senderSecret struct {
 	text      string
 	record    *registry.SenderSecret
@@ -549,8 +550,8 @@ func (s *senderBuilder) secretRecord(secret senderSecret) (registry.SenderSecret
 	return record, err
 }
 
-// sealSettings stores the settings in the record into, and encrypts the secret ones. It reuses the
-// encrypted values of unchanged settings, so that a repeated call changes nothing.
+// sealSettings copies the given settings to into, the new record, and encrypts the secret ones. It
+// reuses the encrypted values of unchanged settings, so that a repeated call changes nothing.
 func (s *senderBuilder) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]
@@ -592,11 +593,11 @@ func asInvalidError(err error) error {
 // the node that would show the header's value to operators: orderKey or filter.
 type exposedSecretHeader struct{ setting, header string }
 
-// newlyExposedSecret returns a header that contains the sender's secret and is used by the order
-// key or the filter of after, or nil if there is none. It ignores the order key or the filter if
-// the change leaves it and the headers with the secret as they were. Earlier versions accepted such
-// order keys and filters: if they were refused now, nothing else of the node could be changed, not
-// even the secret. before may be nil.
+// newlyExposedSecret returns a header that contains the sender's secret and that the order key or
+// the filter of after uses, or nil if there is none. before is the existing node, or nil if the
+// node is new. If the change affects neither the order key nor which headers contain the secret,
+// newlyExposedSecret ignores the order key, and likewise the filter: earlier versions accepted such
+// order keys and filters, and refusing them now would prevent every other change of the node.
 func newlyExposedSecret(before, after *registry.Trigger) *exposedSecretHeader {
 	if after.Sender == nil {
 		return nil

@@ -30,8 +30,8 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	return keys
 }
 
-// opens returns those of the given secrets that the sender of the workflow wf accepts at an
-// ingress: for each secret, it signs a request and verifies it. It returns nil if wf has no sender.
+// opens signs a request with each of the given secrets, and returns the secrets whose requests the
+// ingress's sender of the workflow wf accepts. It returns nil if wf has no sender.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
 	view, ok := i.Lookup("wf")
@@ -181,9 +181,10 @@ func TestAnotherPresetShowsNoSecret(t *testing.T) {
 	}))
 }
 
-// Order keys and filters are shown to operators. So they cannot use a header that contains the
-// sender's secret. It does not matter whether the sender is set first, or the order key or filter.
-// They can use a header that contains a signature, because a signature is not secret.
+// Order keys and filters are shown to operators. So an order key or a filter that uses a header
+// with the sender's secret is refused, and so is a sender whose secret would be in a header that an
+// existing order key or filter uses. A header with a signature may be used, because a signature is
+// not secret.
 func TestNoOrderKeyOrFilterShowsASecret(t *testing.T) {
 	t.Parallel()
 	r := registrytest.StartWithKeys(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))

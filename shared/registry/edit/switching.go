@@ -110,8 +110,8 @@ type transitionIntent struct {
 const finishTransitionTimeout = 15 * time.Second
 
 // finishTransition carries out an intent, which may be stored only later or not at all. It
-// continues when ctx is done. If it does not finish in time, the intent is carried out by the next
-// activation or deactivation in the account, or by FinishTransitionsPeriodically.
+// continues even after ctx is done. If it does not finish in time, the intent is carried out by the
+// next activation or deactivation in the account, or by FinishTransitionsPeriodically.
 func (e *Editor) finishTransition(ctx context.Context, i transitionIntent) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTransitionTimeout)
 	defer cancel()
@@ -186,7 +186,7 @@ func (e *Editor) unfinishedTransition(
 }
 
 // lacksLastTransition reports whether the account's last transition, which concerns w, has not been
-// carried out in w.
+// written to w yet.
 func lacksLastTransition(w *registry.Workflow, account *registry.Account) bool {
 	return w.AccountID == account.ID && w.Transition < account.LastTransition.Number
 }

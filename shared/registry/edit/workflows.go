@@ -514,8 +514,9 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	return e.deleteSecretsOfRemovedNodes(ctx, id, nodes, err)
 }
 
-// prepareWorkflowChange runs the last checks before a changed workflow is stored, and prepares its
-// queue. have is zero if the workflow is new.
+// prepareWorkflowChange must be called before a changed workflow is stored. It checks the
+// conditions in ctx, and whether the workflow may change its queue, and prepares the queue for
+// order keys. have is zero if the workflow is new.
 func (e *Editor) prepareWorkflowChange(
 	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {
