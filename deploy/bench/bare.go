@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// runBarePublisher serves the requests of the variant bare, which the other variants are compared
-// with. It publishes the body of each request, without any checks, IDs, metrics or logging.
+// runBarePublisher serves the requests of variantBare, the baseline of the comparison. It publishes
+// the body of each request, without any checks, IDs, metrics or logging.
 func runBarePublisher(ctx context.Context, natsURL string) error {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {

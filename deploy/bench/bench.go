@@ -171,7 +171,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	return nil
 }
 
-// speedRun holds the state of one call of Run.
+// speedRun holds the state of one run of the benchmark.
 type speedRun struct {
 	Config
 	*workspace
@@ -179,8 +179,8 @@ type speedRun struct {
 	deliveryCount uint64 // number of delivery IDs that were used
 }
 
-// selectedVariants returns the names of the variants without duplicates: bare first, then the
-// others in the order of the flag.
+// selectedVariants returns the names of the variants without duplicates: variantBare first, then
+// the others in the order of s.Variants.
 func (s *speedRun) selectedVariants() []string {
 	names := []string{variantBare}
 	for _, name := range s.Variants {
@@ -381,8 +381,8 @@ func (s *speedRun) measureVariant(
 	return t, target.clearStreamsAndLogs(ctx)
 }
 
-// start calls run in the background. The returned function waits until run returns, and returns its
-// results. If g is nil, nothing is run, and the results are zero.
+// start calls g.run in the background. The returned function waits until g.run returns, and returns
+// its results. If g is nil, start does nothing, and the results are zero.
 func (g *generator) start(
 	burst time.Duration, rate float64,
 ) (wait func() (burstResult, error)) {

@@ -273,8 +273,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// Each kind of trouble really occurs in the troubled queue, and no request to the calm queue is
-// refused during the trouble.
+// Run causes each kind of trouble in the troubled queue, and its table has a row for each. During
+// none of them is a request to the calm queue refused.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

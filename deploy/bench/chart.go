@@ -36,7 +36,7 @@ const (
 type panel struct {
 	Title string
 	Y     int
-	BareX float64 // x coordinate of the value of the variant bare
+	BareX float64 // x coordinate of the value of variantBare
 	Bars  []bar
 }
 
@@ -50,7 +50,7 @@ type bar struct {
 	Ours      bool
 }
 
-// writeChart writes an SVG file that compares the variants with bare.
+// writeChart writes an SVG file that compares each variant with the baseline, variantBare.
 func writeChart(file string, names []string, turns map[string][]roundResult) error {
 	rate := func(name string) quartiles {
 		return pairedRatios(turns[name], turns[variantBare], roundResult.requestsPerSecond)
@@ -94,7 +94,8 @@ func newPanel(title string, y int, names []string, value func(name string) quart
 	return p
 }
 
-// Bottom returns the y coordinate of the lower end of the vertical line at BareX.
+// Bottom returns the y coordinate of the lower end of the vertical line that marks the value of
+// variantBare.
 func (p panel) Bottom() int { return p.Y + p.height() - chartRowHeight/3 }
 
 func (p panel) height() int { return panelHeaderHeight + len(p.Bars)*chartRowHeight }

@@ -147,7 +147,7 @@ func (c *Isolation) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// isolationRun holds the state of one call of Isolation.Run.
+// isolationRun holds the state of one Isolation measurement.
 type isolationRun struct {
 	*Isolation
 	*cluster
@@ -270,8 +270,8 @@ func (n *isolationRun) measureCondition(
 		turns[which], err = n.measure(ctx, n.Frozen,
 			func() error { return frozen.Signal(syscall.SIGSTOP) }, thaw)
 		err = errors.Join(err, thaw())
-		// If the leader was frozen, the first requests of the turn have waited until there was a
-		// leader again, so the largest latency is high.
+		// Check that the leader was frozen. If it was, the first requests of the turn have waited
+		// until there was a leader again, so the largest latency is high.
 		if all := turns[which].troubled.latencies; err == nil &&
 			(len(all) == 0 || all[len(all)-1] < min(n.Burst/2, time.Second)) {
 			err = errors.New("the leader was not frozen")
@@ -297,9 +297,9 @@ func (n *isolationRun) measureCondition(
 	return errors.Join(n.placeLeaders(ctx), n.reset(ctx))
 }
 
-// measure sends requests to the calm queue and measures them. rate is the number of requests per
-// second that are sent to the troubled queue at the same time; 0 means none. measure calls begin
-// before the measured burst, and end after it.
+// measure sends requests to the calm queue for one burst and measures them. At the same time, it
+// sends rate requests per second to the troubled queue; 0 means none. It calls begin just before
+// the burst, and end just after it.
 func (n *isolationRun) measure(
 	ctx context.Context, rate float64, begin, end func() error,
 ) (t isolationResult, err error) {
@@ -381,8 +381,8 @@ func (n *isolationRun) awaitBothRecorded(ctx context.Context) error {
 	})
 }
 
-// lagChecker returns a function that returns an error if fewer than n.Lag start messages of the
-// troubled queue wait for the runners.
+// lagChecker returns a function that returns an error unless at least n.Lag start messages of the
+// troubled queue have not been delivered to the runners yet.
 func (n *isolationRun) lagChecker(ctx context.Context) func() error {
 	return func() error {
 		group := stream.RunnerGroup{Queue: troubledQueue, Group: runnerGroup}
@@ -444,7 +444,7 @@ const publishBatch = 2_000
 const streamFullDescription = "maximum bytes exceeded"
 
 // publishTroubledStarts publishes the given number of small start messages to the troubled queue's
-// stream, in the form that the ingress publishes.
+// stream, as an ingress would.
 func (n *isolationRun) publishTroubledStarts(ctx context.Context, count int) error {
 	for count > 0 {
 		batch := make([]jetstream.PubAckFuture, 0, min(count, publishBatch))

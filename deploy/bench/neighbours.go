@@ -88,7 +88,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// neighboursRun holds the state of one call of Neighbours.Run.
+// neighboursRun holds the state of one Neighbours measurement.
 type neighboursRun struct {
 	*Neighbours
 	*system

@@ -108,7 +108,8 @@ type launcher struct {
 	secretsKey string
 }
 
-// start starts one of the programs built by `make build`, or one of the benchmark's own.
+// start starts the program named role: one that `make build` has built, or one of the benchmark's
+// own.
 func (b *launcher) start(role string, args ...string) (*process, error) {
 	//nolint:gosec,noctx // our own programs; they end by signals
 	cmd := exec.Command(filepath.Join(b.bin, role), args...)
@@ -120,7 +121,7 @@ func (b *launcher) start(role string, args ...string) (*process, error) {
 	}
 	name := b.name + "-" + role
 	var environment []string
-	if b.profileFolder != "" { // the bench's own programs ignore it
+	if b.profileFolder != "" { // only hookstart's programs read the variable
 		environment = append(environment, profileEnv+"="+filepath.Join(b.profileFolder,
 			name+".prof"))
 	}

@@ -163,8 +163,9 @@ func (c *Recording) collectSamples(g *generator) *[]sampledRequest {
 	return &samples
 }
 
-// countUnrecordedByPeriod counts the unrecorded messages at the end of each period of a load. The
-// returned function waits for the last count.
+// countUnrecordedByPeriod counts in the background how many messages are unrecorded at the end of
+// each of the numReportPeriods periods of a load. The returned function waits for the last count
+// and returns all of them.
 func (s *system) countUnrecordedByPeriod(ctx context.Context, period time.Duration) func() ([]int,
 	error) {
 	var (

@@ -134,7 +134,8 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 	return k, err
 }
 
-// startMessage returns the nth message in the form that an ingress publishes.
+// startMessage returns the nth start message, as an ingress would publish it. If withID is true, it
+// has a delivery ID.
 func (c *DeliveryIDCost) startMessage(n int, withID bool) execution.Start {
 	start := execution.Start{
 		ID:         uuid.NewString(),

@@ -33,7 +33,7 @@ func (q quartiles) format(verb string) string {
 	return fmt.Sprintf(verb+" ("+verb+"–"+verb+")", q.median, q.low, q.high)
 }
 
-// valuesOf returns number(t) for each turn t.
+// valuesOf returns the results of number for each turn, in the order of turns.
 func valuesOf(turns []roundResult, number func(roundResult) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {

@@ -54,7 +54,7 @@ type cluster struct {
 	initialMemoryMB []int    // MB that each NATS server uses before the first turn
 }
 
-// scaleVariant is one way to distribute the deliveries of three queues.
+// scaleVariant is a layout to measure: a cluster, and how the deliveries are distributed in it.
 type scaleVariant struct {
 	name string
 	*cluster
@@ -156,7 +156,7 @@ type clusterOptions struct {
 	cpu        float64 // cores that each server may use; 0 means no limit
 	syncAlways bool    // sync every message to the disk
 	// replicas is the number of replicas of the queues' own streams. With 1, there are three
-	// queues, each with an own stream on a different server. With more, there is only one queue,
+	// queues, each with its own stream on a different server. With more, there is only one queue,
 	// whose own stream gets all deliveries. 0 means one queue, which uses the shared stream.
 	replicas int64
 }
@@ -282,7 +282,7 @@ func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
 	return cl.js.DeleteStream(ctx, "READY")
 }
 
-// createQueues creates the workflows in their queues. Unless replicas is 0, it gives each queue an
+// createQueues creates the workflows in their queues. Unless replicas is 0, it gives each queue its
 // own stream with that many replicas.
 func (cl *cluster) createQueues(ctx context.Context, replicas int64) error {
 	queues := numServers
@@ -322,7 +322,7 @@ func (cl *cluster) releaseResources() (err error) {
 }
 
 // measureVariant measures one turn of a layout: it sends deliveries to all queues for the duration
-// of a burst. A shorter burst before it is not counted.
+// of a burst. A shorter burst before that warms the connections up, and is not measured.
 func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRoundResult,
 	err error,
 ) {
@@ -377,7 +377,8 @@ func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRou
 	return t, nil
 }
 
-// runGenerators runs the generators concurrently.
+// runGenerators runs the generators concurrently in closed loops, and returns their results in the
+// same order.
 func runGenerators(
 	ctx context.Context,
 	generators []*generator,
@@ -453,8 +454,8 @@ func (c *Scale) writeResults(layouts []*scaleVariant) {
 		})
 }
 
-// writeAddedMemory writes by how much the memory of each NATS server has grown since the time
-// before the first turn, in MB, and in bytes per delivery to the whole installation.
+// writeAddedMemory writes how much each NATS server's memory has grown since before the first turn,
+// in MB and in bytes per delivery. The deliveries are those to the whole installation.
 func writeAddedMemory(ctx context.Context, out io.Writer, clusters ...*cluster) error {
 	_, _ = fmt.Fprintln(out, "\nMemory that the turns have added:")
 	for _, cl := range clusters {

@@ -23,7 +23,7 @@ import (
 // target holds the address, the workflows and the credentials of the requests.
 type target struct {
 	addr, path string // HOST:PORT, and the path with the query of the first workflow's webhook
-	// the number of the first workflow; each request has its number in the path
+	// number of the first of the workflows that get requests
 	firstWorkflow int
 	signed        bool   // whether all requests go to one workflow and are signed like Stripe's
 	bearer        string // token in the header Authorization; "" means that it is in the path
@@ -123,8 +123,8 @@ var variants = map[string]variant{
 // after an error.
 type installer func(context.Context, *launcher) (*system, error)
 
-// withNode returns an installer that does the same as i, but gives the trigger nodes other
-// settings.
+// withNode returns an installer that does the same as i, but with node as the settings of the
+// trigger nodes.
 func (i installer) withNode(node nodeSettings) installer {
 	return func(ctx context.Context, b *launcher) (*system, error) {
 		own := *b
@@ -173,7 +173,8 @@ func installHTTP(ctx context.Context, b *launcher) (*system, error) {
 	return s, s.startBenchProgram(ctx, b, roleHTTP)
 }
 
-// startBenchProgram starts one of the benchmark's own programs that respond to requests.
+// startBenchProgram starts one of the benchmark's own HTTP servers, and makes it the target of the
+// requests.
 func (s *system) startBenchProgram(
 	ctx context.Context, b *launcher, role string, args ...string,
 ) error {
@@ -266,7 +267,7 @@ func installIngress(ctx context.Context, b *launcher) (*system, error) {
 	return s, nil
 }
 
-// stopExecutor ends the executor. The ingress works without one.
+// stopExecutor ends the executor. The ingress keeps working without it.
 func (s *system) stopExecutor() {
 	s.executor.stop()
 	s.processes = slices.DeleteFunc(s.processes, func(p *process) bool { return p == s.executor })
@@ -376,8 +377,9 @@ func installLocal(ctx context.Context, b *launcher) (*system, error) {
 	return s, s.makeWorkflows(ctx, b.workflows)
 }
 
-// cpuUsage holds the CPU times of all processes, of the process that is only a NATS server, and of
-// the process that is only an executor.
+// cpuUsage holds the CPU time of all processes together, and the parts of it that the NATS server
+// and the executor used. These parts are 0 if the NATS server or the executor has no process of its
+// own.
 type cpuUsage struct{ all, nats, executor time.Duration }
 
 func (u cpuUsage) since(before cpuUsage) cpuUsage {

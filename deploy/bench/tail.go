@@ -127,9 +127,9 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 	return writeTail(c.Out, name, c.Rate, c.Slowest, requests, timelines)
 }
 
-// readBothClocks returns the current time twice: as Go's time, and on the clock of the traces. The
-// two differ by at most 10 µs. If the system takes the CPU away between the two readings, it reads
-// the clocks again.
+// readBothClocks returns the current time twice: as Go's time, and on the clock of the traces. It
+// repeats the readings until they are at most 10 µs apart, because the process may lose the CPU
+// between them.
 func readBothClocks() (wall time.Time, monotonic int64) {
 	for {
 		before := monotonicNanos()

@@ -270,8 +270,8 @@ func matchConnections(
 const minServedShare = 0.9
 
 // servedShare returns the share of requests during which the goroutine ran. It also returns a score
-// from 0 to 1: the share, reduced the more the goroutine ran outside of the requests. The requests
-// must be in chronological order.
+// from 0 to 1: the share, multiplied by the part of the goroutine's activity that lies within the
+// requests. The requests must be in chronological order.
 func (g *goroutine) servedShare(requests []observedRequest) (share, score float64) {
 	var inside, outside float64
 	n, served, lastServed := 0, 0, -1
@@ -303,10 +303,10 @@ var messagePathFuncs = map[string]string{
 	"server.(*stream).internalLoop": "server's stream loop",
 }
 
-// addMessageWork adds the time that a process spent on messages in an interval, by activity. Each
-// instant counts for only one activity, even if several goroutines of messagePathFuncs are active.
-// A stopped world takes precedence, then a goroutine that waits to run, then one in a system call,
-// and last one that runs.
+// addMessageWork adds the time that a process spent on messages in an interval, by activity. If
+// several activities of messagePathFuncs overlap, each instant counts for only one of them. A stop
+// of the world comes first, then a goroutine that waits to run, then one in a system call, then one
+// that runs.
 func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 	type doing struct {
 		what string
@@ -383,7 +383,7 @@ func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	to[idleActivity] += max(0, free) / time.Duration(t.procs)
 }
 
-// writeRow writes a process's row of the table.
+// writeRow writes the process's row of the table "Processes".
 func (t *timeline) writeRow(w io.Writer) {
 	var waited []time.Duration
 	for _, g := range t.goroutines {

@@ -118,7 +118,7 @@ func newRelease(t *testing.T, checkout string) *dist.Release {
 	return r
 }
 
-// shared holds the release that packed returns.
+// shared caches the release that packed returns.
 var shared struct { //nolint:gochecknoglobals // packed once
 	once    sync.Once
 	folder  string
@@ -185,9 +185,9 @@ func same(t *testing.T, first, second string) {
 	}
 }
 
-// Builds in two different folders, with different umasks and time zones, are identical. This test
-// covers everything but the compiled programs. make shipped also checks those, and builds as
-// another user.
+// Builds in two different folders, with different umasks, time zones and locales, are identical.
+// The compiled programs are not compared here, but by make shipped, which also builds as another
+// user.
 func TestTheSameEverywhere(t *testing.T) {
 	one := packed(t)
 	other := newRelease(t, clone(t))

@@ -17,8 +17,8 @@ import (
 // no /etc/passwd.
 const ImageUID = 65532
 
-// Image describes how an image differs from the others, apart from its program. Every image also
-// has the CA certificates and runs as the user ImageUID.
+// Image holds what is specific to the image of one program. All images have in common the CA
+// certificates and the user ImageUID.
 type Image struct {
 	// Ports are the ports that the program listens on in a container.
 	Ports []string

@@ -181,7 +181,7 @@ func (r *Release) buildPackage(
 		if packager == "rpm" {
 			config["license"] = "NONE" // Debian packages have a copyright file instead
 		}
-		inJSON, err := json.Marshal(config) // JSON is YAML, too
+		inJSON, err := json.Marshal(config) // nfpm reads YAML, and JSON is valid YAML
 		if err != nil {
 			return err
 		}

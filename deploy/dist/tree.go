@@ -216,7 +216,7 @@ func gzipBest(content []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// writeTar writes the files and their parent folders to w and closes it. A file whose path ends in
+// writeTar writes the files and their parent folders to w, and closes w. A file whose path ends in
 // a slash becomes a folder that belongs to the user and group ID owner; everything else belongs to
 // root.
 func writeTar(w *tar.Writer, files []file, prefix string, at time.Time, owner int) error {

@@ -143,7 +143,8 @@ func (r *running) jetStream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// reportsOf returns how many reports of runners were ever stored.
+// reportsOf returns how many reports the runners have sent in total, including those that their
+// streams no longer have.
 func reportsOf(t *testing.T, js jetstream.JetStream) (count uint64) {
 	t.Helper()
 	all := js.ListStreams(t.Context())

@@ -91,7 +91,7 @@ func transportTrusting(certFile string) (http.RoundTripper, error) {
 	return &http.Transport{TLSClientConfig: settings}, nil
 }
 
-// runDemo runs the demo workflow until ctx ends.
+// runDemo runs a runner for the demo workflow until ctx ends.
 func runDemo(
 	ctx context.Context, inProcess []nats.Option, observe func(runner.Attempt),
 	traces trace.TracerProvider, log logrus.FieldLogger,

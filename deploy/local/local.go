@@ -92,8 +92,8 @@ type StartedServices struct {
 	// generated token may be printed.
 	AdminTokenGenerated bool
 	WebhookURL          string // of the demo workflow; "" if there is none
-	// tokenFile is the file that holds a generated token. Its name is printed instead of the token
-	// and of a link that signs in. "" means that these two may be printed.
+	// tokenFile is the path of the file with the generated token. It is set only if the output goes
+	// to the journal: the path is then printed instead of the token and of a link that signs in.
 	tokenFile string
 }
 
@@ -223,7 +223,7 @@ func (l *installation) configureServices(adminToken string) {
 	l.started.ConsoleURL = l.started.ExecutorURL + "/"
 	switch {
 	case !l.started.AdminTokenGenerated:
-	case isJournal(c.Out): // others read it, so it gets neither the token nor a link
+	case isJournal(c.Out): // other users can read the journal, so print no token and no link
 		l.started.tokenFile = adminTokenFile(c.DataDir)
 	default:
 		l.executor.OneTimeSignInNonce = rand.Text()

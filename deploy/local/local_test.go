@@ -85,8 +85,8 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
 		p.Await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
-		// Run the printed commands, which users paste, without a demo workflow. In the second run,
-		// everything exists already.
+		// Run the commands that are printed for users to paste, without a demo workflow. In the
+		// second round, the objects that they create already exist.
 		paste := exec.Command("sh", "-ec", p.Await(`\n  (export \S.*)\n`)+
 			p.Await(`\n  export .*((?:\n  hookstart .*){4})\n`)+p.Await(
 			`(\n  hookstart execution list)\n`)+"\nexec hookstart admin stream")
@@ -197,7 +197,7 @@ func TestTheDemoSucceeds(t *testing.T) {
 	defer tick.Stop()
 	var e api.ExecutionDetail
 	for e.Status != "succeeded" {
-		// The execution is recorded shortly after the response.
+		// The execution is recorded shortly after the response, so ask repeatedly.
 		if e, err = l.client().Execution(ctx, a.ExecutionID); ctx.Err() != nil {
 			t.Fatalf("%+v, %v", e, err)
 		}

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	program.Main(role, "", local.Run)
 }
 
-// launch starts hookstart-local with only these flags, on free ports.
+// launch starts hookstart-local with the given flags. Unless these flags say otherwise, it listens
+// on free ports.
 func launch(t *testing.T, args ...string) *childtest.Process {
 	t.Helper()
 	cmd, err := child.SelfCommand(role, append([]string{
@@ -63,8 +64,8 @@ func launchReady(t *testing.T, dataDir string) *running {
 
 func (r *running) client() *apiclient.Client { return apiclient.New(r.executor, adminToken) }
 
-// An address without a host means all interfaces, for the NATS server, too. If the server listened
-// only on the loopback interface of a container, it could not be reached from outside.
+// If --nats-addr has no host, the NATS server listens on all interfaces, like the other listeners.
+// In a container, a server on only the loopback interface could not be reached from outside.
 func TestAnAddressWithoutAHostIsReachable(t *testing.T) {
 	t.Parallel()
 	p := launch(t, "--data-dir", t.TempDir(), "--nats-addr=:0")

@@ -28,7 +28,8 @@ const (
 	recoveryTimeout = time.Minute
 )
 
-// healthChecker queries the health of a server. At most one call of health runs at a time.
+// healthChecker queries the health of a server. It never calls health while another call to it
+// runs.
 type healthChecker struct {
 	health    func() error  // may not return for as long as the disk stalls
 	checkSlot chan struct{} // capacity 1; holds a value while health runs
@@ -97,12 +98,12 @@ func recoverNATS(
 		case health == nil:
 			failed, restarted, outSince = 0, false, time.Time{}
 			continue
-		// The server is also briefly unhealthy while a stream is deleted.
+		// Tolerate a few failures, because deleting a stream makes the server briefly unhealthy.
 		case failed < maxTransientFailures:
 			failed++
 			continue
 		case checkFreeSpace(storeDir) != nil:
-			outSince = time.Time{} // there is too little disk space, so a restart would fail, too
+			outSince = time.Time{} // with too little disk space, a restart would fail
 			continue
 		case outSince.IsZero():
 			outSince = time.Now()

@@ -27,7 +27,7 @@ var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant lis
 	"ShutdownTimeout": "each service has its own",
 }
 
-// parsed returns a program's configuration with its defaults.
+// parsed returns a program's configuration with the default values of its flags.
 func parsed[C any](t *testing.T) C {
 	t.Helper()
 	var c C

@@ -124,8 +124,9 @@ func matchesAnyWildcard(wildcards []string, subject string) bool {
 	})
 }
 
-// verifyRecords returns an error unless every line of the named entry is valid JSON and the lines
-// hold the wanted number of records. what names the records in the error.
+// verifyRecords returns an error if a line of the named entry is not valid JSON, or if the number
+// of records in the entry is not want. what is the plural noun for these records in the error
+// message.
 func (r *reader) verifyRecords(name, what string, want int) error {
 	found, line := 0, 0
 	err := r.forEachLine(name, func(text []byte) error {
@@ -148,8 +149,9 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 	return nil
 }
 
-// verifyBucket adds the IDs of the keys that encrypt the bucket's records to keys. It returns an
-// error if this version cannot decode one of the records, or if their number is wrong.
+// verifyBucket adds to keys the IDs of the keys that encrypt the bucket's records. It returns an
+// error if this version cannot decode a record, or if the bucket does not hold as many records as
+// the manifest says.
 func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
 	err := r.forEachMessage(bucketEntryName(want.Name), func(m message) error {

@@ -67,9 +67,10 @@ func sound(t *testing.T) contents {
 	}
 }
 
-// addOwn adds the own streams of the queue "default", with one start message and one report. p
-// determines the subject of the start message: pass the layout of the queue's own stream for a
-// valid subject, or the layout of the shared stream for a wrong one.
+// addOwn adds the two own streams of the queue "default": one with a start message, which has the
+// given sequence, and one with a report, which has sequence 1. The subject of the start message
+// follows the layout p: it is valid for the layout of an own stream, and wrong for that of the
+// shared stream.
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
@@ -131,7 +132,8 @@ func (c contents) write(t *testing.T) (path string) {
 	return path
 }
 
-// Check rejects every file that a restore would reject.
+// Check accepts a file that can be restored. It rejects every other file, with an error that names
+// the problem.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	executions, buckets := streamEntryName(stream.ExecutionsName), bucketEntryName(registry.Bucket)

@@ -73,8 +73,8 @@ const (
 
 const manifestEntryName = "manifest.json"
 
-// The last line of a file consists of trailerPrefix, the SHA-256 as 64 hexadecimal digits, and
-// trailerSuffix. trailerLength is its length in bytes.
+// A file ends with trailerPrefix, the SHA-256 as 64 hexadecimal digits, and trailerSuffix.
+// trailerLength is the total length of the three, in bytes.
 const (
 	trailerPrefix = "\nhookstart backup "
 	trailerSuffix = " complete\n"
@@ -163,7 +163,7 @@ type UnusableFileError struct {
 func (e *UnusableFileError) Error() string { return e.Path + " " + e.Problem }
 
 // openReader verifies a file's checksum and reads its manifest. It returns an *UnusableFileError if
-// the file is not an intact backup, or if a newer version has made it.
+// the file is not an intact backup, or if its format is newer than currentFormatVersion.
 func openReader(path string) (r *reader, err error) {
 	file, err := os.Open(path) //nolint:gosec // the operator's own file
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// NotEmptyError means that the target installation is not empty. It names something that was found
-// there.
+// NotEmptyError means that the target installation is not empty. Found is a clause that names
+// something in it.
 type NotEmptyError struct{ Found string }
 
 func (e *NotEmptyError) Error() string { return "the installation is not empty: " + e.Found }
@@ -183,7 +183,8 @@ func (i Installation) checkNATSEmpty(ctx context.Context) error {
 }
 
 // restoreContent restores a file's content. It returns the ID of the account whose record is stored
-// last, or "" if the file has no account.
+// last, or "" if the file has no account. A process that has applied this record has applied all
+// other records, too: see restoreBucket.
 func (i Installation) restoreContent(
 	ctx context.Context, r *reader, m Manifest,
 ) (account string, err error) {
@@ -504,7 +505,7 @@ func (i Installation) restoreStream(
 		dedupWindow:      s.CachedInfo().Config.Duplicates,
 		sentMessageIDs:   map[string]bool{},
 	}
-	if saved.DedupWindow > 0 { // the original stream did not recognize later repeats, either
+	if saved.DedupWindow > 0 { // the original stream recognized repeats only within its own window
 		to.dedupWindow = min(to.dedupWindow, saved.DedupWindow)
 	}
 	subjects := saved.restoredSubjects()
@@ -608,8 +609,8 @@ func (p *backupPublisher) publishAsync(ctx context.Context, msg *nats.Msg) error
 	return p.awaitAcks(ctx)
 }
 
-// awaitAcks waits until every message sent has been stored. If requireSequences is true and a
-// message was stored with a sequence other than its original one, awaitAcks returns an error.
+// awaitAcks waits until every message sent has been stored. If p.requireSequences is true,
+// awaitAcks returns an error if a message was stored with a sequence other than its original one.
 func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 	timeout := time.NewTimer(nextMessageTimeout)
 	defer timeout.Stop()
@@ -703,7 +704,8 @@ func (i Installation) restoreBucket(
 			m.Subject == registry.SubjectOf(registry.Bucket, registry.InstallationKey) {
 			return nil
 		}
-		// The audit entry is in records.jsonl or in audit.jsonl: see writeAudit.
+		// Do not restore the audit entry in the message's header. It is restored into the database,
+		// from records.jsonl or audit.jsonl: see writeAudit.
 		delete(m.Headers, registry.HeaderAudit)
 		if strings.HasPrefix(m.Subject, accounts) {
 			last = m

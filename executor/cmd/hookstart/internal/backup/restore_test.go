@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recordsAPI is an API for a restore. RestoreRecords calls the function restore, and
+// recordsAPI is a fake of the operators' API. RestoreRecords calls the field restore, and
 // AwaitAccountApplied returns appliedErr.
 type recordsAPI struct {
 	API
@@ -150,10 +150,10 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	}
 }
 
-// After a restore, a group whose consumer was created with DeliverNew continues at its position in
-// the backup, and so do its lanes. This also applies to a group whose runners have already created
-// its consumer in the new installation. ConsumerBeginsAfter then reports that the restored
-// consumers begin after message 3, which is their ack floor in the backup, but not after message 6.
+// A backup has consumers of runners, one of them for a lane, that were created with DeliverNew and
+// have acknowledged all messages up to 3. After the restore, each of them continues after message
+// 3, even the one that a runner has already created in the new installation. ConsumerBeginsAfter
+// reports that they begin after message 3, and that they do not begin after message 6.
 func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream

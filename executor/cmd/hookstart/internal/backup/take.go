@@ -30,8 +30,8 @@ type API interface {
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
-	// RestoreRecords writes one line to the database. If first is true, it fails unless the
-	// database is empty.
+	// RestoreRecords writes one line of a backup to the database. If first is true, it fails unless
+	// the database is empty.
 	RestoreRecords(ctx context.Context, line []byte, first bool) error
 	// AwaitAccountApplied returns once every process has applied an account's record.
 	AwaitAccountApplied(ctx context.Context, accountID string) error
@@ -238,10 +238,10 @@ func (i Installation) writeAudit(
 	return nil
 }
 
-// maxAuditEntriesPerLine is the maximum number of audit entries in one line.
+// maxAuditEntriesPerLine is the maximum number of audit entries in one line of audit.jsonl.
 const maxAuditEntriesPerLine = 500
 
-// auditEntry is one line of audit.jsonl, in the form that the operators' API accepts.
+// auditEntry is one audit entry in audit.jsonl. API.RestoreRecords expects these field names.
 type auditEntry struct {
 	ID, ActorKind, ActorID, ActorName, Action, AccountID, WorkflowID, NodeID, Changes string
 	At                                                                                time.Time
@@ -283,7 +283,7 @@ func (i Installation) writeAuditHistory(
 		}
 		next = msg.Sequence + 1
 		e, exists, err := edit.DecodeEntry(msg.Header)
-		if err != nil || !exists { // executors skip an entry that they cannot decode, too
+		if err != nil || !exists { // like the executors, skip an entry that cannot be decoded
 			continue
 		}
 		changes := ""
@@ -415,7 +415,9 @@ func (i Installation) writeStream(
 			}
 		}
 		if !matchesAnyWildcard(saved.Subjects, m.Subject) {
-			// The message was stored by a version that kept all messages in one stream.
+			// An earlier version, which kept all messages in one stream, stored this message. Leave
+			// it out, because a restore could not publish it to this stream. That loses nothing if
+			// the message has been recorded.
 			if m.Sequence > saved.RecordedUpTo {
 				return true,
 					fmt.Errorf("message %d has the subject %s, which is another stream's, and "+
@@ -478,7 +480,8 @@ func (i Installation) writeBucket(
 			for _, id := range ids {
 				keys[id] = true
 			}
-			// Write a deletion only if the file contains, or may contain, a record of the same key.
+			// Leave out a deletion if the file certainly has no record of the same key, because a
+			// restore would have nothing to delete.
 			if !m.isDeletion() || m.Sequence > began || live[m.Subject] {
 				err = writeMessageLine(to, m)
 			}

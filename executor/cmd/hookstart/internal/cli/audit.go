@@ -58,8 +58,8 @@ func (v *auditListCmd) Run(s *session) error {
 	})
 }
 
-// actorText returns the name of an actor, or else the ID or the kind. It marks users and keys as
-// such, because actors of different kinds may have the same name.
+// actorText returns the actor's name, or the ID if it has no name, or the kind if it has neither.
+// For users and keys it adds the kind, because actors of different kinds may have the same name.
 func actorText(a api.Actor) string {
 	name := truncateForDisplay(cmp.Or(a.Name, a.ID, a.Kind), 30)
 	switch a.Kind {

@@ -206,8 +206,9 @@ func (a backupAPI) AwaitAccountApplied(ctx context.Context, accountID string) er
 		return a.PutAccount(ctx, account.ID, api.PutAccount{Name: account.Name, Plan: account.Plan})
 	})
 	if api.IsCode(err, api.CodeInvalid) {
-		// The account's plan is not in this installation's catalog. The executor reports that as
-		// well.
+		// The account's plan is not in this installation's catalog, so the account cannot be
+		// written back. That is not a failure of the restore: executors warn of such accounts when
+		// they start.
 		return nil
 	}
 	return err

@@ -26,7 +26,7 @@ func countTrue(conditions ...bool) (n int) {
 }
 
 // requeueAll requeues the selected dead letters. One API call requeues at most about 10,000, so
-// requeueAll repeats the call until none are left.
+// requeueAll makes calls until none are left.
 func (v *deadLetterRequeueCmd) requeueAll(s *session) error {
 	return s.repeatBulkCall("retried", func() (int, []api.Left, bool, error) {
 		done, err := s.client.RequeueDeadLetters(s.ctx, v.apiSelection())
@@ -136,9 +136,11 @@ func (v *executionRunAgainCmd) Run(s *session) error {
 	return s.printResultLine(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
-// repeatBulkCall repeats a bulk call until there is nothing more to do, and prints the total. If a
-// call does nothing although more may match, repeating it would not help, so repeatBulkCall returns
-// an error.
+// repeatBulkCall makes a bulk call again and again until nothing is left to do, and prints the
+// total. call returns the number of objects that it changed (n), the number that it skipped for
+// each reason (left), and whether more may match (more). what says in messages what was done, such
+// as "retried". If call changes nothing although more may match, repeating it would not help, so
+// repeatBulkCall returns an error.
 func (s *session) repeatBulkCall(
 	what string, call func() (n int, left []api.Left, more bool, err error),
 ) error {

@@ -18,7 +18,8 @@ import (
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/backup"
 )
 
-// run runs a command against a server with the given responses.
+// run runs a command against an API with the given handler, and returns the exit code and the
+// output. It fails the test if the output contains the admin token.
 func run(
 	ctx context.Context, t *testing.T, server http.Handler, args ...string,
 ) (code int, stdout, stderr string) {

@@ -75,8 +75,8 @@ func (v *completionCmd) Run(s *session, model *kong.Application) error {
 // candidate is a possible completion.
 type candidate struct{ text, help string }
 
-// completionCandidates returns all words that may come last on the command line. fish and zsh
-// filter them by what has been typed, each by its own rules.
+// completionCandidates returns the candidates for the last of the words. It ignores what has been
+// typed of that word, because each shell filters the candidates by its own rules.
 func completionCandidates(node *kong.Node, words []string) (found []candidate) {
 	var pending *kong.Flag // the flag whose value is the next word
 	for i, word := range words {

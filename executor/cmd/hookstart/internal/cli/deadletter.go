@@ -118,8 +118,8 @@ func (v *deadLetterRequeueCmd) Run(s *session) error {
 			return err
 		}
 	}
-	// Ignore the error: if there is no such execution, requeueing it fails, too, and that error
-	// explains why.
+	// Ignore the error: if there is no such execution, RequeueExecution returns an error that says
+	// so.
 	before, _ := s.client.Execution(s.ctx, id)
 	started, err := s.client.RequeueExecution(s.ctx, id)
 	switch {

@@ -87,7 +87,8 @@ func errorMessage(err error) string {
 }
 
 // withHint adds a hint that fits the error and the command, unless the error already has one or no
-// hint is known. If the user has interrupted the command, it returns only that.
+// hint is known. If ctx is done because the user has interrupted the command, it returns the error
+// "interrupted" instead.
 func (f *commandLine) withHint(ctx context.Context, command string, err error) error {
 	if _, ok := errors.AsType[*hintError](err); ok {
 		return err

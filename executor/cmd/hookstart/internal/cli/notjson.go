@@ -26,7 +26,7 @@ func validateJSON(name string, text []byte, hint string) error {
 }
 
 // firstJSONError returns the byte offset of the first error in text, and a description of the
-// error.
+// error. text must not be valid JSON.
 func firstJSONError(text []byte) (offset int, reason string) {
 	for offset < len(text) {
 		r, size := utf8.DecodeRune(text[offset:])

@@ -55,7 +55,7 @@ func (v *secondSiteCopyCmd) Run(s *session) error {
 	site := secondsite.Site{JetStream: js, FirstSite: first}
 	ctx, cancel := context.WithTimeout(s.ctx, v.Wait)
 	defer cancel()
-	// The leaf node connection may not have been established yet.
+	// Retry, because the leaf node connection may not have been established yet.
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		if failed := site.EnsureMirrors(ctx, v.Replicas); err == nil || ctx.Err() == nil {
 			err = failed // if this error is only the timeout, keep the previous one

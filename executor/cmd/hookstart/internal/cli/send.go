@@ -287,8 +287,8 @@ func (v *triggerSendCmd) printResponse(
 	}, a)
 }
 
-// refusalError returns p as an error, with a hint that fits the refusal. p and a hold the same
-// response in two forms.
+// refusalError returns p as an error, with a hint that fits the refusal. p is the response a in the
+// form of an API error.
 func (v *triggerSendCmd) refusalError(s *session, p *api.Problem, a webhookResponse) error {
 	hint := ""
 	switch webhook.Code(p.Code) {

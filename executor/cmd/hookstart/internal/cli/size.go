@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/humantext"
 )
 
-// adminSizeCmd gets the numbers of requests and the size of the database from the operators' API,
-// and everything else directly from NATS.
+// adminSizeCmd gets the request counts and the size of the database from the operators' API, and
+// everything else directly from NATS.
 type adminSizeCmd struct {
 	NATSMemory   int64   `name:"nats-memory" help:"Memory that each NATS server has for delivery IDs, in bytes. 0: not known." placeholder:"BYTES"`
 	NATSDisk     int64   `name:"nats-disk" help:"Size of the disk of each NATS server, in bytes. 0: not known." placeholder:"BYTES"`
@@ -130,8 +130,8 @@ func (v *adminSizeCmd) printReport(s *session, r sizing.Report) error {
 	return v.showAdvice(s, r.Forecasts)
 }
 
-// minAdvicePercent is the usage, in percent of a limit, from which advice about the limit is
-// printed.
+// minAdvicePercent is the usage, in percent of a limit, at which advice about the limit is printed
+// even if the limit will not be reached soon.
 const minAdvicePercent = 50
 
 // showAdvice prints advice about the limits that will be reached soon. Limits with the same advice

@@ -22,13 +22,15 @@ func (s *session) printRows(table [][]string) error {
 	return aligned.Flush()
 }
 
-// printLine prints one line for people.
+// printLine prints one line. It replaces control characters (see sanitizeLine), because the
+// arguments may contain text from strangers.
 func (s *session) printLine(format string, args ...any) error {
 	_, err := fmt.Fprintln(s.Out, sanitizeLine(fmt.Sprintf(format, args...)))
 	return err
 }
 
-// printRaw prints text unchanged and ends the last line. It prints nothing if text is empty.
+// printRaw prints text unchanged, and adds a line break if text does not end with one. It prints
+// nothing if text is empty.
 func (s *session) printRaw(text []byte) error {
 	if len(text) == 0 {
 		return nil

@@ -177,7 +177,8 @@ func (t *executionTailer) printCurrentState(id string) error {
 }
 
 // missedExecutions returns the records of the executions that were accepted after the connection
-// was lost, or shortly before, newest first.
+// was lost, or at most reconnectOverlap before that, newest first. It returns roughly the newest
+// maxRememberedStates records, and none of executions that were accepted before tail was started.
 func (t *executionTailer) missedExecutions() (records []json.RawMessage, err error) {
 	filter, page := apiclient.ExecutionFilter{
 		WorkflowID: t.workflowID,

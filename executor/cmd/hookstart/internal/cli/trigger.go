@@ -124,7 +124,8 @@ func (v *triggerRerunCmd) Run(s *session) error {
 		started.ExecutionID)
 }
 
-// showTrigger prints a node's settings. It prints the tokens only if the flag is set.
+// showTrigger prints a node's settings. The output for people contains the tokens only if
+// --show-token is set.
 func (k tokenDisplay) showTrigger(s *session, t api.Trigger) error {
 	return s.printResponse(func() error {
 		sample := "none"

@@ -69,17 +69,16 @@ func (v *executionVerifyCmd) Run(s *session) error {
 // checkedExecution is an execution whose path through the system is being verified.
 type checkedExecution struct{ api.ExecutionDetail }
 
-// messageStoredOrExpired reports whether nothing is wrong with the execution's message: either the
-// stream still has it, or it is so old that the stream may have removed it. By default, the stream
-// keeps messages for a week.
+// messageStoredOrExpired reports whether the stream has the execution's message, or may have
+// removed it because of its age: by default, the stream keeps messages for a week.
 func (e checkedExecution) messageStoredOrExpired() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// retryFor repeats the call of the function look while its error is temporary according to
-// isTemporary, but at most for the duration wait. It returns the results of the last call. If its
-// error is still temporary and ctx has ended, the returned error includes that of ctx.
+// retryFor calls look until its error is not temporary according to isTemporary, or until the
+// duration wait has passed. It returns the results of the last call. If that error is temporary and
+// ctx has ended, the returned error also includes ctx.Err().
 func retryFor[T any](
 	ctx context.Context, wait time.Duration, isTemporary func(error) bool, look func() (T, error),
 ) (found T, err error) {

@@ -108,8 +108,8 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 	})
 }
 
-// workflowStateText returns whether the workflow's webhooks start executions: yes or no, or why the
-// plan prevents it.
+// workflowStateText says whether the workflow's webhooks start executions: "yes", "no", or the
+// reason why the account's plan prevents it.
 func workflowStateText(w api.Workflow) string {
 	switch w.PlanRefusal {
 	case "":
@@ -121,7 +121,8 @@ func workflowStateText(w api.Workflow) string {
 	}
 }
 
-// withPlanHint adds a hint to an error about a limit of the plan of the workflow's account.
+// withPlanHint adds a hint if err says that the plan of the workflow's account forbids the change.
+// It returns any other error unchanged.
 func (s *session) withPlanHint(err error, workflowID string) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok || p.Code != api.CodePlanLimitExceeded && p.Code != api.CodeWebhooksNotInPlan {

@@ -434,7 +434,7 @@ func (s *DocumentSet) Write(to io.Writer) error {
 	return err
 }
 
-// apiPutWorkflow converts the document to the API's form.
+// apiPutWorkflow converts the document to the body of the API call that stores the workflow.
 func (w Workflow) apiPutWorkflow() api.PutWorkflow {
 	put := api.PutWorkflow{
 		AccountID: w.AccountID,

@@ -136,9 +136,9 @@ func diffLines(before, after fieldTexts) (lines []string) {
 	return lines
 }
 
-// newStep returns the step that creates an object or, if the object exists, changes the fields that
-// differ. If there is nothing to change, it returns nil. what is the object's key. The function do
-// makes the change.
+// newStep returns the step that creates the object with the key what or, if the object exists,
+// changes the fields that differ between before and after. It returns nil if there is nothing to
+// change. The step calls do to make the change.
 func newStep(
 	what string, exists bool, before, after fieldTexts,
 	do func(context.Context, *apiclient.Client) error,
@@ -319,8 +319,8 @@ func canonicalFilterJSON(f Filter) string {
 	return strings.TrimSpace(text.String())
 }
 
-// activationStep returns the step that activates or deactivates a workflow, or nil if its state
-// does not change.
+// activationStep returns the step that activates or deactivates the workflow as its document
+// demands, or nil if its state does not change. active is the current state.
 func (w Workflow) activationStep(active bool) *Step {
 	if w.Active == nil || *w.Active == active {
 		return nil

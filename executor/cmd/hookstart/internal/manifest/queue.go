@@ -56,8 +56,8 @@ func (s *DocumentSet) addQueues(ctx context.Context, client *apiclient.Client) e
 
 // step returns the step that creates, changes or removes the queue's own stream, or nil if nothing
 // changes. The step must come after the steps of the workflows: a queue without settings is known
-// to the API only if a workflow uses it. Applying the step takes until the queue has completely
-// moved to or from its own stream.
+// to the API only if a workflow uses it. Its Apply returns only after the queue has moved
+// completely.
 func (q Queue) step(before Queue) *Step {
 	lines := diffLines(before.fields(), q.fields())
 	if len(lines) == 0 {

@@ -16,11 +16,11 @@ import (
 type State struct {
 	Stream           string // the name of the stream
 	WantedReplicas   int    // number of replicas to wait for
-	CompleteReplicas int    // number of replicas that are complete
+	CompleteReplicas int    // number of replicas that are online and up to date
 	LagOperations    uint64 // number of operations by which the slowest replica lags
 }
 
-// IsComplete reports whether all replicas are complete.
+// IsComplete reports whether all wanted replicas are online and up to date.
 func (s State) IsComplete() bool { return s.CompleteReplicas == s.WantedReplicas }
 
 // Set changes the number of replicas of existing streams, one stream after another, and waits until

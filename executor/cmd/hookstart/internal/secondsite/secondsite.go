@@ -140,7 +140,8 @@ func (s Site) ensureMirror(ctx context.Context, name string, replicas int) error
 	return err
 }
 
-// mirrorConfig returns the configuration of a stream's mirror.
+// mirrorConfig converts the configuration of a stream at the first site to that of its mirror. The
+// settings that a mirror cannot have are kept in the mirror's metadata.
 func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.StreamConfig, error) {
 	kept, err := json.Marshal(promotedSettings{Subjects: config.Subjects, Sources: config.Sources})
 	if err != nil {
@@ -428,8 +429,8 @@ func (s Site) createRunnerConsumers(
 
 // lastMirroredSequence returns the sequence of the last mirrored message of a stream. If an earlier
 // call was interrupted, the stream may also have later messages: start messages that the earlier
-// call published again. lastMirroredSequence excludes them by means of the consumers that the
-// earlier call created, which begin after the last mirrored message.
+// call published again. lastMirroredSequence excludes them, because the consumers that the earlier
+// call created begin after the last mirrored message.
 func (s Site) lastMirroredSequence(
 	ctx context.Context, name string, groups []stream.RunnerGroup,
 ) (end uint64, err error) {

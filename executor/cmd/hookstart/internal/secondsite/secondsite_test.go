@@ -118,7 +118,8 @@ func (s *sites) configure(name, content string) string {
 	return path
 }
 
-// start starts a server. Its configuration is the common one, followed by part.
+// start starts a NATS server with the given name. Its configuration is the one that both sites
+// share, followed by the text part.
 func (s *sites) start(name, part string) *server.Server {
 	s.t.Helper()
 	options, err := server.ProcessConfigFile(s.configure(name+".conf", "server_name: "+name+`
@@ -193,7 +194,8 @@ func (s *sites) own(queue string) {
 	}
 }
 
-// startIn publishes the start of an execution, and returns its message.
+// startIn publishes a start message to the first site, on the subject of the given layout. It
+// returns the message and the execution's ID.
 func (s *sites) startIn(layout stream.Layout, queue, deliveryID string) (*nats.Msg, string) {
 	s.t.Helper()
 	id := uuid.Must(uuid.NewV7()).String()
@@ -217,7 +219,7 @@ func (s *sites) startIn(layout stream.Layout, queue, deliveryID string) (*nats.M
 	return msg, id
 }
 
-// end publishes a final report of an execution.
+// end publishes a final report of the execution to the first site.
 func (s *sites) end(layout stream.Layout, queue, id string) {
 	s.t.Helper()
 	msg, err := layout.ProgressMessage(queue, "wf-"+queue, "node", "", execution.Progress{
@@ -241,7 +243,8 @@ func (s *sites) hookstart(at *server.Server, args ...string) (code int, out, err
 	return code, stdout.String(), stderr.String()
 }
 
-// must runs a command that must succeed, and returns its output.
+// must runs a command against the second site, fails the test unless the command succeeds, and
+// returns the output.
 func (s *sites) must(args ...string) string {
 	s.t.Helper()
 	code, out, errors := s.hookstart(s.second, args...)
@@ -316,7 +319,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	}
 
-	for range 2 { // it can be repeated
+	for range 2 { // copy can be repeated
 		s.must("copy")
 	}
 	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName("orders")} {
@@ -357,7 +360,7 @@ func TestTakeOver(t *testing.T) {
 
 	stop(s.first)
 	takeOver := []string{"take-over", "--runner-groups=default/main,orders/main", "--yes"}
-	for range 2 { // it can be repeated
+	for range 2 { // take-over can be repeated
 		if out := s.must(takeOver...); !strings.Contains(out, "given 4 executions") {
 			t.Errorf("take-over: %s", out)
 		}
@@ -412,7 +415,7 @@ func TestRefusals(t *testing.T) {
 	takeOver := []string{"take-over", "--runner-groups=default/main", "--yes"}
 	for _, args := range [][]string{{"status"}, takeOver} {
 		s.fails(s.second, "is not copied to this site", args...)
-		// The first site is an installation of its own, so it has no copies either.
+		// The first site has no copies, because it is an installation of its own.
 		s.fails(s.first, "is not copied to this site", args...)
 	}
 	one, err := s.one.Stream(ctx, stream.ExecutionsName)

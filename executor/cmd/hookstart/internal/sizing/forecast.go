@@ -110,8 +110,8 @@ func (h RetainedAmount) arrivedWithin(days float64) float64 {
 }
 
 // DaysUntil returns the number of days until an amount reaches a limit, or 0 if it has already
-// reached the limit. ok is false if it does not reach the limit within forecastHorizonDays. The
-// function after returns the amount after a number of days.
+// reached the limit. ok is false if it does not reach the limit within forecastHorizonDays.
+// after(d) must return the amount after d days.
 func DaysUntil(limit float64, after func(days float64) float64) (days float64, ok bool) {
 	before := after(0)
 	if before >= limit {

@@ -208,12 +208,12 @@ func (s *Stream) readWeekStats(
 	return err
 }
 
-// completeSince returns the time since which the stream has kept all messages. That is never longer
-// ago than the stream's maximum age.
+// completeSince returns the time since which the stream has kept every message that it stored. It
+// is never longer ago than the stream's maximum age.
 func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
-	// A stream that was restored from a backup has messages that are older than the stream itself.
-	// A stream that drops its oldest messages no longer has its first ones.
+	// Begin with the first message if it is older than the stream, which means that the stream was
+	// restored from a backup, or if the stream has dropped older messages.
 	if s.Messages > 0 && (info.State.FirstTime.Before(begin) ||
 		info.Config.Discard == jetstream.DiscardOld && info.State.FirstSeq > 1) {
 		begin = info.State.FirstTime

@@ -99,7 +99,9 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The time since which a stream has kept all messages is at most its maximum age ago.
+// completeSince returns the time since which a stream has kept every message, whether the stream is
+// young, old, empty, restored from a backup, or drops its oldest messages. It is never longer ago
+// than the stream's maximum age.
 func TestBeginning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -39,7 +39,7 @@ type ConfiguredLimits struct {
 // Report describes how far an installation is from its limits.
 type Report struct {
 	At time.Time `json:"at"`
-	// CoveredDays is the number of days that the rates are based on, at most 7. CoversWeek is
+	// CoveredDays is the number of days that the rates are based on, at most 7. CoversWeek reports
 	// whether it is 7.
 	CoveredDays float64 `json:"days"`
 	CoversWeek  bool    `json:"complete"`
@@ -146,9 +146,9 @@ func NewReport(size api.Size, nats NATSUsage, limits ConfiguredLimits) Report {
 	return r
 }
 
-// weekStatsFromHours returns the WeekStats for the given hours. The function count returns the
-// amount of one hour. An ingress whose clock is ahead counts requests in an hour of the future;
-// these are added to the most recent day.
+// weekStatsFromHours returns the WeekStats for the given hours of an installation that began at
+// since. count returns the amount of one hour. If an ingress's clock is ahead, requests are counted
+// in a future hour; these are added to the most recent day.
 func weekStatsFromHours(
 	hours []api.SizeHour,
 	now, since time.Time,
@@ -221,9 +221,9 @@ func FormatCount(n float64, noun string) string {
 
 func (r *Report) addForecast(w LimitForecast) { r.Forecasts = append(r.Forecasts, w) }
 
-// withForecast returns w with the current amount, the limit and the forecast set. A limit of 0
-// means that there is no limit. The function after returns the amount after a number of days; it is
-// nil if the growth is unknown.
+// withForecast returns w with the current amount (now), the limit and the forecast set. A limit of
+// 0 means that there is no limit. after(d) must return the amount after d days; after is nil if the
+// growth is unknown.
 func (w LimitForecast) withForecast(
 	now, limit float64,
 	after func(days float64) float64,
@@ -390,7 +390,8 @@ func (r *Report) addAccountForecasts(t AccountTier, streams []Stream) {
 			}
 			return sum
 		}
-		// The account is charged for every replica, and for the data of other programs.
+		// The account is charged for every replica, and for the data of other programs, so t.Bytes
+		// is more than the streams hold. Assume that it grows in proportion to them.
 		factor := 1.0
 		if now := held(0); now > 0 && t.Bytes > 0 {
 			factor = float64(t.Bytes) / now

@@ -13,8 +13,8 @@ import (
 
 var now = time.Date(2026, 11, 25, 12, 30, 0, 0, time.UTC)
 
-// hourly returns the hours of a number of whole days before now. accepted returns the number of
-// accepted requests in each hour of a day. Day 0 is the most recent one.
+// hourly returns the counts of every hour of the given number of days up to now. accepted returns
+// the number of accepted requests in each hour of a day; day 0 is the most recent one.
 func hourly(days int, accepted func(day int) int64) (hours []api.SizeHour) {
 	for h := days*24 - 1; h >= 0; h-- {
 		hours = append(hours, api.SizeHour{
@@ -41,8 +41,9 @@ func wall(t *testing.T, r Report, name string) LimitForecast {
 	return r.Forecasts[i]
 }
 
-// want checks the forecast for a limit. A limit of 0 means none, and days is compared only if the
-// limit is reached in days.
+// want checks that the forecast has the given current amount (now), limit and Reached. A limit of 0
+// means that the forecast must have none. days is the expected DaysLeft if reached is
+// ReachedInDays.
 func (w LimitForecast) want(t *testing.T, now, limit float64, reached ReachedWhen, days float64) {
 	t.Helper()
 	if !near(w.CurrentAmount, now) || w.Reached != reached || (w.Limit != nil) != (limit > 0) ||
@@ -193,7 +194,9 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	}
 }
 
-// Each stream has its own size, age and rate. Only the disk limits a stream without a maximum size.
+// The report has a forecast for the size of each stream, computed from that stream's own age and
+// rate, and one for the recorder's lag. A stream without a maximum size is limited only by the
+// disk. The registry's stream has neither forecast.
 func TestReportOfStreams(t *testing.T) {
 	t.Parallel()
 	young := weekly("QUEUE_young", 100, 0, "a")
@@ -259,7 +262,8 @@ func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
 	wall(t, r, "Stream EXECUTIONS").want(t, 1_000_000, 2_050_000, ReachedInDays, 11)
 }
 
-// The database holds the records of the retention period.
+// The forecast for the database is computed from the records that are added per day, the mean size
+// of a record, and the retention period.
 func TestReportOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	free := int64(10_000_000)

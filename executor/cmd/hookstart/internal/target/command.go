@@ -207,8 +207,9 @@ func (c *CommandHandler) start(e runner.Execution) (*process, error) {
 	return p, nil
 }
 
-// errorIgnoringWriter ignores the errors of a writer, such as a file on a full disk. With an error,
-// io.Copy would no longer read the program's stderr, and the program would block.
+// errorIgnoringWriter ignores the errors of a writer, such as a file on a full disk. Otherwise,
+// io.Copy would stop at such an error, nothing would read the program's stderr, and the program
+// would block.
 type errorIgnoringWriter struct{ io.Writer }
 
 func (w errorIgnoringWriter) Write(p []byte) (int, error) {

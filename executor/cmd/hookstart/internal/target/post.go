@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxRetryAfter is the maximum delay that a Retry-After header can request. A longer delay is
-// reduced to it.
+// maxRetryAfter is the maximum delay that a Retry-After header can request. Longer delays are
+// shortened to it.
 const maxRetryAfter = time.Hour
 
 // HTTPHandler sends each execution to a URL. If there is a secret, requests are signed as specified

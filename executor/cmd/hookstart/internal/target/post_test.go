@@ -19,8 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// posting runs a runner that posts each execution to a server with the given handler. It returns
-// the ingress that starts the executions.
+// posting runs a runner that posts each execution to a target server. The parameter ingress is the
+// target's handler, and configure may change the runner's HTTPHandler. The returned Ingress
+// publishes start messages for the runner.
 func posting(t *testing.T, ingress http.Handler,
 	configure func(*target.HTTPHandler),
 ) *runnertest.Ingress {
