@@ -150,8 +150,8 @@ func (r *rig) endpoints() (all []endpoint) {
 	return all
 }
 
-// at returns the operation's path for an object of the account. what is the kind of the object. If
-// the object is a key, its ID is key.
+// at returns the path of a call to the operation. what is the kind of object that the call
+// concerns. The object belongs to account; if it is a key, its ID is key.
 func (e endpoint) at(what about, account, key string) string {
 	subject := map[about]string{
 		anAccount:   account,
@@ -398,8 +398,9 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 	}
 }
 
-// asIfNotThere checks that a request for an object of the account globex, with the given status and
-// answer, got the same response as a request for an object that does not exist.
+// asIfNotThere checks the response that a caller got for an object of the account globex. Apart
+// from IDs, it must be the same as for an object that does not exist. who names the caller in
+// messages.
 func (r *rig) asIfNotThere(
 	e endpoint, expected operation, who, key string, status int, answer string,
 ) {
@@ -409,9 +410,9 @@ func (r *rig) asIfNotThere(
 	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
 		executionOf("nobody")).Replace(answer) == said
 	if e.id == "put-workflow" {
-		// A PUT cannot hide that the ID belongs to another account's workflow, because a PUT with
-		// an unused ID would create a workflow. So here it is enough that the call for the account
-		// "nobody" fails with 422, because that account does not exist.
+		// A PUT with an unused ID would create a workflow, so a PUT cannot hide that another
+		// account uses the ID. The responses may therefore differ. It is enough that the PUT for
+		// the account "nobody" fails with 422, because this account does not exist.
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {
@@ -490,7 +491,7 @@ func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 	}
 }
 
-// forgetfulStore is a store in which one call of ForgetWorkflow fails.
+// forgetfulStore is a store whose ForgetWorkflow fails in one chosen call.
 type forgetfulStore struct {
 	store.Store
 
@@ -603,8 +604,8 @@ func TestScopesDoNotLeak(t *testing.T) {
 		t.Errorf("its own refusals: %+v", own)
 	}
 
-	// A caller receives only the events of its account, even if it resumes a stream and so receives
-	// events from before.
+	// A caller receives only the events of its account, even if it resumes a stream, which also
+	// delivers earlier events.
 	begin := r.open("", with(viewer))
 	again := r.open("?accountId=globex", with(viewer))
 	r.records(store.Batch{New: []store.Record{
@@ -714,8 +715,8 @@ func TestViewersSeeNoTokens(t *testing.T) {
 	}
 }
 
-// Text chosen by the holder of a key, such as an ID, never gives access to another account. Text
-// that only resembles a key is not accepted.
+// Texts that the holder of a key can choose, such as an idempotency key, never give access to
+// another account. Text that only resembles a key is not accepted.
 func TestScopesOfChosenTexts(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -52,8 +52,8 @@ func TestOperatorEvents(t *testing.T) {
 		}
 	}
 
-	// Changing the account preserves the setting. Changing the setting changes the version that
-	// If-Match refers to.
+	// Changing the account preserves its operator event settings. Changing these settings changes
+	// the version that If-Match refers to.
 	r.put(account, `{"name":"New name","plan":"pro"}`).is(200)
 	if got := decode[api.Events](r.get(path).is(200)); got.SilentAfterSeconds != 60 {
 		t.Errorf("after a change of the account: %+v", got)

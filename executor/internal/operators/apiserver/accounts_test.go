@@ -142,8 +142,9 @@ func (r *rig) wantInvalid(a answer, field, problem string) {
 	}
 }
 
-// wantPages reads a list page by page, and checks its items. A wrong cursor would lead to a missing
-// or repeated item.
+// wantPages reads a list page by page, and checks that its items are exactly want, in order. page
+// requests one page, and returns its items and the next cursor. No page may have more than limit
+// items.
 func (r *rig) wantPages(
 	path string, want []string, limit int, page func(*rig, string) ([]string, string),
 ) {

@@ -13,9 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
 )
 
-// maxRestorePartBytes is the maximum length of one part in a restore, in bytes. It exceeds the
-// length of any part that the store creates, even if one record's output is as long as a message
-// may be.
+// maxRestorePartBytes is the maximum length of one part in a restore, in bytes. It is more than the
+// store ever puts into a part, even for a record whose output is as long as a message may be.
 const maxRestorePartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {

@@ -134,8 +134,8 @@ func TestExpiredDeadLettersAreNotRead(t *testing.T) {
 	}
 }
 
-// If a call started an execution and crashed before it marked the original, a repeated call does
-// not start the execution again.
+// A bulk requeue starts executions, but crashes before it marks the dead letters as requeued. A
+// repeated call does not start these executions again.
 func TestRequeueManyAfterACrash(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -256,8 +256,8 @@ func TestBulkOfOneAccount(t *testing.T) {
 	call("/executions/"+executionOf("globex")+"/replay", "").refused(404, api.CodeNotFound)
 }
 
-// A bulk call restarts executions in the order in which they were accepted, however they were
-// selected.
+// A bulk call restarts executions in the order in which they were accepted, whether they were
+// selected by a filter or by IDs.
 func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
 	t.Parallel()
 	const half = 40

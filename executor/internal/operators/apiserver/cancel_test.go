@@ -18,7 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// accepted publishes the start message of an execution and records it.
+// accepted publishes the start message of execution id(n), and records the execution. change can
+// modify the record.
 func (r *rig) accepted(n int, change ...func(*store.Record)) {
 	r.t.Helper()
 	sequence := r.message(stream.StartMessage(execution.Start{
@@ -152,7 +153,8 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
-// besideCancel is a store that simulates a concurrent call that cancels the same executions.
+// besideCancel is a store with which a test simulates another call that cancels the same executions
+// at the same time.
 type besideCancel struct {
 	store.Store
 	before, after func(ids []string) // called around RequestCancel; may be nil
@@ -171,8 +173,8 @@ func (s *besideCancel) RequestCancel(
 	return requested, err
 }
 
-// Two calls cancel the same executions at the same time. A bulk cancellation counts the executions
-// whose cancellation it was the first to request, even if the other call is the one that ends them.
+// Two calls cancel the same executions at the same time. A bulk cancellation counts each execution
+// whose cancellation it requested first, even if the other call is the one that ends it.
 func TestTheCountsOfACancellationBesideAnother(t *testing.T) {
 	t.Parallel()
 	var beside *besideCancel

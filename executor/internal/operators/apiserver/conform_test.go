@@ -113,8 +113,8 @@ func (r *rig) conforms(method, path string, a answer) {
 	}
 }
 
-// wrong describes where and why a value does not match a schema. It returns "" if the value
-// matches.
+// wrong returns where and why a value does not match a schema, or "" if it matches. at names the
+// place of the value.
 func (d *document) wrong(s *schema, value any, at string) string {
 	if name, is := strings.CutPrefix(s.Ref, "#/components/schemas/"); is {
 		return d.wrong(d.Components.Schemas[name], value, at)

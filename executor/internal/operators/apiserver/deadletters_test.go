@@ -119,7 +119,8 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// failed publishes a start message and records that the execution failed.
+// failed publishes the start message of execution id(n), and records that the execution failed.
+// change can modify the message first; nil changes nothing.
 func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	r.t.Helper()
 	s := execution.Start{

@@ -177,7 +177,9 @@ func (s *server) sendBatch(
 	return nil
 }
 
-// executionEvents returns the events for the given records, oldest first.
+// executionEvents returns the events about those of the given executions that match in and that the
+// caller may see, oldest first. The events' IDs contain the time at. executionEvents returns
+// errStreamEnded if the caller's session or key was revoked.
 func (s *server) executionEvents(
 	ctx context.Context, at time.Time, ids []string, in *watchInput,
 ) (string, error) {

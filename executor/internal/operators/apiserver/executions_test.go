@@ -23,8 +23,8 @@ func TestExecutionsAreListed(t *testing.T) {
 	if got := string(r.get("/executions").is(200).body); got != `{"items":[],"nextCursor":""}` {
 		t.Errorf("no executions: %s", got)
 	}
-	// Two executions at a time have the same acceptance time, so that only their IDs determine
-	// their order.
+	// Each two consecutive executions have the same acceptance time, so that only their IDs
+	// determine their order.
 	const n = 12
 	records := make([]store.Record, n)
 	for i := range records {

@@ -189,8 +189,8 @@ func TestInternalErrorsTellNothing(t *testing.T) {
 	}
 }
 
-// unavailable is a store whose lookups fail for a reason that may pass, although the database
-// responds.
+// unavailable is a store whose lookups fail with a temporary error, such as a lock timeout,
+// although the database responds.
 type unavailable struct{ store.Store }
 
 func (unavailable) Get(context.Context, string) (store.Record, error) {

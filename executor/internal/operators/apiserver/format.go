@@ -18,10 +18,10 @@ import (
 // them, and allows at most 10,000 levels of nesting.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON is like json.Unmarshal, except if into is a *any, which huma uses to validate the
-// structure of a body. readJSON then accepts any number, because a sample payload is stored as sent
-// and may contain numbers beyond float64. It also rejects text that is not UTF-8, which
-// encoding/json would change.
+// readJSON is like json.Unmarshal. However, huma passes a *any as into to validate the structure of
+// a body. In this case, readJSON accepts any number, because a sample payload is stored as sent and
+// may contain numbers beyond float64. It also rejects text that is not UTF-8, which encoding/json
+// would change.
 func readJSON(text []byte, into any) error {
 	target, ok := into.(*any)
 	if !ok {

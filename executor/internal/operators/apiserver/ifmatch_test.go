@@ -13,7 +13,7 @@ func ifMatch(tag string) func(*http.Request) {
 }
 
 // With If-Match, a PUT replaces a workflow only if the workflow still has the version that the
-// client read. Repeating the PUT succeeds.
+// client read. Repeating the same PUT with the same If-Match succeeds.
 func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// routeInstallation registers the calls that do not concern individual workflows.
+// routeInstallation registers the calls that concern the whole installation, such as those for its
+// queues and its audit log.
 func (s *server) routeInstallation(to huma.API) {
 	register(to, operationSpec{
 		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,

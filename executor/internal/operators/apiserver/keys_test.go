@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// key creates a key.
+// key creates a key with the given role for one account, or for all accounts if accountID is "".
 func (r *rig) key(role, accountID string) api.NewKey {
 	r.t.Helper()
 	return decode[api.NewKey](r.post("/keys",
@@ -201,13 +201,13 @@ func TestEventsResume(t *testing.T) {
 	if got := again.next(); got.ExecutionID != id(4) {
 		t.Errorf("then came %+v", got)
 	}
-	// If this executor no longer has all changes since the client's last event, it tells the client
-	// that changes are missing.
+	// If this executor no longer has all changes since the client's last event, it sends a gap
+	// event, which says that changes are missing.
 	gap := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", "1000000") })
 	if got := gap.block(); got != "event: gap\ndata: {}" {
 		t.Errorf("it begins with %q", got)
 	}
-	// When the client resumes after that, the executor does not repeat the notice.
+	// A client that resumes after the gap event does not receive another one.
 	r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", gap.last) }).next()
 	for _, bad := range []string{"x", "-1", "0", "99999999999999999999"} {
 		r.call("GET", "/executions/stream", "", func(q *http.Request) {

@@ -43,8 +43,8 @@ func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.check(err)
 }
 
-// startAt publishes a start message of the default queue to one of the queue's streams, and records
-// the execution.
+// startAt publishes the start message of execution id(n) to the default queue, in the stream of the
+// layout at, and records that the execution failed.
 func (r *rig) startAt(at stream.Layout, n int, body string) {
 	r.t.Helper()
 	sequence := r.message(at.StartMessage(execution.Start{
@@ -66,7 +66,7 @@ func (r *rig) startAt(at stream.Layout, n int, body string) {
 }
 
 // ofPlace returns how many start messages of the default queue are in the shared stream, or in the
-// queue's own stream if at is the own layout.
+// queue's own stream if at.Own is true.
 func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), at.StreamName(execution.DefaultQueue))
@@ -186,9 +186,9 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	}
 }
 
-// The report of a canceled execution is stored in the stream of reports for the start message's
-// stream, because an ingress whose response waits for the result listens there. The report has the
-// same trace as the start message.
+// A report that an execution was canceled is stored in the progress stream that belongs to the
+// stream of the start message. An ingress whose response waits for the result listens there. The
+// report has the same trace as the start message.
 func TestTheReportOfACanceledExecutionIsInTheOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -103,12 +103,12 @@ const maxMergeDepth = 10
 
 var errPatchTooDeep = fmt.Errorf("has objects that are nested deeper than %d levels", maxMergeDepth)
 
-// mergePatch applies a patch to a JSON text and returns the result, which schema describes. Members
-// that are null in the patch are removed, objects are merged, and any other value replaces the
-// current one, byte for byte. The members in unmerged are replaced even if they are objects. A null
-// for a member that schema does not have stays in the result, so that the validation refuses it; if
-// schema is nil, a null removes any member. If more than depth nested objects would have to be
-// merged, mergePatch returns errPatchTooDeep.
+// mergePatch applies a patch to the JSON text target, which schema describes, and returns the
+// result. It merges objects, except the members in unmerged. Any other value in the patch replaces
+// the current one, byte for byte. A null removes a member. If schema lacks the member, the null
+// stays in the result, so that the validation refuses it; if schema is nil, a null removes any
+// member. If more than depth nested objects would have to be merged, mergePatch returns
+// errPatchTooDeep.
 func mergePatch(
 	target, patch []byte, schemas huma.Registry, schema *huma.Schema, unmerged []string, depth int,
 ) ([]byte, error) {

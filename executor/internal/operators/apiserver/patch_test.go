@@ -96,8 +96,9 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	}
 }
 
-// A null sample payload in a patch of a node deletes the sample payload, and nothing else of the
-// node. The audit log has one entry for the deletion, even if the patch is repeated.
+// A patch that sets a node's samplePayload to null deletes the sample payload, and leaves the
+// node's token as it is. The audit log has one entry for the deletion, even if the patch is
+// repeated.
 func TestAPatchRemovesASamplePayload(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -215,8 +216,8 @@ func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 	r.patch("/accounts/acme", `{"name":"fourth"}`, ifMatch("*")).is(200)
 }
 
-// A patch neither changes nor audits the members that it omits, whose texts stay the same byte for
-// byte. It stores a sample payload exactly as sent.
+// A patch neither changes nor audits the members that it omits: their JSON texts stay the same,
+// byte for byte. It stores a sample payload exactly as sent.
 func TestAPatchKeepsTextsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	r := start(t)

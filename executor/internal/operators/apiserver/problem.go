@@ -219,8 +219,8 @@ func sprintfNoExponent(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// problemOfHuma converts an error of huma about a request to a problem. problemOf converts the
-// errors of handlers instead.
+// problemOfHuma converts huma's error about an invalid request to a problem. For errors of
+// handlers, see problemOf.
 func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 	var p *problem
 	if status == http.StatusRequestEntityTooLarge {

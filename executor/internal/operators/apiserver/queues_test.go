@@ -21,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// startOf publishes a start message of the default queue.
+// startOf publishes the start message of execution id(n) to the default queue.
 func (r *rig) startOf(n int) {
 	r.t.Helper()
 	r.message(stream.StartMessage(execution.Start{
@@ -35,8 +35,8 @@ func (r *rig) startOf(n int) {
 }
 
 // group runs a runner group for the default queue, until the returned function is called or the
-// test ends. When a handler begins, it sends the group's name and the execution's ID to begun. It
-// ends when hold is closed.
+// test ends. Each handler sends the group's name and the execution's ID to begun when it begins,
+// and returns when hold is closed.
 func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (stop func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -71,8 +71,8 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	return stop
 }
 
-// asksInVain waits until a runner of the group is requesting work but receives none, although the
-// given number of start messages is waiting for the group.
+// asksInVain waits until a runner of the group is requesting work, while the given number of start
+// messages waits undelivered.
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {
@@ -325,7 +325,7 @@ func entryIn(t *testing.T, msg jetstream.Msg) string {
 }
 
 // A queue gets its own stream, the settings of this stream are changed, and the queue moves back to
-// the shared stream. Each call can be repeated without effect.
+// the shared stream. A repeated call succeeds and changes nothing.
 func TestAQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -381,8 +381,8 @@ func TestAQueuesOwnStream(t *testing.T) {
 	}
 }
 
-// A queue can get its own stream before any workflow uses the queue. All other settings of a queue
-// can be changed then, too.
+// A queue that no workflow uses yet can be paused, get its own stream, and move back to the shared
+// stream. Moving a queue back that has no settings succeeds, without an audit entry.
 func TestTheOwnStreamOfAQueueThatNoWorkflowUses(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -437,13 +437,13 @@ func TestAPausedQueueThatNoWorkflowUses(t *testing.T) {
 	}
 }
 
-// queueAudit returns the actions in the history of a queue's record, oldest first.
+// queueAudit returns the audited actions that changed a queue's settings, oldest first.
 func (r *rig) queueAudit(queue string) []string {
 	r.t.Helper()
 	return r.recordAudit(registry.Bucket, "queue."+queue)
 }
 
-// recordAudit returns the actions in the history of a record, oldest first.
+// recordAudit returns the audited actions that changed the record with the given key, oldest first.
 func (r *rig) recordAudit(bucket, key string) (actions []string) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), registry.StreamOf(bucket))

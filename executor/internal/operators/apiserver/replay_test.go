@@ -20,7 +20,7 @@ func withKey(key string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
 }
 
-// replays returns the replays of an execution in the stream.
+// replays returns the start messages in the stream that replay an execution.
 func (r *rig) replays(id string) []*execution.Start {
 	r.t.Helper()
 	return r.startsThat(func(s *execution.Start) bool { return s.ReplayOf == id })
@@ -210,7 +210,7 @@ func TestReplayOnce(t *testing.T) {
 		t.Errorf("another key, and the same one of another execution: %d and %d starts", n, m)
 	}
 	// The start message of an earlier replay has left the deduplication window, but the replay's
-	// record still identifies its idempotency key.
+	// record still shows that the idempotency key was used.
 	r.failed(3, nil)
 	as := execution.IDForReplay(id(3), "k")
 	r.records(store.Batch{New: []store.Record{record(as)}})
@@ -248,7 +248,8 @@ func TestReplayIsRefused(t *testing.T) {
 	r.post("/executions/"+id(12)+"/replay", "").refused(404, api.CodeNotFound)
 }
 
-// rejected publishes a rejection to the stream and records it.
+// rejected publishes the rejection of execution id(n) to the stream and records it. change can
+// modify the rejection first; nil changes nothing.
 func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejection {
 	r.t.Helper()
 	rejection := execution.Rejection{

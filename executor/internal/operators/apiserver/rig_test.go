@@ -294,7 +294,8 @@ func (r *rig) trigger(workflow, node string) api.Trigger {
 	return decode[api.Trigger](r.get("/workflows/" + workflow + "/triggers/" + node).is(200))
 }
 
-// message publishes a message to the stream and returns its sequence.
+// message publishes a message to the stream and returns its sequence. It takes both results of a
+// function such as stream.StartMessage, and fails the test if err is not nil.
 func (r *rig) message(msg *nats.Msg, err error) uint64 {
 	r.t.Helper()
 	r.check(err)

@@ -93,8 +93,8 @@ func TestSignInAndOut(t *testing.T) {
 		a.cookies[0].MaxAge >= 0 || a.cookies[0].Value != "" {
 		t.Errorf("sign out: %d to %q, %v", a.status, a.location, a.cookies)
 	}
-	// Signing out also invalidates every copy of the cookie: at this executor, at another executor,
-	// and for the API.
+	// Signing out invalidates every copy of the session cookie: at this executor, at another
+	// executor, and for the API.
 	another := httptest.NewServer(console.New(console.Config{
 		Log: logtest.Quiet(),
 		SignIn: signin.New(signin.Config{
@@ -135,8 +135,8 @@ func TestSignInOnce(t *testing.T) {
 	if a := r.get("/sign-in?once=wrong"); a.status != http.StatusForbidden || len(a.cookies) > 0 {
 		t.Errorf("a wrong nonce: %d, %v", a.status, a.cookies)
 	}
-	// A program that probes the link with HEAD before a person follows it does not invalidate the
-	// link.
+	// A program that probes the one-time link with a HEAD request before a person follows it does
+	// not use up the link.
 	if a := r.call(http.MethodHead, "/sign-in?once="+nonce, nil); len(a.cookies) > 0 {
 		t.Errorf("HEAD: %v", a.cookies)
 	}
@@ -249,8 +249,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	}
 }
 
-// putAccount creates or replaces the account "acme" through the API, as a script of the console
-// does, and returns the response's status.
+// putAccount creates or replaces the account "acme" through the API, as a script on a page of the
+// console does, and returns the response's status. Each change can modify the request first.
 func (r *rig) putAccount(change ...func(*http.Request)) int {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPut,

@@ -131,8 +131,8 @@ func (c *Console) accountEventsForm() *form {
 
 // accountEventsFields returns the field values of the form for an account's operator events. put
 // holds the account's current settings; nil means that its events start no workflow. The form has
-// one checkbox for each kind of event. The field kinds joins all selected kinds with spaces, so
-// that they are compared as a single value.
+// one checkbox for each kind of event. The field "kinds" lists the selected kinds, separated by
+// spaces, so that they are compared as a single value.
 func accountEventsFields(put *api.PutEvents) map[string]string {
 	if put == nil {
 		put = &api.PutEvents{}

@@ -25,7 +25,8 @@ type refusalRow struct {
 	WorkflowID string // "" means that the workflow does not exist
 }
 
-// defaultRefusalSpan is the ID of the time span that the page shows if its query names none.
+// defaultRefusalSpan is the ID of the time span whose refusals the page shows if the request
+// selects no time span.
 const defaultRefusalSpan = "24h"
 
 func (c *Console) refusalList(r *http.Request) (p refusalList, err error) {

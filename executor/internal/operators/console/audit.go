@@ -27,7 +27,7 @@ type auditFilter struct {
 	Actor, Account, Workflow, Within string
 }
 
-// Any reports whether any field is set, so that the page lists only a part of the entries.
+// Any reports whether any field is set. If so, the page may show only a part of the entries.
 func (f auditFilter) Any() bool { return f != auditFilter{} }
 
 func parseAuditFilter(query url.Values) (f auditFilter, ignored []string) {
@@ -41,7 +41,7 @@ func parseAuditFilter(query url.Values) (f auditFilter, ignored []string) {
 	return f, read.ignored
 }
 
-// query encodes the filter as the query of a link.
+// query returns the filter as the URL query of a link to the audit page.
 func (f auditFilter) query() url.Values {
 	return queryOf(map[string]string{
 		"actor":    f.Actor,

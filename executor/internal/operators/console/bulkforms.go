@@ -153,8 +153,9 @@ func (c *Console) dismissDeadLettersForm() *form {
 	})
 }
 
-// deadLettersForm returns a bulk form of the dead letters page. action is the last part of the path
-// to which the form is posted, and call changes the selected dead letters.
+// deadLettersForm returns a bulk form of the dead letters page. operation is the name of the form's
+// operation, and action is the last part of the path to which the form is posted. call carries out
+// the operation on the selected dead letters.
 func (c *Console) deadLettersForm(
 	operation, action string,
 	call func(context.Context, operate.DeadLetterSelection) (bulkResult, error),
@@ -214,9 +215,10 @@ func (c *Console) cancelMatchingExecutionsForm() *form {
 }
 
 // matchingExecutionsForm returns a bulk form of a list of executions, which is on a workflow's page
-// or on the page of all executions. action is the last part of the path to which the form is
-// posted. offered reports whether a list with the given filters has the form. call changes the
-// executions that match these filters and were accepted before at.
+// or on the page of all executions. operation is the name of the form's operation, and action is
+// the last part of the path to which the form is posted. offered reports whether a list with the
+// given filters has the form. call changes the executions that match the filters of p and were
+// accepted before at.
 func (c *Console) matchingExecutionsForm(
 	operation, action string, offered func(executionList) bool,
 	call func(ctx context.Context, p executionList, at time.Time) (bulkResult, error),

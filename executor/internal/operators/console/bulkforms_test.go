@@ -45,8 +45,8 @@ func (r *rig) rejected(workflowID, body string) string {
 	return rejection.ID
 }
 
-// others creates another account with a workflow. It returns the session of an editor who has
-// access only to that account.
+// others creates another account with a workflow. It returns an option that adds a session to a
+// request: that of an editor who has access only to this account.
 func (r *rig) others() func(*http.Request) {
 	r.t.Helper()
 	r.CreateWorkflow(r.t, "others", "pro", true)
@@ -55,8 +55,8 @@ func (r *rig) others() func(*http.Request) {
 	})
 }
 
-// ask presses a button of a page after changing some values of its form. It fails the test unless
-// the response is a page that asks the given question, and returns that page.
+// ask presses the button whose tag contains part, after changing some values of its form. It fails
+// the test unless the response is a page that asks the given question, and returns that page.
 func (r *rig) ask(
 	page answer, part, question string, values url.Values, session func(*http.Request),
 ) answer {

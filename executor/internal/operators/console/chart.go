@@ -13,7 +13,7 @@ import (
 // executions. After that, the page is shown without the result.
 const countQueryTimeout = time.Second
 
-// chartHeight is the height of the scale in the chart's units.
+// chartHeight is the height of the chart's scale, in units of the SVG's viewBox.
 const chartHeight = 40
 
 // chart is a stacked bar chart over time, oldest bar first. A bar is one unit wide; the scale from
@@ -58,7 +58,7 @@ type barPart struct {
 	Y, Height float64
 }
 
-// Width returns the width of the chart in the chart's units.
+// Width returns the width of the chart, in units of the SVG's viewBox.
 func (c chart) Width() int { return len(c.Bars) }
 
 // Seconds returns the number of seconds that a bar covers.
@@ -84,14 +84,15 @@ func (c chart) Top() int64 {
 // Half returns the value in the middle of the scale, or 0 if Top is 1.
 func (c chart) Half() int64 { return c.Top() / 2 }
 
-// Middle returns the height of Half in the chart's units.
+// Middle returns the vertical position of the line at Half, in units of the SVG's viewBox.
 func (chart) Middle() int { return chartHeight / 2 }
 
 // Empty reports whether all counts are 0.
 func (c chart) Empty() bool { return c.Max == 0 }
 
-// newChart returns a chart with n bars, the first of which begins at first. counts holds n counts
-// for each part, keyed by the part's name. newChart also sets the totals in parts.
+// newChart returns a chart with n bars. Each bar covers the duration step, and the first bar begins
+// at the time first. counts holds n counts for each part, keyed by the part's name. newChart sets
+// the Total of each element of parts.
 func newChart(
 	first time.Time, step time.Duration, n int, parts []chartPart, counts map[string][]int64,
 ) chart {
@@ -135,9 +136,9 @@ type activity struct {
 	Total, Failed, Rejected int64
 }
 
-// activity counts the executions that match a filter in each of the most recent intervals. The
-// number of intervals is steps, and each has the length step; the last one contains the current
-// time. If the database is too slow, the counts are missing.
+// activity returns a chart of the executions that match a filter. It has steps bars, each of which
+// covers the duration step; the last bar contains the current time. If the database is too slow,
+// the chart has no counts.
 func (c *Console) activity(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
 ) (activity, error) {

@@ -13,8 +13,8 @@ type Config struct {
 	// Operate provides the data shown on the pages.
 	Operate *operate.Service
 
-	// SignIn authenticates operators. Pages also call the API below /api/, which must use the same
-	// SignIn.
+	// SignIn authenticates operators. The API below /api/ must use the same one, because the
+	// scripts of the pages call the API.
 	SignIn *signin.Authenticator
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string

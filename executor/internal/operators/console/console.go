@@ -68,7 +68,7 @@ func (c *Console) routes() http.Handler {
 		"GET /fragments/queues":     fragmentHandler(c, "queues", "queue-rows", c.queueList),
 		"GET /fragments/reach": fragmentHandler(c, "fragment", "reach",
 			func(r *http.Request) (api.PublicURL, error) {
-				// The check may take seconds.
+				// This check may take seconds, so the browser requests its result separately.
 				return c.Operate.CheckPublicURL(r.Context(), signin.Caller(r.Context()))
 			}),
 		"GET /fragments/refusals": fragmentHandler(c, "fragment", "refusals",

@@ -41,8 +41,7 @@ func TestCancelAllIsOffered(t *testing.T) {
 	}
 }
 
-// The page of an inactive workflow has a link to its executions that are still queued, if there are
-// any.
+// The page of an inactive workflow links to the workflow's queued executions, if it has any.
 func TestAWorkflowThatIsOffLeadsToWhatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -28,7 +28,7 @@ type deadLetterFilter struct {
 	Workflow, Reason, Within string
 }
 
-// Any reports whether any field is set, so that the page lists only a part of the dead letters.
+// Any reports whether any field is set. If so, the page may show only a part of the dead letters.
 func (f deadLetterFilter) Any() bool { return f != deadLetterFilter{} }
 
 func parseDeadLetterFilter(query url.Values) (f deadLetterFilter, ignored []string) {
@@ -41,7 +41,7 @@ func parseDeadLetterFilter(query url.Values) (f deadLetterFilter, ignored []stri
 	return f, read.ignored
 }
 
-// query encodes the filter as the query of a link.
+// query returns the filter as the URL query of a link to the dead letters page.
 func (f deadLetterFilter) query() url.Values {
 	return queryOf(map[string]string{
 		"workflow": f.Workflow,

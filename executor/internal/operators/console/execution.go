@@ -40,7 +40,8 @@ type step struct {
 	CSSClass   string // CSS class of the step's marker
 }
 
-// request is the request that started an execution, if the stream still has it.
+// request is the input of an execution, with the headers and the query of its HTTP request.
+// StillStored is false if the stream has deleted the start message.
 type request struct {
 	StillStored    bool
 	Input          *jsonDocument // nil means that the body was not read
@@ -49,8 +50,7 @@ type request struct {
 
 type nameValuePair struct{ Name, Value string }
 
-// maxSearchedReruns is the maximum number of a workflow's reruns that are searched for the reruns
-// of one execution.
+// maxSearchedReruns is how many of a workflow's reruns are searched to find those of one execution.
 const maxSearchedReruns = 500
 
 // newRecordWait is how long a page waits for the record of an execution that may have just been
@@ -170,9 +170,9 @@ func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.StillStored
 }
 
-// steps returns the known steps of an execution in order of time, and a description of what the
-// execution is waiting for, or "" if it has ended. storedAt is when the stream stored the start
-// message; zero means unknown.
+// steps returns the steps of an execution whose times are known, oldest first. waiting describes
+// what the execution is waiting for, or is "" if it has ended. storedAt is when the stream stored
+// the start message; zero means unknown.
 func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {
 	status := execution.Status(r.Status)
 	add := func(name, text, kind string, at time.Time) {

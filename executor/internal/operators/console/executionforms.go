@@ -26,9 +26,9 @@ func newIdempotencyKey() string { return rand.Text() }
 // executionPath returns the path of an execution's page.
 func executionPath(id string) string { return "/executions/" + url.PathEscape(id) }
 
-// executionForm returns a form of an execution. save makes the change to the execution with the
-// given ID. If the change is refused, the execution's page shows the reason, even if the form was
-// posted from a list.
+// executionForm returns one of the forms of an execution. save makes the change to the execution
+// with the given ID. If the change is refused, the execution's page shows the reason, even if the
+// form was posted from a list.
 func (c *Console) executionForm(
 	operation string, save func(r *http.Request, p *postedForm, id string) (string, error),
 ) *form {
@@ -57,8 +57,8 @@ func (p *postedForm) idempotencyKey() (string, error) {
 	return p.values[idempotencyKeyField], nil
 }
 
-// recordStartedExecution records the execution that the form has started, so that the browser
-// continues with its page. It returns done, the message to show there.
+// recordStartedExecution records the execution that the form has started, so that the browser goes
+// on to that execution's page. It returns done, the message to show there.
 func (p *postedForm) recordStartedExecution(started api.Started, done string) string {
 	p.startedExecutionID, p.redirectURL = started.ExecutionID, executionPath(started.ExecutionID)
 	return done
@@ -95,7 +95,8 @@ func (c *Console) requeueExecutionForm() *form {
 type runAgainDialog struct{ ID string }
 
 // replayExecutionForm returns the form that runs an execution again with its own request. If the
-// trigger node has a sample payload, the page first asks which of the two to use.
+// trigger node has a sample payload, the page first asks whether to use the request or the sample
+// payload.
 func (c *Console) replayExecutionForm() *form {
 	return c.executionForm("ReplayExecution", func(
 		r *http.Request, p *postedForm, id string,

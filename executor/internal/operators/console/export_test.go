@@ -15,7 +15,7 @@ func NewConflict() *Conflict {
 	}}
 }
 
-// Check checks the form after somebody else has given the field the value theirs. It returns an
+// Check checks the form as if somebody else had meanwhile set the field to theirs. It returns an
 // error if this conflicts with the operator's change.
 func (c *Conflict) Check(theirs string) error {
 	return c.p.checkEditConflict(map[string]string{"name": theirs})

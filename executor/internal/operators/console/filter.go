@@ -48,8 +48,8 @@ type filterReader struct {
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// validValue returns the value of a parameter, or "" if it is invalid. what is the noun for a valid
-// value, such as "status", in the message about an invalid one.
+// validValue returns the value of the query parameter name, or "" if the value is invalid. noun
+// says what a valid value is, such as "status", in the message about an invalid one.
 func (f *filterReader) validValue(name, noun string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {
@@ -65,7 +65,7 @@ func (f *filterReader) timeSpanID(spans []timeSpan) string {
 	})
 }
 
-// shortened truncates a text from the query that a page quotes in a message.
+// shortened returns text, cut to 40 characters. Pages use it to quote parts of a query in messages.
 func shortened(text string) string {
 	const longest = 40
 	if runes := []rune(text); len(runes) > longest {
@@ -74,7 +74,7 @@ func shortened(text string) string {
 	return text
 }
 
-// queryOf returns a query with the non-empty parameters.
+// queryOf returns a URL query with those of the given parameters whose values are not empty.
 func queryOf(parameters map[string]string) url.Values {
 	query := url.Values{}
 	for name, value := range parameters {

@@ -145,9 +145,9 @@ func (v formView) ShownValue(field string) string {
 	return v.current[field]
 }
 
-// HasValue reports whether a field with several values contains the given one. If a post of the
-// form has failed, HasValue checks the posted values. Otherwise, it returns current, which says
-// whether the stored setting contains the value.
+// HasValue reports whether a field with several values contains the given one. After a failed post,
+// it looks at the posted values. Otherwise, it returns current, which tells whether the stored
+// setting contains the value.
 func (v formView) HasValue(field, value string, current bool) bool {
 	if v.Code == "" {
 		return current
@@ -190,8 +190,8 @@ type formMessage struct {
 }
 
 // At returns the text to show in the element with the given ID: the problem of a field, or the
-// form's message if field is "". The message gets the focus unless a field has a problem or the
-// page asks a question.
+// form's message if field is "". The form's message gets the focus unless a field has a problem or
+// the page asks a question.
 func (v formView) At(id, field string) formMessage {
 	if field == "" {
 		focus := v.Message != "" && len(v.problems) == 0 && v.dialogData == nil
@@ -488,8 +488,8 @@ func (p *postedForm) recordFailure(err error) bool {
 // "triggers[0].".
 var nodeFieldPrefixPattern = regexp.MustCompile(`^triggers\[\d+\]\.`)
 
-// setProblems attaches each error to the form's field. The message of the form describes the errors
-// of fields that the form does not have.
+// setProblems shows each error at the form's field for the API field. Errors of API fields that
+// have no field in the form become part of the form's message.
 func (p *postedForm) setProblems(invalid []api.FieldError) {
 	p.problems = map[string]string{}
 	for _, problem := range invalid {

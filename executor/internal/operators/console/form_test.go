@@ -190,13 +190,15 @@ func (r *rig) change(id string, change func(*edit.WorkflowSpec)) {
 	r.check(err)
 }
 
-// signInAs signs in with a new key that has the given role.
+// signInAs signs in with a new key that has the given role. It returns an option that adds the
+// session to a request.
 func (r *rig) signInAs(role string) func(*http.Request) {
 	r.t.Helper()
 	return r.signInWith(api.PutKey{Name: "a " + role, Role: role})
 }
 
-// signInWith signs in with a new key.
+// signInWith creates a key and signs in with it. It returns an option that adds the session to a
+// request.
 func (r *rig) signInWith(create api.PutKey) func(*http.Request) {
 	r.t.Helper()
 	body, err := json.Marshal(create)
@@ -596,8 +598,8 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 		r.account("on-pro").Plan != "free" {
 		t.Errorf("%s: %s", a.location, said)
 	}
-	// The page that was loaded before the change still shows the old plan, so its form conflicts
-	// with the change.
+	// The page that was loaded before the change still shows the old plan, so posting its form is
+	// refused as a conflict.
 	a = r.postAgain(page, "on-pro:plan", map[string]string{"plan": "ultra"}, session)
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the plan to “free”")
 	if plan := r.account("on-pro").Plan; plan != "free" {
@@ -875,8 +877,9 @@ func TestFormPostedByAScript(t *testing.T) {
 	wantSays(t, a, http.StatusConflict, "changed the queue to “quick”", "<form ")
 }
 
-// If an executor's copy of the registry lags, a conflict is checked again with a current copy.
-// Here, the current copy shows no conflict, so the change succeeds.
+// An executor's copy of the registry may lag. If a change conflicts with this copy, the executor
+// checks again with a current copy. Here, the current copy shows no conflict, so the change
+// succeeds.
 func TestConflictWithALaggingCopy(t *testing.T) {
 	t.Parallel()
 	r := start(t)

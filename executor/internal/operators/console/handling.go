@@ -90,8 +90,8 @@ func alternativesText(list []json.RawMessage) string {
 	return strings.Join(texts, " or ")
 }
 
-// filterTrial is the template data of the part of the page that shows which of the most recent
-// requests match a filter.
+// filterTrial is the template data for the result of trying a filter: which of the most recent
+// requests match it.
 type filterTrial struct {
 	operate.FilterTrial
 	FilterTried   bool // a filter was tried

@@ -16,7 +16,8 @@ const removeButtonValue = "take-away"
 
 // completeNodeForm completes f, a form with one setting of a trigger node. valuesOf returns the
 // values of the form's fields for the given settings. set changes the settings to the posted
-// values. saved and gone are the messages after the setting was saved or removed.
+// values. The page shows the message saved after the setting was saved, and gone after it was
+// removed.
 func (c *Console) completeNodeForm(
 	f form, valuesOf func(*api.TriggerSettings) map[string]string,
 	set func(*postedForm, *api.TriggerSettings) error, saved, gone string,

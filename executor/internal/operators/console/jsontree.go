@@ -18,7 +18,8 @@ const (
 	unfoldedDepth      = 3    // depth to which the tree is unfolded initially
 )
 
-// jsonTree is a value of a JSON text, shown as a tree. It can be folded if it has children.
+// jsonTree is a JSON value and, as its children, the values that it contains. The page shows it as
+// a tree in which objects and arrays can be folded.
 type jsonTree struct {
 	Key          string // name in quotes; "" means that the value is not a member of an object
 	Kind         string // object, array, string, number, word

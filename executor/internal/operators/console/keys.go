@@ -129,7 +129,8 @@ func (c *Console) revokeForm() *form {
 	}
 }
 
-// timeChoice is one of the times that a form offers: the posted number of seconds, and its text.
+// timeChoice is an option of a form field that selects a time: the number of seconds that is
+// posted, and the text that is shown.
 type timeChoice struct{ Seconds, Text string }
 
 // keyLifetimeChoices are the times at which a new key may expire.

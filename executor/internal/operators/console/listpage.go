@@ -24,8 +24,8 @@ type pager struct {
 	NextPageQuery    template.URL // query of the next page; "" means that this is the last page
 }
 
-// fetchList fetches the page of a list at the cursor in the request's query. query holds the list's
-// filters as parameters, and invalid describes the filters that were ignored.
+// fetchList fetches the page of a list at the cursor in the request's query, using ask. query holds
+// the list's filters as parameters, and invalid describes the filters that were ignored.
 func fetchList[T any](
 	r *http.Request, query url.Values, invalid []string,
 	ask func(operate.PageOptions) (api.List[T], error),
@@ -59,8 +59,8 @@ func listPageURL(path string) func(*http.Request) string {
 	}
 }
 
-// fetchPage fetches the page of a list after a cursor. If the cursor is invalid, it fetches the
-// first page, and ignored describes the cursor.
+// fetchPage fetches at most limit items of a list, using ask, from those that follow the cursor
+// after. If the cursor is invalid, it fetches the first page, and ignored describes the cursor.
 func fetchPage[T any](
 	after string, limit int, ask func(operate.PageOptions) (api.List[T], error),
 ) (list api.List[T], ignored []string, err error) {

@@ -30,7 +30,8 @@ type overviewNumbers struct {
 	DeadLetters string
 }
 
-// maxCountedDeadLetters is the number up to which the home page counts the dead letters.
+// maxCountedDeadLetters is the maximum number of dead letters that the home page counts. If there
+// are more, it shows "More than 100 dead letters".
 const maxCountedDeadLetters = 100
 
 const overviewRows = 10

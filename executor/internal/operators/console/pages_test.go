@@ -17,7 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// wantSecured checks the security headers that every response must have.
+// wantSecured checks that the answer has the security headers that every response must have. what
+// names the answer in messages.
 func wantSecured(t *testing.T, what string, a answer) {
 	t.Helper()
 	policy := a.header.Get("Content-Security-Policy")
@@ -246,7 +247,8 @@ func TestPageOfALongOutput(t *testing.T) {
 	}
 }
 
-// execution publishes a start message with a JSON input to the stream, and records it.
+// execution publishes a start message with a JSON input to the stream, records it, and returns the
+// execution's ID.
 func (r *rig) execution(workflowID, input string) string {
 	r.t.Helper()
 	payload, err := execution.NewPayload("application/json", []byte(input))
@@ -254,7 +256,8 @@ func (r *rig) execution(workflowID, input string) string {
 	return r.start(workflowID, payload, func(*execution.Start) {})
 }
 
-// start publishes a start message to the stream, and records it.
+// start publishes a start message to the stream, records it, and returns the execution's ID. change
+// can modify the message first.
 func (r *rig) start(
 	workflowID string, payload execution.Payload, change func(*execution.Start),
 ) string {
@@ -345,8 +348,8 @@ func TestPagesOfWorkflows(t *testing.T) {
 	}
 }
 
-// A search for the execution ID that a sender received redirects to that execution. Any other ID
-// may be a delivery ID.
+// A search for the ID of an execution redirects to that execution. A search for any other text,
+// even another UUID, lists the executions with that delivery ID.
 func TestAnExecutionIsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -559,8 +562,8 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// Before a plan is changed, the page names the workflows that would stop. Of the workflows that
-// currently work, these are the ones that were activated last.
+// Before a change of plan stops workflows, the page names them. Of the workflows that currently
+// work, those that were activated last are stopped.
 func TestPlanChange(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -46,7 +46,7 @@ type executionListFilter struct {
 	Workflow, Account                  string // only if the list is of all workflows
 }
 
-// Any reports whether any field is set, so that the list contains only a part of the executions.
+// Any reports whether any field is set. If so, the list may show only a part of the executions.
 func (f executionListFilter) Any() bool { return f != executionListFilter{} }
 
 // executionRow is an execution in a list.
@@ -132,7 +132,7 @@ func (c *Console) executionList(r *http.Request, path, workflowID string) (execu
 	return p, err
 }
 
-// fillRows fetches the rows after a cursor. An empty cursor means the newest rows.
+// fillRows fetches the rows of p that follow a cursor. An empty cursor means the newest rows.
 func (c *Console) fillRows(ctx context.Context, p *executionList, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
@@ -169,8 +169,8 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 	return nil
 }
 
-// query returns the query of the page of the list that begins after a cursor. An empty cursor means
-// the newest rows.
+// query returns the URL query for the page of the list that begins after a cursor. An empty cursor
+// means the first page, with the newest rows.
 func (p executionList) query(after string) url.Values {
 	return queryOf(map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source,
@@ -180,7 +180,7 @@ func (p executionList) query(after string) url.Values {
 	})
 }
 
-// Newest returns the query of the newest rows.
+// Newest returns the URL query for the list's first page, with the newest rows.
 func (p executionList) Newest() template.URL { return queryText(p.query("")) }
 
 // BulkForm returns the path and query to which the bulk form is posted. action is the last part of
@@ -193,7 +193,7 @@ func (p executionList) BulkForm(action string) string {
 	return path + action + "?" + p.query(p.After).Encode()
 }
 
-// Cleared returns the query without filters.
+// Cleared returns the URL query for the list without filters.
 func (p executionList) Cleared() template.URL {
 	return queryText(executionList{NodeID: p.NodeID}.query(""))
 }
@@ -296,8 +296,8 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 		})(w, r)
 }
 
-// newestExecutions returns the newest rows of a list of executions, and the link to the rows after
-// them. live.js requests them.
+// newestExecutions returns the newest rows of a list of executions, and the link to the next page.
+// live.js requests both to update an open page.
 func (c *Console) newestExecutions(r *http.Request) (executionList, error) {
 	query := r.URL.Query()
 	p := executionList{

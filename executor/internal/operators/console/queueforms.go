@@ -16,8 +16,8 @@ func (c *Console) showQueues() http.HandlerFunc {
 	return pageHandler(c, "queues", page{Title: "Queues", Section: "queues"}, c.queueList)
 }
 
-// completeQueueForm completes f, a form of a queue. If the change is refused, the page shows the
-// reason at the top.
+// completeQueueForm sets the fields that all forms of a queue share, and returns the form. If the
+// change is refused, the page shows the reason at the top.
 func (c *Console) completeQueueForm(f form) *form {
 	f.idPathParams, f.problemIsMessage = append([]string{"queue"}, f.idPathParams...), true
 	f.pageURL, f.showPage = listPageURL("/queues"), c.showQueues()
@@ -144,7 +144,8 @@ func (c *Console) streamForm() *form {
 	})
 }
 
-// streamText returns the settings of a queue's own stream in words.
+// streamText describes the settings of a queue's own stream in words. values holds the form's
+// fields bytes, age, replicas and tags, in this order.
 func streamText(values []string) string {
 	names := []string{"bytes: ", "seconds: ", "replicas: ", "tags: "}
 	var texts []string

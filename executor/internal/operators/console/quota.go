@@ -81,8 +81,8 @@ func stateOf(w api.Workflow) workflowState {
 	}
 }
 
-// HasKind reports whether the account's operator event settings name the given kind. It returns
-// false if they name no kind, which means all kinds.
+// HasKind reports whether the account's operator event settings name the given kind explicitly. If
+// they name no kind, which selects all kinds, it returns false.
 func (q quota) HasKind(kind string) bool {
 	return q.Events != nil && slices.Contains(q.Events.Kinds, kind)
 }

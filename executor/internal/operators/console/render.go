@@ -111,8 +111,8 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	c.writeTemplate(w, r, status, name, "layout", p)
 }
 
-// pageHandler returns the handler of a page. p is the page without its body, which data returns for
-// each request.
+// pageHandler returns the handler of a page. For each request, data returns the page's body. p
+// holds the rest of the page.
 func pageHandler[T any](
 	c *Console, name string, p page, data func(*http.Request) (T, error),
 ) http.HandlerFunc {
@@ -184,7 +184,8 @@ type errorPage struct {
 	Title, Detail string
 }
 
-// renderError responds with an error page. An empty title means an internal error.
+// renderError responds with an error page. If title is "", the page reports an internal error, and
+// detail is ignored.
 func (c *Console) renderError(
 	w http.ResponseWriter,
 	r *http.Request,

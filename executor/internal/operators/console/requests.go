@@ -17,8 +17,8 @@ import (
 // requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is the maximum number of causes shown separately in a chart. Any further causes are
-// combined, but a single further cause is also shown separately.
+// maxCauses is the maximum number of causes that a chart shows separately. It combines any others,
+// unless there is only one.
 const maxCauses = 4
 
 // requestCharts holds the requests of the last hour by minute: their outcomes, and the causes of

@@ -142,7 +142,7 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 	return r
 }
 
-// keyUses is a store whose last-use times of keys can be made unavailable.
+// keyUses is a store that can pretend that the last-use times of keys are unavailable.
 type keyUses struct {
 	store.Store
 	gone atomic.Bool

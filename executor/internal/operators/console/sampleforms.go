@@ -58,18 +58,18 @@ func sampleText(sample []byte) string {
 	return ""
 }
 
-// sampleDigest returns a hash of a sample payload. The form contains the hash of the payload that
-// the page showed, so that it need not contain the payload twice. The hash ignores the kind of the
-// line breaks, which the browser may have changed.
+// sampleDigest returns a hash of a sample payload. The form contains hashes of the stored and of
+// the shown payload. They reveal whether the operator has edited the payload, and whether somebody
+// else has changed it. Line breaks are normalized first, because browsers change them.
 func sampleDigest(text string) string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimSpace(text))
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// sampleFields returns the fields of the form of a sample payload. The field digest holds the
-// digest of the stored payload. The field display holds the digest of text, which is the payload as
-// the page shows it.
+// sampleFields returns the field values of the sample payload's form. text is the payload as the
+// page shows it. The field "digest" holds the hash of the stored payload, and "display" holds the
+// hash of text.
 func sampleFields(stored []byte, text string) map[string]string {
 	return map[string]string{
 		"sample": text, "digest": storedSampleDigest(stored), "display": sampleDigest(text),
@@ -174,7 +174,8 @@ func (c *Console) sendTestForm() *form {
 				"Sent as "+c.senderTitle(ctx, id, node)+" does"+testOutcomeText(sent)), nil
 		case !sent.Success:
 			if sent.Code == string(webhook.CodeWorkflowInactive) {
-				// Give another test a new delivery ID, so that it is also recorded.
+				// The workflow is inactive, so the test was recorded as a rejection. Give the next
+				// test a new delivery ID, or it would count as a repeat and would not be recorded.
 				p.values[idempotencyKeyField] = newIdempotencyKey()
 			}
 			return "", &operate.Error{Code: codeTestRefused, Detail: testRefusalText(sent)}

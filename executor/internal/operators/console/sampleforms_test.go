@@ -80,7 +80,8 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 		}
 	}
 
-	// If the payload has changed, the same form starts another execution.
+	// The answer shows the changed payload, but its form still has the idempotency key of an
+	// earlier test. Because the payload differs, the form starts another execution.
 	third := r.startedBy(press(a, "data-send-test", ""))
 	if third == second || r.messages() != messages+3 {
 		t.Errorf("the changed payload was not run, but %s was returned", third)

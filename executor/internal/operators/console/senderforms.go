@@ -85,8 +85,8 @@ func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error)
 }
 
 // findPreset returns the preset whose ID, title or alias is name, ignoring case, or the zero value
-// if there is none. begins reports whether name matches or occurs in a preset's ID or title, as it
-// does while the operator is still typing.
+// if there is none. partial reports whether there is such a preset, or name is a part of a preset's
+// ID or title, as it is while the operator is still typing.
 func findPreset(
 	presets []api.SenderPreset, name string,
 ) (found api.SenderPreset, partial bool) {
@@ -270,8 +270,8 @@ func (c *Console) newSecretForm() *form {
 	}
 }
 
-// oldSecretsEndChoices are the choices for when the sender's other secrets end after a new one was
-// added.
+// oldSecretsEndChoices are the choices for how long the sender's other secrets stay valid after a
+// new one was added.
 var oldSecretsEndChoices = []timeChoice{
 	{"0", "end at once"},
 	{"3600", "work for 1 hour more"},

@@ -129,8 +129,8 @@ func TestSecretsWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusNotFound, "There is no sender")
 }
 
-// If the operator changes to a preset whose key is public and therefore shown, a secret that was
-// typed for the earlier preset is not shown.
+// If the operator chooses another preset whose key is public and therefore shown, the page does not
+// show the secret that was typed for the earlier preset.
 func TestSecretForAnotherPreset(t *testing.T) {
 	t.Parallel()
 	r := start(t)

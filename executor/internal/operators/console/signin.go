@@ -19,7 +19,7 @@ type signInPage struct {
 }
 
 // askToSignIn responds with the sign-in page. next is the path of the page to show after the
-// sign-in. problem says why an attempt has failed; "" means that there was none.
+// sign-in. problem says why a sign-in has failed; it is "" if none was attempted.
 func (c *Console) askToSignIn(
 	w http.ResponseWriter, r *http.Request, status int, next, problem string,
 ) {

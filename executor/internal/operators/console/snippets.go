@@ -11,7 +11,7 @@ type snippet struct {
 	Parts    []string // the texts before and after each occurrence of the token
 }
 
-// tokenMark marks the place of the token in the code of an example.
+// tokenMark stands for the token in the code of an example.
 const tokenMark = "\x00"
 
 //go:embed snippets

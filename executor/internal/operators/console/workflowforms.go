@@ -42,7 +42,8 @@ func (c *Console) workflowSettingsForm() *form {
 	}
 }
 
-// workflowSettingsFields returns the fields of the settings form.
+// workflowSettingsFields returns the field values of a workflow's settings form. If rate is nil,
+// the fields of the rate limit are empty, and the plan's rate limit applies.
 func workflowSettingsFields(id, name, queue string, rate *api.RateLimit) map[string]string {
 	fields := map[string]string{"name": nameOrID(name, id), "queue": queue}
 	if rate != nil {

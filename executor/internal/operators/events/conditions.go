@@ -22,8 +22,8 @@ const (
 	// senderRecoveryPeriod is how long a sender must go without a refused request, in addition to
 	// having sent a verified one, to count as recovered.
 	senderRecoveryPeriod = 5 * time.Minute
-	// Storage space counts as low once its used fraction reaches the first of these values, and
-	// until it falls below the second.
+	// Storage space counts as low when storageLowFraction of it is used, and until less than
+	// storageRecoveredFraction is used.
 	storageLowFraction, storageRecoveredFraction = 0.85, 0.80
 	// streamInfoTimeout limits the time for looking up how full a stream is.
 	streamInfoTimeout = 2 * time.Second
@@ -40,8 +40,8 @@ const (
 	healthBad
 )
 
-// subjectState is the observed state of one subject, with the texts of the events that report when
-// this state has changed.
+// subjectState is the observed state of one subject, with the texts of the events that report a
+// change of this state.
 type subjectState struct {
 	health     subjectHealth
 	workflowID string
@@ -97,7 +97,7 @@ type sharedObservations struct {
 	storageByQueue map[string]subjectState
 }
 
-// observeShared makes the observations that apply to all accounts, except those for which no
+// observeShared returns the observations that apply to all accounts. It omits those for which no
 // account has selected events.
 func (e *Events) observeShared(
 	ctx context.Context,
@@ -338,8 +338,8 @@ func fullestTierFraction(account *jetstream.AccountInfo) float64 {
 	return part
 }
 
-// usedShare returns the used fraction of a limit, from 0 to 1. A limit of zero or less means no
-// limit.
+// usedShare returns bytes as a fraction of limit. A limit of zero or less means no limit; the
+// fraction is then 0.
 func usedShare(bytes uint64, limit int64) float64 {
 	if limit <= 0 {
 		return 0
@@ -364,8 +364,9 @@ func storageState(usedFraction float64, storageName, consequence string) subject
 	return f
 }
 
-// conditionChanges returns the changes to an account's conditions. A condition whose subject no
-// longer exists ends without an event.
+// conditionChanges returns which of an account's conditions have begun or ended. open holds the
+// stored conditions that are ongoing. A condition whose subject no longer exists ends without an
+// event.
 func conditionChanges(
 	now time.Time, a *registry.Account, current statesByKind, open []store.OngoingCondition,
 ) (changes []store.OngoingConditionChange) {

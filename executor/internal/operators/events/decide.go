@@ -69,10 +69,10 @@ func (e *Events) turnCausesIntoEvents(ctx context.Context) error {
 	}
 }
 
-// decideEvents returns the events for the given causes. used holds the IDs of the causes that these
-// events report, and of the causes that are dropped because no event is to report them. waiting
-// holds the groups whose causes must wait. decided holds the events that were decided within the
-// last eventBurstWindow.
+// decideEvents returns the events for the given causes. used holds the IDs of the causes that are
+// settled: those that the events report, and those that no event will report. waiting holds the
+// groups whose causes must wait. decided holds the events that were decided within the last
+// eventBurstWindow.
 func (e *Events) decideEvents(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string, waiting []store.CauseGroup) {
@@ -203,9 +203,9 @@ func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow
 }
 
 // eventID returns the ID of the event that reports causes. Different sets of causes have different
-// IDs. Otherwise, if the database had lost an event that was published, a later event about the
-// same first cause and other causes would have the same ID. It would then count as published,
-// although it is not.
+// IDs. After a failover, the database may have lost an event that was already published, and a
+// later event may report some of its causes together with others. If both had the same ID, the
+// later event would count as already published.
 func eventID(causes []store.EventCause) string {
 	if len(causes) == 1 {
 		return causes[0].ID

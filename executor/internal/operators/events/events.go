@@ -1,11 +1,12 @@
-// Package events notifies an account's operators of occurrences: each event starts one execution of
-// the workflow that the account has selected.
+// Package events tells an account's operators when something happens, for example when an execution
+// fails: each event starts one execution of the workflow that the account has selected.
 //
-// An occurrence is stored as a cause, in the same transaction as its record. One executor at a time
+// What happened is stored as a cause, in the same transaction as its record. One executor at a time
 // replaces causes with events, in one transaction that determines which execution reports which
-// causes. It publishes an event's start message again until NATS has stored the message. The ID of
-// the execution is a hash of the event's ID, and is also the message ID. Therefore, each cause is
-// in exactly one event, and each event starts exactly one execution, even if processes crash.
+// causes. Executors publish an event's start message repeatedly until NATS has stored the message.
+// The ID of the execution depends only on the event, and is also the message ID. Therefore, each
+// cause is in exactly one event, and each event starts exactly one execution, even if processes
+// crash.
 package events
 
 import (
@@ -34,8 +35,8 @@ const (
 	// this time.
 	conditionCheckInterval = 5 * time.Second
 	leaseDuration          = 20 * time.Second
-	// idleInterval is the interval while no account has operator events. The loops still run then,
-	// because there may be causes of an account that had operator events before.
+	// idleInterval is the minimum interval while no account has operator events. The loops still
+	// run then, because there may be causes of an account that had operator events before.
 	idleInterval = 30 * time.Second
 	// loopPassTimeout limits one pass of either loop: publishing events, or checking for
 	// conditions.
@@ -45,8 +46,8 @@ const (
 	queuePublishTimeout = 5 * time.Second
 	// failureLogInterval is the minimum interval between log lines about a persistent failure.
 	failureLogInterval = time.Minute
-	// clockSkew is the maximum assumed lag of a runner's clock. A failure whose time is earlier
-	// than that of the account's event settings, but by no more than this, is still reported.
+	// clockSkew is how far a runner's clock is assumed to lag at most. A failure is reported even
+	// if its time is earlier than that of the account's event settings by up to clockSkew.
 	clockSkew = time.Minute
 	// maxErrorText is the maximum number of characters of an execution's error in an event's text.
 	maxErrorText = 300
@@ -179,8 +180,8 @@ func (e *Events) runPeriodically(
 	})
 }
 
-// logFailure logs a failure, each message at most once per failureLogInterval. It logs nothing if
-// err is nil, or if ctx was canceled, because the executor is stopping.
+// logFailure logs a failure, but the same message at most once per failureLogInterval. It logs
+// nothing if err is nil, or if ctx was canceled, which means that the executor is stopping.
 func (e *Events) logFailure(ctx context.Context, message string, err error) {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return

@@ -263,9 +263,9 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	}
 }
 
-// decided stores n events that start a workflow, as if they had been decided at the given time.
-// Events can be stored only in place of causes, so decided first records a failed execution of the
-// workflow orders.
+// decided stores n events that start a workflow, as if they had been decided at the given time. The
+// store accepts events only in exchange for causes, so decided first records a failed execution of
+// the workflow orders.
 func (r *rig) decided(workflowID string, n int, at time.Time) {
 	r.failures("orders", 1_000, 1_001)
 	r.t.Helper()
@@ -468,7 +468,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.wantKinds()
 }
 
-// Many failures at once lead to few events, and each failure is counted in exactly one of them.
+// Few events report many failures at once, and each failure is counted in exactly one event.
 func TestAStormMakesFewEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -640,8 +640,8 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	r.wantKinds(registry.EventQueueUnattended + registry.EventRecoveredSuffix)
 }
 
-// While one of a queue's streams does not respond, it is unknown whether the queue is attended. The
-// same applies while executions wait and the executor may not have heard from all runners yet.
+// It is unknown whether a queue is attended if one of its streams does not respond, or if
+// executions wait and the executor may not have heard from all runners yet.
 func TestAQueueOfWhichTheStateIsUnknown(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

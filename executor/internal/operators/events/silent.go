@@ -202,8 +202,9 @@ func (e *Events) usualPace(
 	return p, nil
 }
 
-// longestPause returns the longest pause between two requests, in multiples of paceResolution, or 0
-// if there are too few requests.
+// longestPause returns the longest pause between two requests, as a multiple of paceResolution.
+// counts holds the number of requests per interval. If there are fewer than minRequestsForPace,
+// longestPause returns 0.
 func longestPause(counts []store.IntervalCount) (longest time.Duration) {
 	n := int64(0)
 	for i, c := range counts {

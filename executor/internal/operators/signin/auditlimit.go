@@ -12,8 +12,8 @@ import (
 // time.
 const maxAuditedSignIns = 30
 
-// signInAuditLimit limits how many sign-ins of a caller are recorded per minute. It is safe for
-// concurrent use.
+// signInAuditLimit limits how many sign-ins of each caller are recorded in the audit log per
+// minute. It is safe for concurrent use.
 type signInAuditLimit struct {
 	now func() time.Time
 

@@ -38,8 +38,8 @@ func WithSessionCheck(ctx context.Context, check func(context.Context) error) co
 	return context.WithValue(ctx, sessionCheckKey{}, check)
 }
 
-// SessionRevoked reports whether the request's session has been signed out. It also returns false
-// if there is no session, or if the check fails for another reason.
+// SessionRevoked reports whether the request's session is known to have been signed out. It returns
+// false if there is no session, or if this cannot be determined.
 func SessionRevoked(ctx context.Context) bool {
 	check, _ := ctx.Value(sessionCheckKey{}).(func(context.Context) error)
 	return check != nil && errors.Is(check(ctx), ErrUnauthenticated)

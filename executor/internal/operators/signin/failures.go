@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Where a sign-in failed: the possible values of the parameter at of CountAndDelay, which is also a
-// label of the metric.
+// Places where a sign-in can fail. CountAndDelay takes one as its parameter at, and the metric has
+// them as values of its label "at".
 const (
 	FailedAtAPI     = "api"
 	FailedAtConsole = "console"
@@ -26,7 +26,7 @@ const (
 	// each further failure from the same source, up to maxDelay.
 	minDelay = 100 * time.Millisecond
 	maxDelay = 3 * time.Second
-	// failureRetention is how long the failures of a source are kept after the last of them.
+	// failureRetention is how long the failures of a source are kept after its last failure.
 	failureRetention = 10 * time.Minute
 	// maxSources is the maximum number of sources whose failures are kept. It limits the memory
 	// that an attacker with many addresses can occupy.

@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// clock makes Failures use the clock now and record the delays in waited instead of waiting.
+// clock gives f a clock that shows *now, and makes f append its delays to *waited instead of
+// waiting.
 func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
 	now, waited = new(time.Unix(1_000_000_000, 0)), new([]time.Duration)
 	f.now = func() time.Time { return *now }

@@ -14,7 +14,7 @@ const (
 	noticeSigningPurpose = "notice"
 )
 
-// notice is the content of the cookie that holds a notice, which is a message for the next page.
+// notice is the content of a signed cookie: a message that the next page shows once.
 type notice struct {
 	Text         string `json:"text"`
 	Ends         int64  `json:"ends"`    // Unix seconds

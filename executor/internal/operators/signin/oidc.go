@@ -323,7 +323,7 @@ func addUserInfo(
 	return nil
 }
 
-// addClaims adds the claims in more to the map to, except those that to already has. It never
+// addClaims copies the claims in more to claims, except those that claims already has. It never
 // combines an email address with an email_verified from the other map, unless both maps have the
 // same address.
 func addClaims(claims, more map[string]any) {

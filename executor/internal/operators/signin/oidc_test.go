@@ -141,7 +141,7 @@ func (p *provider) signWith(
 	return compact
 }
 
-// signIn returns a Authenticator that uses the provider and the given rules.
+// signIn returns an Authenticator that uses the provider and the given rules.
 func (p *provider) signIn(rules ...string) *Authenticator {
 	p.t.Helper()
 	c := OIDCConfig{Issuer: p.server.URL, ClientID: "console", ClientSecret: "secret"}

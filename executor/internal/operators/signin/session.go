@@ -160,8 +160,8 @@ func (s sessionSigner) fromRequest(r *http.Request) (sess session, valid bool) {
 	return session{}, false
 }
 
-// expiredFromRequest returns the session in the request's cookies. known reports whether the
-// session has expired within the last sessionLifetime.
+// expiredFromRequest returns the session in the request's cookies. known reports whether its
+// signature is valid and it has expired within the last sessionLifetime.
 func (s sessionSigner) expiredFromRequest(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if s.verifyValue(sessionSigningPurpose, cookie.Value, &sess) {

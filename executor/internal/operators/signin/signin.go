@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// Config configures a Authenticator.
+// Config configures an Authenticator.
 type Config struct {
 	// AdminToken is the token with which the administrator signs in. The key that signs sessions is
 	// derived from it. Executors with the same token therefore accept each other's sessions, and a
@@ -26,7 +26,7 @@ type Config struct {
 	// Keys looks up API keys. nil means that there are none.
 	Keys APIKeys
 	// OneTimeNonce is a nonce with which the administrator can sign in once, within ten minutes
-	// after the call of New. "" means that there is none.
+	// after New was called. "" means that there is none.
 	OneTimeNonce string
 	// RevokedSessions stores the sessions that were signed out, so that copies of their cookies are
 	// refused. nil means that signing out only deletes the browser's cookie.
@@ -34,8 +34,8 @@ type Config struct {
 	// OIDC is the identity provider. nil means that there is none.
 	OIDC *OIDC
 	// OnSignIn is called for successful and refused sign-ins to the console. The number of calls
-	// per minute is limited, so that an attacker cannot fill the audit log. nil means that nothing
-	// is called.
+	// per minute is limited, so that an attacker cannot fill the audit log. nil means that sign-ins
+	// are not reported.
 	OnSignIn func(ctx context.Context, caller operate.Caller, refused bool)
 	// Failures counts failed sign-ins and delays the responses to them. nil means no delay.
 	Failures *Failures
@@ -80,7 +80,7 @@ type Authenticator struct {
 // all callers together.
 const maxAuditedRefusals = 30
 
-// New returns a Authenticator with the given configuration.
+// New returns an Authenticator with the given configuration.
 func New(c Config) *Authenticator {
 	return &Authenticator{
 		tokenHash:             sha256.Sum256([]byte(c.AdminToken)),
@@ -163,8 +163,8 @@ func (s *Authenticator) checkSession(ctx context.Context, sess session) error {
 	return err
 }
 
-// SessionCheck returns a function that returns ErrUnauthenticated once the request's session has
-// been signed out. SessionCheck returns nil if the request is not authenticated by a session.
+// SessionCheck returns a function that returns ErrUnauthenticated if the request's session has been
+// signed out since. SessionCheck returns nil if the request is not authenticated by a session.
 func (s *Authenticator) SessionCheck(r *http.Request) func(context.Context) error {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -268,8 +268,8 @@ func (s *Authenticator) SignOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// MatchesAdminToken reports whether text is the admin token. It serves to keep the token out of the
-// log; unlike isAdminToken, it does not run in constant time.
+// MatchesAdminToken reports whether text is the admin token, so that the caller can keep the token
+// out of the log. Unlike isAdminToken, it does not run in constant time.
 func (s *Authenticator) MatchesAdminToken(text string) bool {
 	return text != "" && text == s.config.AdminToken
 }
