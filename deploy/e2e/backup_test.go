@@ -461,8 +461,8 @@ func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []stri
 	return all
 }
 
-// accepted returns the stream sequences of the given executions, as reported by the API, keyed by
-// execution ID.
+// accepted returns the sequences of the executions' start messages in their stream, as the API
+// reports them, keyed by execution ID.
 func (i *installation) accepted(t *testing.T, deliveries []sent) map[string]uint64 {
 	t.Helper()
 	wanted := map[string]bool{}

@@ -53,7 +53,7 @@ type tab struct {
 
 // openBrowser starts a separate browser with an empty profile. The returned tab records the errors
 // that the browser reports, for example if a script is blocked or fails. The caller must call
-// contented at the end, which fails the test if there were any.
+// contented at the end, which fails the test if an error was recorded.
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),

@@ -61,7 +61,8 @@ func buildProgram(t *testing.T, pkg string) (path string) {
 	return path
 }
 
-// raceOptions keeps programs with the race detector from waiting for a second before they exit.
+// raceOptions is a value of the environment variable GORACE. With it, programs with the race
+// detector do not wait for a second before they exit.
 const raceOptions = "atexit_sleep_ms=0"
 
 // Every subcommand works against the real programs. Each script uses a separate installation.

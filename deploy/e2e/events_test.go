@@ -242,7 +242,7 @@ func (k *killable) events(t *testing.T) map[string]toldEvent {
 	return told
 }
 
-// event is the input of an operator event, as stored.
+// event is the stored input of an execution that an operator event starts.
 const event = `{"kind":"execution.failed","at":"2026-03-01T12:00:00Z","accountId":"acme","workflowId":"orders","executionId":"0195","count":3,` +
 	`"text":"3 times. The last one: \"text\":\"x\"}, a \\ and\na line of <é>"}`
 

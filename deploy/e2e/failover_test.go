@@ -38,8 +38,8 @@ type failoverRun struct {
 }
 
 // A database standby that lags behind is promoted repeatedly under load. Executions that it lacks
-// are recorded again from the streams, with their reported ends. No execution that has ended runs
-// again, and /readyz reports the recovery while it lasts.
+// are recorded again from the streams, and so are the ends that runners have reported. No execution
+// that has ended runs again, and /readyz reports the recovery while it lasts.
 func TestDatabaseFailsOver(t *testing.T) {
 	t.Parallel()
 	rounds, perSecond, lag := 2, 50, time.Second

@@ -137,7 +137,7 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	press(kb.Tab)
 	press(kb.Enter)
 	b.see("dialog[open]")
-	press(kb.Escape) // nothing happens
+	press(kb.Escape) // closes the dialog without requeueing
 	press(kb.Enter)
 	b.text("dialog[open]", "Retry the 2 selected?")
 	press(kb.Tab + kb.Enter)

@@ -37,8 +37,8 @@ const (
 )
 
 // beRunner runs the program test-runner: a runner that prints when it begins and ends each
-// execution. The second argument is the duration of each execution. If there is a third argument N,
-// the first attempt of about one in N executions fails.
+// execution. Its arguments are the NATS URL, the duration of each execution, and optionally a
+// number N: the first attempt of about one in N executions fails.
 func beRunner() {
 	takes, err := time.ParseDuration(os.Args[2])
 	oneIn := 0
@@ -201,7 +201,7 @@ func TestKilledRunners(t *testing.T) {
 		if ran >= executions {
 			break
 		}
-		due := ran >= (kills+1)*executions/4 // three times
+		due := ran >= (kills+1)*executions/4 // after each quarter but the last
 		if *killedRunners > 0 {
 			due = time.Since(last) >= 2*time.Second
 		}

@@ -215,8 +215,8 @@ func TestALastAttemptWaitsForASlot(t *testing.T) {
 }
 
 // waitsForASlot delivers the last attempt of an ordered execution to a runner that has no free
-// concurrency slot. It returns false if this failed because the runner's request for messages of
-// the lane had expired.
+// concurrency slot, and checks that the runner keeps the message. It returns false if the message
+// was not delivered, because the runner's request for messages of the lane had expired.
 func waitsForASlot(
 	t *testing.T, launch func(string, kitOptions) func() <-chan struct{},
 ) (delivered bool) {
@@ -267,7 +267,7 @@ func waitsForASlot(
 		}
 	}
 	if delivered = lane().NumAckPending == 1; delivered {
-		for string(answers.next().Data) != "+ACK" { // the test's own
+		for string(answers.next().Data) != "+ACK" { // the test's own answer, to first
 		}
 		answers.awaitHeartbeats(3) // more than a quarter of the ack wait
 	}
@@ -449,7 +449,7 @@ func (h *heldLane) deliverAgain(t *testing.T) {
 	if err := h.nc.Publish(h.held.Subject, []byte("-NAK")); err != nil {
 		t.Fatal(err)
 	}
-	for string(h.answers.next().Data) != "-NAK" { // heartbeats
+	for string(h.answers.next().Data) != "-NAK" { // skip heartbeats
 	}
 	lane, err := h.js.Consumer(t.Context(), stream.ExecutionsName, laneOfK())
 	if err != nil {

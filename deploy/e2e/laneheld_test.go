@@ -23,9 +23,9 @@ import (
 // group.
 const orderedQueue = "ordered"
 
-// If the queue's record changes while a runner determines which of the queue's two streams is the
-// older one, the runner may hold a message of the same lane from each stream. Both executions still
-// run, the older one first.
+// The queue's record changes while a runner determines which of the queue's two streams has the
+// older executions. The runner may then hold a message of the same lane from each stream. Both
+// executions still run, the older one first.
 func TestALaneHoldsAMessageOfEachStream(t *testing.T) {
 	t.Parallel()
 	for name, launch := range map[string]func(*testing.T, *natstest.Node){

@@ -311,7 +311,7 @@ func (m *moving) deliver(workflow, delivery string, n int, original string) (id 
 	}
 }
 
-// awaitMore waits until n deliveries have been accepted after the call.
+// awaitMore waits until n more deliveries have been accepted.
 func (m *moving) awaitMore(n int64) {
 	m.t.Helper()
 	until := m.done.Load() + n

@@ -334,7 +334,7 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 				name = laneOfK()
 			}
 			answers := subscribe(t, nc, "$JS.ACK."+stream.ExecutionsName+"."+name+".>")
-			subscribe(t, nc, "$NO.>") // answers nothing
+			subscribe(t, nc, "$NO.>") // receives the redirected requests, and does not answer
 			var withhold atomic.Bool
 			way := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
 				const asked = "$JS.API.STREAM.MSG.GET.KV_cancellations"
@@ -373,7 +373,7 @@ func TestNodeHandsBackWhatMayBeCanceled(t *testing.T) {
 	ingress := runnertest.NewIngress(t, nc)
 	gate := subscribe(t, nc, gateSubject)
 	answers := subscribe(t, nc, "$JS.ACK."+stream.ExecutionsName+"."+orderedGroup.Consumer()+".>")
-	subscribe(t, nc, "$NO.>") // answers nothing
+	subscribe(t, nc, "$NO.>") // receives the redirected requests, and does not answer
 	var withhold atomic.Bool
 	way := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
 		const asked = "$JS.API.STREAM.MSG.GET.KV_cancellations"
@@ -411,7 +411,7 @@ func TestNodeDoesNotDelayHandlersByManyCancellations(t *testing.T) {
 	server := natstest.Start(t)
 	nc := server.Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
-	for n := range 600 { // takes a minute to read
+	for n := range 600 { // the kit would need a minute to read them all
 		ingress.Cancel(t, fmt.Sprint("other", n))
 	}
 	openGate(t, nc)

@@ -24,8 +24,8 @@ var orderedExecutions = flag.Int("ordered", 0,
 	"number of executions in TestOrderHoldsWhileRunnersAreKilled and TestOrderHoldsInACluster, of "+
 		"500 keys, with a kill every 2 s; 0: short tests")
 
-// makeOrdered creates a workflow with the queue "killed" and an order key from the query, and
-// returns its path.
+// makeOrdered creates a workflow with the queue "killed", whose order key is the query parameter
+// "key", and returns its path.
 func makeOrdered(t *testing.T, c *apiclient.Client) string {
 	t.Helper()
 	path := makeWorkflow(t, c, "killed")
@@ -46,8 +46,8 @@ type ordered struct {
 	t       *testing.T
 	client  *apiclient.Client
 	runner  []string         // program and arguments of a runner
-	members []*testRunner    // the four that run
-	all     []*testRunner    // also those that were killed
+	members []*testRunner    // the four that are running
+	all     []*testRunner    // all, including those that were killed
 	want    map[int][]string // execution IDs by key, in the order of acceptance
 	keyOf   map[string]int   // keyed by execution ID
 	kills   int

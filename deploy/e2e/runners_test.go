@@ -573,7 +573,7 @@ func TestNodeReportsWaitForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := childtest.Launch(t, nodeRunner(slowRunner, server.URL()))
-	for range 30 { // a report every tenth of ackWait
+	for range 30 { // the runner sends the report again every tenth of ackWait
 		if _, err := reports.NextMsg(30 * time.Second); err != nil {
 			t.Fatal(err)
 		}

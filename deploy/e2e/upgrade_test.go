@@ -185,7 +185,7 @@ func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	}
 }
 
-// more waits until n deliveries have been accepted after the call.
+// more waits until n more deliveries have been accepted.
 func (u *upgraded) more(n int64) {
 	u.t.Helper()
 	for want := u.count.Load() + n; u.count.Load() < want; {

@@ -218,8 +218,8 @@ func TestNotReady(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// serve serves metrics in the text format at the returned URL. For each request, it calls at with
-// the current time of the simulated clock; at returns the metrics.
+// serve serves the metrics that the function at returns, in the text format, at the returned URL.
+// Each request calls at, with the current time of the simulated clock.
 func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -262,7 +262,7 @@ hookstart_second_site_uncopied_streams %d
 			t.Errorf("while all is well: %v", got)
 		}
 	}
-	missing = 3 // in flight
+	missing = 3 // messages that are still on their way
 	well()
 	missing, stored = 0, c.now // nothing arrives any more
 	well()

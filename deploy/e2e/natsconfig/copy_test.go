@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// If the registry's copy has stopped following the original, another server becomes the copy's
-// leader and follows the original immediately. NATS itself would keep the old leader, which waits
-// longer after each failed attempt.
+// If the registry's copy has stopped following the original, the MirrorMonitor makes the copy's
+// leader step down. The new leader, another server, follows the original immediately. Without the
+// monitor, NATS would keep the old leader, which waits longer after each failed attempt.
 func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 	s := startThree(t)
 	nc := s.connect(t, "executor")

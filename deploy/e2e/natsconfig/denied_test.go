@@ -138,7 +138,8 @@ var attempts = []attempt{
 	{name: "listen to hookstart's own subjects", roles: "ri", do: listening("hookstart.>")},
 	{name: "listen to everything", roles: "rie", do: listening(">")},
 	{
-		// An executor may do this, because only the leader knows that a message is missing.
+		// An executor may do this: it must query the stream's leader, because only the leader is
+		// sure to know that a message is missing.
 		name:  "read an execution from the stream",
 		roles: "ri",
 		do:    request("$JS.API.STREAM.MSG.GET.EXECUTIONS", `{"seq": 2}`),

@@ -43,8 +43,8 @@ func TestRoutesAfterAPartition(t *testing.T) {
 		t.Setenv("NATSD_NAME", "nats-"+strconv.Itoa(i))
 		t.Setenv("NATSD_CLUSTER_LISTEN", listen[i])
 	}, func(i int, o *server.Options) {
-		// Advertise the link's address. Otherwise the servers would learn each other's own
-		// addresses and bypass the link.
+		// Advertise the address of the server's link. Otherwise the servers would learn each
+		// other's own addresses and bypass the links.
 		o.Cluster.Advertise = links[i].Addr()
 	})
 	whole := func() bool {

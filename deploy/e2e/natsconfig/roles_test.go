@@ -140,7 +140,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	if status, _ := post(t, url, "d1"); status != http.StatusForbidden {
 		t.Errorf("an inactive workflow: %d", status)
 	}
-	// Once Activate has returned, the ingress has received the change through the copy.
+	// Once Activate has returned, the ingress has received the change through the registry's copy.
 	if _, err := operators.Activate(ctx, "wf"); err != nil {
 		t.Fatal(err)
 	}
@@ -295,9 +295,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	}
 	stopIngress()
 	for _, line := range log.lines() {
-		// A cluster that has just started may not respond yet. A single server always responds
-		// unless an import is missing, so there "no responders" means a mistake in the
-		// configuration.
+		// With a single server, "no responders" means that an import is missing in the
+		// configuration. In a cluster it may just mean that the cluster has not finished starting.
 		unanswered := len(s.servers) == 1 && strings.Contains(line, "no responders")
 		if unanswered || strings.Contains(line, "ermission") || strings.Contains(line, "iolation") {
 			t.Error("a program lacks a permission: " + line)
