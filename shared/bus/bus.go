@@ -21,10 +21,10 @@ import (
 type Options struct {
 	// URL is a comma-separated list of the servers' URLs.
 	URL string
-	// Name identifies the connection in the server's list of connections.
+	// Name is the client name under which the NATS server's monitoring lists the connection.
 	Name string
-	// ConnectTimeout limits how long Connect waits for the first connection. After that, the
-	// connection reconnects indefinitely.
+	// ConnectTimeout limits how long Connect waits for the first connection. A connection that is
+	// lost later reconnects indefinitely.
 	ConnectTimeout time.Duration
 	// CredsFile is the path of a file with credentials: the seed of an NKey, or a JWT and a seed.
 	// "" means that the connection needs no credentials.
@@ -64,8 +64,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name(o.Name),
 		nats.MaxReconnects(-1),
-		// Without this option, a connection that is refused twice is closed for good, even if the
-		// credentials are unknown only for a moment.
+		// Without this option, nats.go closes the connection for good if a server rejects the
+		// credentials twice, even if the server accepts them again a moment later.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
@@ -116,7 +116,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 			return nil,
 				fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is "+
 					"--nats-url right?", Redact(o.URL), o.ConnectTimeout, err)
-		// Do not use a ticker: it could be ready when ctx ends, and select might then choose it.
+		// Do not use a ticker: a tick may be pending when ctx ends, and select might then start
+		// another attempt.
 		case <-time.After(connectRetryInterval):
 		}
 	}

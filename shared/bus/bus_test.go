@@ -248,7 +248,8 @@ func TestClosedForGood(t *testing.T) {
 	<-over
 	nc := connect()
 	if err := nc.Publish(strings.Repeat("x", 5000), nil); err != nil {
-		// The subject is longer than the server's max_control_line.
+		// Publish must not fail: it is the server that refuses the subject, which is longer than
+		// its max_control_line.
 		t.Fatal(err)
 	}
 	if err := <-closed; !errors.Is(err, bus.ErrClosed) || !errors.Is(err, nc.LastError()) ||
@@ -277,8 +278,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// A failed host does not close its connections. The client notices missing pongs, and switches to
-// another server.
+// If a server's host fails, nobody closes the connection. The client notices that the server no
+// longer answers pings, and connects to the other server in its list.
 func TestALostHostIsLeft(t *testing.T) {
 	server := natstest.Start(t)
 	link := server.NewLink(t)

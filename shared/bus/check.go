@@ -9,10 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// Check returns a readiness check that succeeds only if the NATS server responds. The first
-// argument names the connection in /readyz and in the log. It would not be enough to read the state
-// of the connection: a connection that hangs looks healthy until several pings have gone
-// unanswered.
+// Check returns a readiness check that succeeds only if the NATS server responds. component names
+// the connection in /readyz and in the log. The check sends a ping, because nats.go considers a
+// connection that hangs to be connected until several of its own pings have gone unanswered.
 func Check(component string, nc *nats.Conn) ops.Check {
 	return ops.Check{Component: component, Probe: func(ctx context.Context) error {
 		if nc.IsClosed() {

@@ -43,9 +43,8 @@ func (dialer) Dial(network, address string) (net.Conn, error) {
 }
 
 // conn is a connection that notices when the server's host has failed without closing it. The pings
-// of nats.go do not notice this while a write blocks, because nats.go holds the lock that its ping
-// timer needs: it would wait for a minute. A conn therefore closes itself if a write makes no
-// progress.
+// of nats.go do not notice this while a write blocks: they need a lock that the write holds, for up
+// to a minute. A conn therefore closes itself if a write makes no progress.
 //
 // If a conn is closed after the server has been silent, it discards the data that the kernel has
 // not sent. Otherwise the kernel would send the data if the host came back, long after the callers

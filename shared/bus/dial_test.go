@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Over a slow network, a large message takes as long as it needs. It fails only if the network
-// accepts too little of it for a while.
+// Over a slow network, writing a large message may take any amount of time. The write fails only if
+// the network accepts less than minWriteProgress within writeStallTimeout.
 func TestASlowNetworkIsNotASilentOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

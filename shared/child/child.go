@@ -1,6 +1,6 @@
-// Package child starts programs as child processes. On Unix, the children do not receive the
-// terminal's signals, because each leads a process group of its own. On Linux, they also end with
-// their parent.
+// Package child starts programs as child processes. On Unix, each child leads its own process group
+// and therefore does not receive the terminal's signals. On Linux, a child also ends when its
+// parent ends.
 package child
 
 import (
@@ -32,12 +32,13 @@ func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Start starts the command. Unless the command has an environment set, it gets this process's
-// environment without the variables that set flags of Hookstart's programs. The caller must end the
-// process with Kill or Terminate. On Linux, the process also ends when this process ends, even by
-// SIGKILL. Ctrl-C on the terminal does not reach the process. If the command's SysProcAttr is set,
-// Start leaves it unchanged, and it alone determines whether the process ends with this one and
-// receives Ctrl-C.
+// Start starts the command. If cmd.Env is nil, the process gets this process's environment without
+// the variables that set flags of Hookstart's programs. The caller must end the process with Kill
+// or Terminate.
+//
+// Unless cmd.SysProcAttr is set, Ctrl-C on the terminal does not reach the process on Unix, and on
+// Linux the process also ends when this process ends, even by SIGKILL. If cmd.SysProcAttr is set,
+// Start leaves it unchanged.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = EnvironmentWithoutFlagVariables()
@@ -86,8 +87,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Exited returns a channel that is closed when the process has exited.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// State returns the state in which the process exited, including its exit code. It must not be
-// called before Exited is closed.
+// State describes how the process exited, including its exit code. It must not be called before
+// Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
 // Err returns the error from exec.Cmd.Wait: nil if the exit code was 0, and otherwise usually an
@@ -97,7 +98,8 @@ func (p *Process) Err() error { return p.err }
 // Signal sends a signal. It returns os.ErrProcessDone if the process has exited.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Kill sends SIGKILL, which also ends a stopped process, and returns once the process has exited.
+// Kill sends SIGKILL, which also ends a process that SIGSTOP has paused, and returns once the
+// process has exited.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // fails only if it has exited
 	<-p.exited

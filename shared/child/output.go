@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Output collects the output of a process and lets others wait for it. The zero value can be used
-// as the Stdout or Stderr of a command.
+// Output collects the output of a process, and lets callers wait for a certain text in it. The zero
+// value can be used as the Stdout or Stderr of a command.
 type Output struct {
 	mu      sync.Mutex
 	text    bytes.Buffer

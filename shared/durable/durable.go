@@ -21,7 +21,8 @@ func MkdirAll(folder string, perm fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	// Collect the folders that contain new names, from the innermost upward.
+	// Collect the folders to sync, from the innermost upward: folder, its parent, and all others in
+	// which a folder will be created.
 	changed := []string{folder, filepath.Dir(folder)}
 	for parent := filepath.Dir(folder); parent !=
 		filepath.Dir(parent); parent = filepath.Dir(parent) {

@@ -101,11 +101,11 @@ type Start struct {
 	Sender   string // the preset of the node's sender; "" if the node has none
 	Verified bool   // whether the request was verified to be from the sender
 	// DeliveryDerived reports whether DeliveryID comes from the body, is a hash, or is covered by
-	// the sender's signature. Such an ID is never taken for a delivery ID from a header that has
-	// the same text: see MarkDerivedID and MarkSignedID.
+	// the sender's signature. Such an ID never equals a delivery ID from a header, even if both
+	// have the same text: see MarkDerivedID and MarkSignedID.
 	DeliveryDerived bool
-	// OrderKey is the order key: executions of one workflow with the same key run one after
-	// another. "" means that the execution is not ordered.
+	// OrderKey keeps executions in order: those of one workflow that have the same key run one
+	// after another. "" means that the execution is not ordered.
 	OrderKey string
 }
 
@@ -148,8 +148,8 @@ type Progress struct {
 	StartedAt time.Time
 	Attempt   int    // number of the attempt, from 1; 0 means unknown
 	Group     string // the runner's group; empty means unknown
-	// EndedGroups lists the other groups that had already reported a final status when this report
-	// was made. It is set only for an execution with an order key.
+	// EndedGroups lists the other runner groups that had already reported a final status of this
+	// execution when Group made its report. It is set only for an execution with an order key.
 	EndedGroups []string
 	Error       string // Failed: why it failed; Canceled: what the runner reported
 	Output      []byte // the output, with Succeeded: one JSON text, or empty

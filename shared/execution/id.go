@@ -36,15 +36,17 @@ func IDForRequeue(executionID string) string {
 	return hashUUID("requeue", "", "", executionID)
 }
 
-// IDForReplay returns the ID of the execution that is started by a replay with an idempotency key.
-// It depends only on the original execution and the key.
+// IDForReplay returns the ID of the execution that a replay with an idempotency key starts. It
+// depends only on the original execution and the key, so repeating the replay with the same key
+// starts nothing new.
 func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }
 
-// IDForRerun returns the ID of the execution that is started by a rerun with an idempotency key.
-// executionID is the execution to rerun; the rerun uses the sample payload of its trigger node. The
-// result depends only on the execution to rerun and the key.
+// IDForRerun returns the ID of the execution that a rerun with an idempotency key starts.
+// executionID is the execution to rerun, with the sample payload of its trigger node as the body.
+// The result depends only on executionID and the key, so repeating the rerun with the same key
+// starts nothing new.
 func IDForRerun(executionID, key string) string {
 	return hashUUID("rerun", executionID, "", key)
 }

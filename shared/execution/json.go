@@ -84,14 +84,14 @@ func ValidJSON(text []byte) bool {
 	}
 }
 
-// bracketStack records the open brackets around the current position. For each bracket, one bit
-// reports whether it is a brace.
+// bracketStack records the open brackets around the current position, in one bit each: 1 means {
+// and 0 means [.
 type bracketStack struct {
 	depth      int
 	objectBits []uint64
 }
 
-// push returns the stack with one more open bracket. object reports whether the bracket is a brace.
+// push returns the stack with one more open bracket, which is { if object is true, and [ otherwise.
 func (s bracketStack) push(object bool) bracketStack {
 	word, bit := s.depth/64, uint(s.depth)%64
 	if word == len(s.objectBits) {
@@ -106,7 +106,7 @@ func (s bracketStack) push(object bool) bracketStack {
 	return s
 }
 
-// inObject reports whether the innermost open bracket is a brace.
+// inObject reports whether the innermost open bracket is {.
 func (s *bracketStack) inObject() bool {
 	d := s.depth - 1
 	return s.objectBits[d/64]>>(uint(d)%64)&1 == 1
@@ -124,8 +124,8 @@ func skipSpace(text []byte, i int) int {
 	return i
 }
 
-// scanMemberName scans the member's name at index i, the colon and any white space, and returns the
-// index of the value, or -1 if there is no valid name with a colon.
+// scanMemberName scans the name of an object's member at index i, the colon and any white space. It
+// returns the index of the member's value, or -1 if there is no valid name with a colon.
 func scanMemberName(text []byte, i int) int {
 	if i >= len(text) || text[i] != '"' {
 		return -1
@@ -141,7 +141,8 @@ func scanMemberName(text []byte, i int) int {
 }
 
 // scanString scans the string that begins at i and returns the index after it, or -1 if it is
-// invalid. As in the grammar, a lone surrogate is valid if it is escaped.
+// invalid. Like the grammar of RFC 8259, it accepts a lone surrogate if it is escaped, as in
+// \ud800.
 func scanString(text []byte, i int) int {
 	for i++; i < len(text); {
 		if i = skipPlainCharacters(text, i); i == len(text) {

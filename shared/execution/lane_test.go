@@ -7,7 +7,7 @@ import (
 )
 
 // The lane of a key must never change, because runners in other languages also compute it, as
-// deploy/docs/runner-protocol.md describes. That page contains the same numbers.
+// deploy/docs/runner-protocol.md describes. The cases are the examples on that page.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -58,9 +58,9 @@ func isJSON(contentType string) bool {
 	return strings.EqualFold(strings.Trim(mediaType, " \t"), "application/json")
 }
 
-// Form parses the body as application/x-www-form-urlencoded. Some senders put JSON into the form
-// field payload. If a pair cannot be unescaped, Form returns an error together with the other
-// pairs.
+// Form parses the body as application/x-www-form-urlencoded. If a pair cannot be unescaped, Form
+// returns an error together with the other pairs. Some senders put their JSON document into the
+// field payload of such a form.
 func (p Payload) Form() (url.Values, error) { return url.ParseQuery(string(p.Body)) }
 
 // Input returns the JSON document that is passed to the workflow:

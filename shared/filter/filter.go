@@ -51,8 +51,8 @@ type Filter struct {
 type condition struct {
 	placeText string // the place as written in the filter
 	place     sender.Place
-	// pointerIndex is the index of the place's JSON pointer in pointers, or -1 if the place is not
-	// a JSON pointer.
+	// pointerIndex is the index of the place's JSON pointer in Filter.pointers, or -1 if the place
+	// is not a JSON pointer.
 	pointerIndex int
 	test         predicate
 }

@@ -117,8 +117,8 @@ func (s *scanner) setValue(n *node, v value) {
 	s.unresolved -= len(n.pointerIndexes)
 }
 
-// setKind stores the kind of the value that begins at start, for the pointers that end at a node.
-// It does not store the whole value, because objects and arrays are not compared.
+// setKind stores only k as the value that the pointers ending at n select, because the contents of
+// objects and arrays are never compared. start is the index at which the object or array begins.
 func (s *scanner) setKind(n *node, k kind, start int) {
 	s.setValue(n, value{kind: k, json: s.text[start : start+1]})
 }

@@ -95,9 +95,9 @@ type decimal struct {
 	exponent int64
 }
 
-// maxExponent is the largest exponent that parseDecimal accepts, and -maxExponent the smallest.
-// parseDecimal replaces an exponent outside this range by the nearer bound. The bounds are so far
-// apart that no number of digits can make up for the difference.
+// maxExponent limits exponents: parseDecimal replaces larger ones with maxExponent, and those below
+// -maxExponent with -maxExponent. The limit does not change how such a number compares with an
+// ordinary one, because no number is long enough to make up for so many digits.
 const maxExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.

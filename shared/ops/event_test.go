@@ -71,9 +71,9 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// LogEvent writes the first line immediately. It collects the lines that follow, and writes them
-// together a short time later. A line that is logged with logrus itself is written soon, after the
-// collected lines.
+// LogEvent writes the first line immediately. It holds back the lines that follow for a short time,
+// and writes them together. A line that is logged with logrus itself is not held back; it is
+// written after those that are.
 func TestLinesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	out := &counted{came: make(chan struct{}, 1)}

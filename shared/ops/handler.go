@@ -84,8 +84,8 @@ func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	}
 	before := log.GetLevel()
 	log.SetLevel(level)
-	// Log the change at a level that is enabled before or after it. The line explains to readers of
-	// the log why it contains more or fewer lines from here on.
+	// Log the change as a warning, or as an error if the new level omits warnings. The line
+	// explains to readers of the log why it contains more or fewer lines from here on.
 	log.WithFields(logrus.Fields{
 		"from": before.String(),
 		"to":   level.String(),

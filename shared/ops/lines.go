@@ -14,8 +14,8 @@ import (
 // stderr receives the logs of all services in this process.
 var stderr = &batchedLineWriter{out: os.Stderr}
 
-// FlushLog writes the collected lines of the log, and must be called before the process exits. It
-// returns after flushTimeout even if the log cannot be written.
+// FlushLog writes the lines of the log that have not been written yet. It must be called before the
+// process exits. It returns after flushTimeout even if the log cannot be written.
 func FlushLog() { stderr.flush(flushTimeout) }
 
 const flushTimeout = time.Second
@@ -44,15 +44,15 @@ type batchedLineWriter struct {
 	timer        *time.Timer // starts a write; nil until the first line is held back
 	timed        bool        // whether timer is running
 	writing      bool        // whether a goroutine has been started to write, and has not ended
-	// writeNow means that the goroutine must write the waiting lines immediately, instead of
-	// holding them back.
+	// writeNow means that the goroutine that calls write must write the waiting lines immediately,
+	// instead of holding them back.
 	writeNow bool
-	// drained is closed when no lines are left. It is nil unless a call of flush is waiting.
+	// drained is closed when no lines are left. It is nil unless flush is waiting.
 	drained chan struct{}
 }
 
-// Write queues a line, to be written together with the collected ones without further delay. It
-// returns before the line is written.
+// Write queues a line and has all waiting lines written without further delay. It returns before
+// the line is written.
 func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *batchedLineWriter) startTimer() {
 	w.timed = true
 }
 
-// writeHeldBack writes the collected lines when the timer has expired.
+// writeHeldBack writes the lines that were held back. The timer calls it.
 func (w *batchedLineWriter) writeHeldBack() {
 	w.mu.Lock()
 	w.timed = false
@@ -123,8 +123,8 @@ func (w *batchedLineWriter) writeHeldBack() {
 	w.write()
 }
 
-// write writes the collected lines until none are left, or until the remaining ones may be held
-// back.
+// write writes the waiting lines. It returns when none are left, or when the remaining ones can be
+// held back until the timer expires.
 func (w *batchedLineWriter) write() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

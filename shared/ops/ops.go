@@ -25,15 +25,15 @@ var (
 	Commit  = "unknown"
 )
 
-// Readiness holds the parts of a program that are not ready, and why. It is safe for concurrent
-// use.
+// Readiness holds the components of a program that are not ready, and why. It is safe for
+// concurrent use.
 type Readiness struct {
 	mu      sync.Mutex
 	reasons map[string]string
 }
 
-// MarkNotReady marks a part of the program as not ready, until MarkReady. why explains the reason
-// to operators.
+// MarkNotReady marks a component of the program as not ready, until MarkReady is called for it. why
+// explains the reason to operators.
 func (r *Readiness) MarkNotReady(component, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,15 +43,16 @@ func (r *Readiness) MarkNotReady(component, why string) {
 	r.reasons[component] = why
 }
 
-// MarkReady marks a part of the program as ready. It does nothing if the part is ready already.
+// MarkReady marks a component of the program as ready. It does nothing if the component is ready
+// already.
 func (r *Readiness) MarkReady(component string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.reasons, component)
 }
 
-// Reasons returns one line for each part that is not ready, in the form "part: reason", sorted. It
-// returns an empty slice if all parts are ready.
+// Reasons returns one line for each component that is not ready, in the form "component: reason",
+// sorted. It returns an empty slice if all components are ready.
 func (r *Readiness) Reasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +69,7 @@ func (r *Readiness) Reasons() []string {
 type Ops struct {
 	// Metrics is the registry of the metrics that the process exposes.
 	Metrics *prometheus.Registry
-	// Ready holds the parts of the process that are not ready.
+	// Ready holds the components of the process that are not ready.
 	Ready *Readiness
 	// Traces creates spans. nil means that tracing is off, which costs nothing.
 	Traces trace.TracerProvider
@@ -80,10 +81,10 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// NewLoggerAndOps returns the log and the Ops of a service. If log is nil, it creates one with the
-// given level. If given is not nil, it returns given, an empty bound and a stop that does nothing.
-// Otherwise it creates an Ops, which is not ready yet, and serves it on addr until stop is called;
-// bound is the address that it listens on.
+// NewLoggerAndOps returns the log and the Ops of a service. If log is nil, it creates a log with
+// the given level. If given is nil, it creates an Ops, which is not ready yet, and serves it until
+// stop is called; bound is the address that it listens on, which is addr unless the port is 0.
+// Otherwise it returns given, "" as bound, and a stop that does nothing.
 func NewLoggerAndOps(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
@@ -153,8 +154,8 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	return listener, nil
 }
 
-// rootCause removes the prefix "listen tcp 127.0.0.1:80: bind:" from an error, because the message
-// already contains the address.
+// rootCause removes the prefix that package net puts before an error, such as "listen tcp
+// 127.0.0.1:80: ", because the message of Listen already contains the address.
 func rootCause(err error) error {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation.Err

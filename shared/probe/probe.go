@@ -21,7 +21,7 @@ import (
 const Header = "Hookstart-Probe"
 
 // maxKeysPerQuestion is the maximum number of ingresses that one question addresses. If there are
-// more, ask several questions: only the ingress that the URL reaches can answer.
+// more, several questions are needed to address them all, because the URL may lead to any of them.
 const maxKeysPerQuestion = 50
 
 // NewKey returns a random key, with which one ingress proves that it received a Question.

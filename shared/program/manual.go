@@ -78,8 +78,8 @@ func (m *manualWriter) writeMacro(name string, args ...string) {
 	fmt.Fprintln(m)
 }
 
-// writeText writes text that is already escaped. A line that begins with a roff control character
-// would be read as a macro, so it is prefixed.
+// writeText writes text that is already escaped. It puts \& before a line that begins with . or ',
+// because roff would otherwise read the line as a macro.
 func (m *manualWriter) writeText(text string) {
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
 		line = strings.TrimSpace(line)

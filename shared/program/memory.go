@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// gcPercent, minHeapGrowthBytes and largeHeapGrowthBytes limit how much garbage may accumulate.
-// With little live data, gcPercent lets the heap grow to five times that data before a collection,
-// and minHeapGrowthBytes lets it grow by at least that many bytes. This suits a service with little
-// live data and requests that use memory only briefly: with Go's default, the ingress collects
-// dozens of times a second under load, and each collection also empties the buffer pools. With much
-// live data, such as a million workflows, collections are rare anyway. The heap then grows by
-// largeHeapGrowthBytes, but by no less than minGCPercent. GOGC overrides all of them.
+// gcPercent, minHeapGrowthBytes and largeHeapGrowthBytes determine how much garbage may accumulate
+// before a collection. With little live data, the heap may grow by gcPercent of that data, but at
+// least by minHeapGrowthBytes. This suits a service whose requests use memory only briefly: with
+// Go's default, the ingress would collect dozens of times a second under load, and each collection
+// also empties the buffer pools. With much live data, such as a million workflows, collections are
+// rare anyway, so the heap may grow only by largeHeapGrowthBytes, or by minGCPercent if that is
+// more. GOGC overrides all of them.
 const (
 	gcPercent            = 400
 	minGCPercent         = 30

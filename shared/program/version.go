@@ -21,7 +21,7 @@ type Version struct {
 
 type versionFlag bool
 
-// BeforeReset prints the version and exits before anything else is evaluated, like kong's own
+// BeforeReset prints the version and exits before kong evaluates any other flag, like kong's own
 // version flag.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
 	_, err := fmt.Fprintf(app.Stdout, "%s %s\ncommit: %s\nbuilt with: %s for %s/%s\nlicence: %s\n",

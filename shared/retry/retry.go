@@ -12,7 +12,7 @@ import (
 // all, so the request must be retried.
 const AttemptTimeout = 2 * time.Second
 
-// Do calls attempt up to four times a second until it returns nil or ctx ends. It returns the
+// Do calls attempt until it returns nil or ctx ends, at most once every 250 ms, and returns the
 // error of the last call. Each call's context ends after AttemptTimeout.
 func Do(ctx context.Context, attempt func(context.Context) error) (err error) {
 	Until(ctx, 250*time.Millisecond, func() bool {

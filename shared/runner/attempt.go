@@ -83,7 +83,8 @@ func (r *runner) failExhausted(m *message) {
 }
 
 // runOrdered makes an attempt at an execution that has an order key. It does not call the handler
-// if the execution has already ended or has been canceled, or if another member may have it.
+// if the execution has already ended or has been canceled, or if another member of the group may be
+// running it.
 func (r *runner) runOrdered(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
 	held, ended, canceled, err := r.claimOrdered(r.handlersCtx, m)
@@ -118,10 +119,10 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	r.freeSlot()
 }
 
-// claimOrdered takes the lease of a message, and then determines whether its execution has ended
-// or has been canceled. If this took so long that less than half of AckWait is left of the lease,
-// it starts over. held is false if another member may have the message. The error is not nil if ctx
-// ends, or if the lease cannot be taken within AckWait.
+// claimOrdered takes the lease of a message, and then determines whether its execution has ended or
+// has been canceled. If this took so long that less than half of AckWait is left of the lease,
+// claimOrdered starts over. held is false if another member of the group may be running the
+// execution. The error is not nil if ctx ends, or if the lease cannot be taken within AckWait.
 func (r *runner) claimOrdered(ctx context.Context, m *message) (
 	held, ended, canceled bool, err error,
 ) {
@@ -340,7 +341,8 @@ func (r *runner) observeAndLogAttempt(
 	})
 }
 
-// logWaitingReport logs that a report waits until NATS has room. err is the refusal.
+// logWaitingReport logs a warning that a report waits because the storage of NATS is full. err is
+// the error with which the stream refused the report.
 func (r *runner) logWaitingReport(m *message, err error) {
 	r.log(slog.LevelWarn, "the report cannot be stored yet", func() []slog.Attr {
 		return []slog.Attr{

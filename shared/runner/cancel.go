@@ -14,12 +14,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A cancellation is a key in a bucket. The executor stores it before it checks whether the
-// execution has been delivered to any group. If it has not, the executor ends the execution as
-// canceled and reports that to the operator. A runner looks for new keys after a message has
-// arrived and before its handler begins. So one of two cases applies to each execution. If it was
-// delivered before the executor's check, the executor leaves the final state to the runner. If it
-// was delivered afterwards, the key was stored before the runner looked for it, and the handler is
+// A cancellation is a key in a bucket. The executor first stores the key, and then checks whether
+// the execution has been delivered to any group. If it has not, the executor itself ends the
+// execution as canceled, and tells the operator so. A runner looks for new keys after a message has
+// arrived and before it calls the handler. So there are two cases. If an execution was delivered
+// before the executor's check, the executor leaves the final state to the runner. If it was
+// delivered later, the key was already stored when the runner looked for it, so the handler is
 // never called. This works without clocks, and without a live runner. Messages that arrive together
 // share one read of the bucket, so the check costs a busy runner little.
 //
@@ -72,8 +72,8 @@ type cancellations struct {
 	// execution ID in that key.
 	lastRevision    uint64
 	lastExecutionID string
-	// lastCheck is when the bucket was last known to have the newest key, and reconnectsAtCheck how
-	// often the connection had reconnected by then.
+	// lastCheck is when the bucket was last known to contain the key with lastRevision, and
+	// reconnectsAtCheck is how often the connection had reconnected by then.
 	lastCheck         time.Time
 	reconnectsAtCheck uint64
 	// everRead reports whether a request has ever succeeded. From then on, failed requests are
@@ -138,8 +138,8 @@ func (c *cancellations) isKnownCanceled(executionID string) bool {
 	return ok
 }
 
-// awaitFreshRead waits for a read of the bucket that begins after the call. During a pause, it
-// returns immediately without an error.
+// awaitFreshRead waits for a read of the bucket that begins after the call. While reads are paused
+// (see pause), it returns nil immediately.
 func (c *cancellations) awaitFreshRead(ctx context.Context) error {
 	c.mu.Lock()
 	if time.Now().Before(c.pausedUntil) {
@@ -186,8 +186,8 @@ func (c *cancellations) serveReads() {
 // bucket has lost keys or was replaced by a new one, and new keys may have lower revisions. catchUp
 // then reads all keys again, and keeps the cancellations that it already knows.
 //
-// When catchUp has read all keys again, it checks in the same way that the bucket still has the
-// last one. It could not use the first one, which may have expired in the meantime.
+// When catchUp has read all keys again, it checks that the bucket still has the newest of them, in
+// case the bucket was replaced meanwhile. An older key would not do, because it may have expired.
 func (c *cancellations) catchUp() error {
 	reconnects, last, lastID := c.nc.Stats().Reconnects, c.lastRevision, c.lastExecutionID
 	fromBeginning := last == 0

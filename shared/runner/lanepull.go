@@ -67,7 +67,8 @@ func (p *lanePull) finish(ctx context.Context) (jetstream.Msg, error) {
 	if err := p.sub.Drain(); err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", p.consumer, err)
 	}
-	// The subscription is closed once everything that the server has sent has been received.
+	// The subscription is closed once everything that the server has sent has been received. The
+	// error ErrBadSubscription then means that the server sent no message.
 	last, err := p.sub.NextMsgWithContext(context.WithoutCancel(ctx))
 	if !errors.Is(err, nats.ErrBadSubscription) {
 		return p.parse(last, err)

@@ -38,9 +38,9 @@ const (
 	// requested the next message of a lane. The server does not respond immediately if a message of
 	// the lane is unacknowledged.
 	laneSlotReservationTime = 50 * time.Millisecond
-	// pullExpirySharedSlots is the expiry of a request for executions without an order key while
-	// lanes or the other stream also need concurrency slots. It is short, because such a request
-	// reserves slots that the others could use.
+	// pullExpirySharedSlots is the expiry of a request for executions without an order key, while
+	// the runner also consumes from lanes or from a second stream. It is short, because the request
+	// reserves concurrency slots that these could use.
 	pullExpirySharedSlots = time.Second
 )
 
@@ -96,10 +96,10 @@ func (r *runner) consumeLane(
 	r.finishHeldMessages(js, l)
 }
 
-// finishHeldMessages gets rid of the held executions of a lane when the runner stops. It hands an
-// execution back to the group if another attempt is left. A last attempt must not be handed back,
-// because the execution would then fail; it runs as soon as it may begin, and is handed back only
-// if handlers must stop before that.
+// finishHeldMessages finishes with the held executions of a lane when the runner stops. It hands an
+// execution back to the group, unless this is its last attempt: another member would then let it
+// fail without calling the handler. The runner waits until it may begin such an execution, and runs
+// it. Only if handlers must stop before that does it hand the execution back.
 func (r *runner) finishHeldMessages(js jetstream.JetStream, l *lane) {
 	consumers := []*laneConsumer{&l.sharedConsumer, &l.ownConsumer}
 	handBack := func(c *laneConsumer) {
@@ -369,10 +369,10 @@ func (r *runner) pullLane(
 const lastDeliveryTimeout = 2 * time.Second
 
 // handBackWithoutLease hands a message of a lane back to the group before its execution has begun.
-// It does nothing if the message is not the consumer's last delivery, or if the consumer's leader
-// does not respond in time. A server also accepts a negative acknowledgment of an earlier delivery:
-// it would then deliver the message to a third member while the second one works on it. ctx may
-// have ended.
+// It does nothing if the message is not the consumer's last delivery, because another member may
+// already be working on it: the server would still accept the negative acknowledgment, and deliver
+// the message to a third member. It also does nothing if the consumer's leader does not respond in
+// time. ctx may have ended.
 func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeliveryTimeout)
 	defer cancel()
@@ -382,9 +382,9 @@ func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 }
 
 // reserveSlot reserves a concurrency slot for a message of a lane. It returns false if no slot
-// becomes free within a quarter of AckWait, or before ctx ends. A message's last attempt waits
-// longer, until a slot is free or handlers may no longer continue. Meanwhile, the runner sends
-// heartbeats for it.
+// becomes free within a quarter of AckWait, or before ctx ends. If this is the message's last
+// attempt, it waits longer, until a slot is free or handlers may no longer continue, and sends
+// heartbeats for the message meanwhile.
 func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
 	if r.isLastAttempt(msg) {
 		//nolint:contextcheck // a runner that stops runs the last attempt, too
@@ -467,8 +467,8 @@ func (u *inFlightMessages) hasLease(m *message) bool {
 	return u.hasLeaseLocked(m, time.Now())
 }
 
-// hasFreshLease reports whether the lease of a message of a lane will be valid for at least another
-// half of AckWait.
+// hasFreshLease reports whether the lease of a message of a lane is valid, and at least half of
+// AckWait is left of it.
 func (u *inFlightMessages) hasFreshLease(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -581,9 +581,9 @@ func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastRep
 // rebuildReport returns a new version of a final report that the stream has refused, because
 // another report was stored after the last one that the runner had read. It returns nil if the
 // group has already ended the execution: the stream has stored the report after all, or another
-// member has reported. refusals is the number of times that the report was refused. If that exceeds
-// the limit, the result is a report that the stream does not refuse, although this may hide the
-// final report of another group.
+// member has reported. refusals is the number of times that the stream has refused the report. If
+// it exceeds maxReportRefusals, rebuildReport returns a report that the stream does not refuse,
+// although this may hide the final report of another group.
 func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
 	if refusals > maxReportRefusals {
 		r.inFlight.setLastReport(m, nil)

@@ -256,8 +256,8 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 }
 
 // replaceReport replaces a report that the stream has refused because of another one, and publishes
-// the new version. If the new version cannot be built now, performDueActions sends the old one
-// again. The stream refuses it again, which leads to another call.
+// the new version. If the new version cannot be built now, performDueActions later sends the old
+// one again. The stream then refuses that one too, and replaceReport is called again.
 func (u *inFlightMessages) replaceReport(m *message, refusals int) {
 	report, err := u.rebuildReport(m, refusals)
 	if err != nil {
@@ -352,8 +352,9 @@ func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 }
 
 // dueReportAction returns the action that is due for an unconfirmed report, or nil. It does not
-// give up immediately if the report was refused for lack of room: in a cluster, the stream's leader
-// steps down after such a refusal, and the next leader may have room. The caller must hold mu.
+// give up immediately if the stream has refused the report because its storage is full: in a
+// cluster, the stream's leader steps down after such a refusal, and the next leader may have space.
+// The caller must hold mu.
 func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	switch {
 	case m.report == nil:

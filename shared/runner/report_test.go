@@ -23,8 +23,9 @@ func unconfirmedReport(t *testing.T, at time.Time) (*inFlightMessages, *message)
 	}, m
 }
 
-// After a report was refused for lack of room, it is kept for another AckWait, even if other errors
-// follow: in a cluster, the stream has no leader for a moment after such a refusal.
+// After the stream has refused a report because its storage is full, the runner keeps the report
+// for another AckWait, even if other errors follow: in a cluster, the stream has no leader for a
+// moment after such a refusal.
 func TestARefusalForLackOfRoomCountsAfterOthers(t *testing.T) {
 	t.Parallel()
 	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeInsufficientResources)}
@@ -58,7 +59,8 @@ func TestReportsAreRepeatedAtIntervals(t *testing.T) {
 	}
 }
 
-// While reports wait for room, a warning is due immediately, and again after each AckWait.
+// While a report waits because the storage of NATS is full, the runner logs a warning immediately,
+// and again after each AckWait.
 func TestReportsThatWaitForRoomAreLogged(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
@@ -79,9 +81,9 @@ func TestReportsThatWaitForRoomAreLogged(t *testing.T) {
 	}
 }
 
-// When handlers may no longer continue, the runner gives up a report that is refused for lack of
-// room. It does so only after AckWait, counted from the last refusal before the handlers' end,
-// because the stream's next leader may have room.
+// When handlers may no longer continue, the runner gives up a report that the stream refuses
+// because its storage is full. But it first waits for AckWait, counted from the last refusal before
+// the handlers had to stop, because the stream's next leader may have space.
 func TestAStoppedRunnerGivesUpAReportAfterAckWait(t *testing.T) {
 	t.Parallel()
 	u, m := unconfirmedReport(t, time.Now().Add(-9*time.Second))

@@ -263,8 +263,8 @@ type runner struct {
 	mayReadSettings atomic.Bool
 	// freeSlots holds a token for each free concurrency slot.
 	freeSlots chan struct{}
-	// unconfirmedReports limits the number of reports that have not been confirmed. Their
-	// executions would run again if this process died.
+	// unconfirmedReports limits the number of reports that the stream has not confirmed yet. If
+	// this process died, their executions would run again.
 	unconfirmedReports chan struct{}
 	// unacknowledgedMessages counts the messages that have begun and are not yet acknowledged or
 	// handed back.

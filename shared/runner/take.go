@@ -13,9 +13,9 @@ import (
 )
 
 // pullExpiry is how long a request for messages stays open at the server. It is short because, in a
-// cluster, a server does not notice that a runner in a separate NATS account is gone. If the server
-// responds to that runner's request with a message, the message is redelivered only after AckWait,
-// and the lost delivery counts as an attempt.
+// cluster, a server does not notice that a runner in a separate NATS account is gone. A message
+// that the server sends to such a runner is lost: it is redelivered only after AckWait, and the
+// lost delivery counts as an attempt.
 const pullExpiry = 5 * time.Second
 
 // pullSource is a consumer of the group that delivers executions without an order key: the one in

@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// tracer returns the tracer for attempts, or one that creates no spans if the provider panics.
+// tracer returns the tracer for attempts. If the provider panics, it returns a tracer that creates
+// no spans.
 func (r *runner) tracer() (tracer trace.Tracer) {
 	tracer = noop.Tracer{} //nolint:wastedassign // the result if the provider panics
 	defer r.logOptionPanic("Traces")

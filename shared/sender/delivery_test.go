@@ -299,8 +299,8 @@ func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.Delivery
 	return s.SignedDeliveryID(r, v)
 }
 
-// A signed delivery ID comes only from data that is signed according to the method that verified
-// the request. A form is interpreted in the same way as when it was signed.
+// A signed delivery ID comes only from data that the signature covers. A different Content-Type,
+// which is not signed, does not change the ID.
 func TestSignedIDOfForms(t *testing.T) {
 	for _, c := range []struct {
 		config    sender.Config
@@ -375,8 +375,9 @@ func TestSignedIDOfForms(t *testing.T) {
 	}
 }
 
-// If only one field of a form is signed, the form must have no other field. Otherwise, a program
-// that uses the last of two fields would process unsigned data.
+// If the signature covers only one field of a form, a form with any other field is refused.
+// Otherwise, an attacker could add a second field of the same name, and a program that uses the
+// last one would process unsigned data.
 func TestFormsWithMoreThanTheSignedField(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "gitea", Secrets: []sender.Secret{{Text: "secret"}}})
 	signature := hexOf(mac(sha256New, []byte("secret"), `{"a":1}`))

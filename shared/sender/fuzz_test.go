@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzTemplate checks that an operator's message template is either refused, or makes the signature
-// cover the whole body.
+// FuzzTemplate checks that the signature covers the whole body with every message template that
+// Compile accepts from an operator.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{
 		"{body}", "v0:{time}:{body}", "{id}.{time}.{body}", "{method}{url}{header:X}{body}", "{",

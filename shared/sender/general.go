@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// methods returns the entry's verification methods. The methods of a general preset are built from
-// its settings. drop lists the headers that contain the secret.
+// methods returns the entry's verification methods, and the canonical names of headers that contain
+// the secret itself. The methods of a general preset are built from its settings.
 func (e *presetEntry) methods(
 	settings map[string]string,
 ) (specs []methodSpec, secretHeaders []string, err error) {

@@ -21,8 +21,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The verification schemes, the kinds of presets whose method is built from settings, and the value
-// of methodSpec.Hash if each signature names its own hash.
+// The constants with the prefix scheme are the verification schemes. Those with the prefix
+// generalPreset are the kinds of presets whose method is built from settings. hashNamedInSignature
+// is the value of methodSpec.Hash if each signature names its own hash.
 const (
 	schemeStatic         = "static"     // the signature is the secret
 	schemeBasic          = "basic"      // basic authentication
@@ -101,8 +102,8 @@ func (m *methodSpec) appliesTo(settings map[string]string) bool {
 	return true
 }
 
-// compile returns the compiled method. It returns an error for unknown values, and for a method
-// that would not protect against anything.
+// compile returns the compiled method. It returns an error if m has unknown or contradictory
+// values, or if it checks a time that is not signed without giving a reason.
 func (m *methodSpec) compile(settings map[string]string) (method, error) {
 	c := method{spec: m, scheme: m.Scheme, user: settings["user"]}
 	var err error
@@ -290,8 +291,9 @@ func decodeText(encoding, text string) ([]byte, error) {
 	return base64.StdEncoding.Strict().DecodeString(text)
 }
 
-// Verify determines whether a request is from the sender. A signature that is both wrong and too
-// old is reported as wrong, so that strangers learn nothing about the time.
+// Verify determines whether a request is from the sender. It reports a signature that is both wrong
+// and too old as wrong, so that a caller without the secret cannot find out the allowed age or this
+// machine's clock by trying times.
 func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	if !s.Verifies() {
 		return Verdict{}
@@ -415,15 +417,16 @@ func (s *Sender) verifyWithMethod(i int, r *Request, now time.Time) Verdict {
 	return s.compareSignatures(i, r, found, timeText, now)
 }
 
-// isForgeableBody reports whether a body may have been forged, without the secret, from an earlier
-// request whose digest is known. The body must not be empty. There are two such forgeries, because
-// the digest is a plain hash of the secret and the message:
+// isForgeableBody reports whether an attacker without the secret could have forged a body from an
+// earlier request whose digest is known. The body must not be empty. There are two such forgeries,
+// because the digest is a plain hash of the secret and the message:
 //
 // The digest can be extended to a longer message. The forged body then contains the padding of the
 // hash, which always includes a NUL.
 //
-// The version of the signature is not signed, so the message of one version can be sent as the body
-// of another. Such a body does not begin with { or [, because the message begins with the method.
+// The version of the signature is not signed, so the signed message of one version can be sent as
+// the body of another. Such a body begins with the HTTP method of the earlier request, and
+// therefore not with { or [.
 func isForgeableBody(body []byte) bool {
 	return (body[0] != '{' && body[0] != '[') || bytes.IndexByte(body, 0) >= 0
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// outputSpec is one of a preset's forms of outputs, from the built-in table. The first one whose
-// conditions hold is used.
+// outputSpec is one entry of a preset's list of output formats, from the built-in table. The first
+// entry whose conditions hold for the request is used.
 type outputSpec struct {
 	When map[string]string `json:"when"`
 	Form OutputForm        `json:"form"`
@@ -20,7 +20,8 @@ type conditionalOutputForm struct {
 	form OutputForm
 }
 
-// OutputForm is the form in which a provider accepts an execution's output as the response.
+// OutputForm is the format to which an execution's output is converted before it is sent to the
+// provider as the response.
 type OutputForm string
 
 const (
@@ -54,8 +55,8 @@ func (e *presetEntry) compileOutputs() ([]conditionalOutputForm, error) {
 	return outputs, nil
 }
 
-// OutputForm returns the form in which the provider accepts an output as the response to a request,
-// or "" if it accepts any JSON text.
+// OutputForm returns the format to which an output must be converted for the response to a request,
+// or "" if the provider accepts any JSON text.
 func (s *Sender) OutputForm(r *Request) OutputForm {
 	for i := range s.outputs {
 		if allHold(s.outputs[i].when, r) {

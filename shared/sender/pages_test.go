@@ -16,8 +16,8 @@ var update = flag.Bool("update", false, "write the pages of deploy/docs/senders"
 
 const pages = "../../deploy/docs/senders"
 
-// deploy/docs/senders has a page for each preset, and an index, with exactly the content that
-// presets.json results in. "make generate" writes these pages.
+// The folder deploy/docs/senders contains exactly one page for each preset and an index, all as
+// generated from presets.json by "make generate".
 func TestPages(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(pages)); err != nil {
 		t.Skip("there is no deploy/docs here")

@@ -70,7 +70,7 @@ func (p Place) Text(r *Request) (text string, ok bool) {
 	case sourceQueryParam:
 		f := parseForm(r.Query)
 		return f.firstValue(p.source.name)
-	// pointers are resolved elsewhere; a signature is not a place
+	// Text is not for JSON pointers, and a part of a signature cannot be a place.
 	case sourceJSONPointer, sourceSignaturePart:
 	}
 	return "", false

@@ -83,7 +83,7 @@ func (s valueSource) set(r *Request, value string) error {
 		return s.setJSON(r, value)
 	case sourceFormField:
 		return s.setField(r, value)
-	// no preset puts a signature or an ID into these places
+	// No preset has a signature or a delivery ID in these places.
 	case sourceQueryParam, sourceSignaturePart:
 	}
 	return ErrUnsupportedBody

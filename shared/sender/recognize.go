@@ -13,8 +13,8 @@ import (
 // headerPlaceholderPattern matches the headers in a message template.
 var headerPlaceholderPattern = regexp.MustCompile(`\{(header:[^}]+)\}`)
 
-// presetByUniqueHeader maps each header that only one preset uses to that preset. GitHub's
-// X-Hub-Signature-256 is not among them, because others also send it.
+// presetByUniqueHeader maps each header that only one preset uses to that preset.
+// X-Hub-Signature-256, for example, is missing, because several presets use it.
 var presetByUniqueHeader = sync.OnceValue(func() map[string]*presetEntry {
 	owners := map[string][]*presetEntry{}
 	for _, e := range presetTable() {
@@ -88,8 +88,8 @@ func recognize(r *Request) (best *presetEntry, header string) {
 	return best, seen[best]
 }
 
-// IsURLVerification reports whether a request is a check of a webhook URL, as sent by Slack and by
-// providers with the same kind of check. A node without a sender does not respond to it.
+// IsURLVerification reports whether a request is Slack's check of a webhook URL, which some other
+// providers also use. Only a node with a sender responds to the check.
 func IsURLVerification(r *Request) bool {
 	if !r.IsJSON {
 		return false

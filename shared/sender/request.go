@@ -152,8 +152,8 @@ func (r *Request) readForm() form {
 	return f
 }
 
-// parseForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be unescaped.
-// The result records whether there were any.
+// parseForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be unescaped,
+// and sets complete in the result only if there were none.
 func parseForm(text string) form {
 	f := form{complete: true}
 	for text != "" {

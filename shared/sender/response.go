@@ -49,8 +49,9 @@ type handshakeSpec struct {
 	HMAC   *hmacResponseSpec `json:"hmac"`
 	JSON   string            `json:"json"`
 	Status int               `json:"status"` // 200 by default
-	// Headers maps further headers of the response to their values. A value is a source, "text:"
-	// and a fixed text, or "rate:" and the source of the rate that the provider requests.
+	// Headers maps the names of further headers of the response to their values. A value is one of:
+	// a source in the request; "text:" followed by fixed text; "rate:" followed by the source of
+	// the rate that the provider asks for.
 	Headers map[string]string `json:"headers"`
 }
 
@@ -234,7 +235,7 @@ func (s *Sender) buildHandshakeResponse(
 }
 
 // responseHeaderValue returns the value of a response header, or "" if the header is to be omitted.
-// from describes the value: see handshakeSpec.Headers.
+// from is the value in the notation of handshakeSpec.Headers.
 func responseHeaderValue(from string, r *Request) string {
 	kind, rest, _ := strings.Cut(from, ":")
 	switch kind {

@@ -142,7 +142,8 @@ func (s *Sender) compileMethods(e *presetEntry, settings map[string]string) erro
 	return nil
 }
 
-// parseSecrets parses every secret for every method that can use it. It fails if no method can.
+// parseSecrets parses every secret for every method that can use it. It returns an error if there
+// is a secret that no method can use.
 func (s *Sender) parseSecrets(secrets []Secret) error {
 	switch {
 	case len(s.methods) == 0 && len(secrets) > 0:

@@ -28,8 +28,8 @@ func compile(t testing.TB, c sender.Config) *sender.Sender {
 	return s
 }
 
-// Every preset that verifies requests has a signer in this package, so no preset can be added
-// without vectors.
+// Every preset that verifies requests must have a signer in this package, so that nobody adds a
+// preset whose signatures are not tested.
 func TestEveryPresetHasVectors(t *testing.T) {
 	have := map[string]bool{}
 	for _, g := range signers() {
@@ -47,7 +47,7 @@ func TestEveryPresetHasVectors(t *testing.T) {
 }
 
 // A request that a provider has signed verifies. It does not verify if it was changed, was signed
-// with another secret, is too late or too early, or has no signature.
+// with another secret, has a time too far in the past or future, or has no signature.
 func TestVerify(t *testing.T) {
 	for _, g := range signers() {
 		t.Run(g.name, func(t *testing.T) {

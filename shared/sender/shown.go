@@ -84,8 +84,8 @@ func SecretOutsideHeaders(preset string) bool {
 	})
 }
 
-// withoutSecretSources removes the sources that contain a secret: those that are credential headers
-// or headers in drop.
+// withoutSecretSources removes the sources that contain a secret: headers for credentials, such as
+// Authorization, and those in secretHeaders.
 func withoutSecretSources(sources []deliveryIDSource, secretHeaders []string) []deliveryIDSource {
 	return slices.DeleteFunc(sources, func(id deliveryIDSource) bool {
 		return slices.ContainsFunc(id.parts, func(s valueSource) bool {

@@ -65,8 +65,8 @@ func (m *method) signedView(r *Request) *Request {
 			document = gjson.ParseBytes(text)
 		}
 		view.form, view.document = new(form), &document
-	// The message names each signed source. A signed value is read in the same way as when the
-	// request was verified.
+	// The signature covers single values instead of the body. They are read from the request in the
+	// same way as during the verification.
 	default:
 		return r
 	}
@@ -79,7 +79,8 @@ func (m *method) signedView(r *Request) *Request {
 func (r *Request) setDocumentAndForm(original *Request) {
 	document := original.json()
 	if !document.Exists() || original.form.isDeclared() {
-		// The headers of the original request may have given the body another meaning.
+		// Because of its Content-Type, which is not signed, original may have parsed the body as a
+		// form. Parse it as JSON if it is JSON.
 		document = gjson.Result{}
 		if execution.ValidJSON(r.Body) {
 			document = gjson.ParseBytes(r.Body)

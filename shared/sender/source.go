@@ -153,7 +153,8 @@ func (s valueSource) hasValue(r *Request, allowNull bool) bool {
 const maxPointerValues = 1000
 
 // appendPointerValues appends the strings and numbers that a pointer refers to, and for a built-in
-// pointer the booleans. ok is false if any is missing.
+// pointer also the booleans. ok is false if a value is missing or empty, or if there are more than
+// maxPointerValues.
 func (s valueSource) appendPointerValues(
 	values []string, at gjson.Result, pointer []string,
 ) (all []string, ok bool) {

@@ -14,7 +14,7 @@ import (
 //go:embed presets.json
 var presetsJSON []byte
 
-// Preset describes one entry of the built-in table of senders to operators.
+// Preset is what operators are shown about one preset of the built-in table of senders.
 type Preset struct {
 	// ID is the name of the preset in a Config.
 	ID string
@@ -137,8 +137,8 @@ func readTable(text []byte) ([]*presetEntry, error) {
 	return entries, nil
 }
 
-// check returns an error if the entry is incomplete, or if its verification would accept every
-// request.
+// check returns an error if the entry is incomplete or has invalid values, or if it declares a
+// delivery ID as signed that the signature does not cover.
 func (e *presetEntry) check() error {
 	verifies := len(e.VerificationMethods) > 0 || e.GeneralKind != ""
 	switch {
@@ -295,8 +295,9 @@ const unsignedDeliveryIDNote = "The delivery ID in %s is not signed: whoever has
 	"it once more under another ID, which starts another execution, and can use up the ID of a " +
 	"delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 
-// wwwAuthenticateValue returns the value of the WWW-Authenticate header. For all but the standard
-// schemes, it contains the preset's ID, which needs no escaping.
+// wwwAuthenticateValue returns the value of the WWW-Authenticate header. The presets bearer and
+// basic use the standard schemes. For all others, the value contains the preset's ID, which needs
+// no escaping.
 func (e *presetEntry) wwwAuthenticateValue() string {
 	switch e.ID {
 	case "bearer":

@@ -34,8 +34,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A file of presets is refused if it has an unknown member, or an entry that would protect against
-// nothing.
+// A table of presets is refused if an entry has an unknown member, is incomplete or contradictory,
+// or checks a value that is not signed.
 func TestBadTables(t *testing.T) {
 	entry := func(verify string) string {
 		return `[{"id":"x","title":"X","docs":"https://x","setup":["s"],"secret":{"label":"s"},"verify":[` + verify + `]}]`

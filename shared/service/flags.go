@@ -14,8 +14,8 @@ type OpsFlags struct {
 }
 
 // TLSFlags sets the files of a certificate and its key. Without them, the service uses plain HTTP.
-// The kong variable "speaks" completes the help text: it names the other flag, and what uses HTTPS
-// if both flags are set.
+// The kong variable "speaks" completes the help text of TLSCert: it names the flag for the key, and
+// says which servers use HTTPS if both flags are set.
 type TLSFlags struct {
 	TLSCert string `name:"tls-cert" help:"Certificate chain file; with ${speaks} HTTPS." type:"path"`
 	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`

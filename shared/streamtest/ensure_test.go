@@ -47,7 +47,7 @@ func TestEnsure(t *testing.T) {
 	if err != nil || s.CachedInfo().Config.MaxAge != stream.DefaultSettings.MaxAge {
 		t.Errorf("the stream was edited: %v", err)
 	}
-	// The streams' subjects also match unusual but valid names.
+	// Names that are unusual but valid must also match the streams' subjects.
 	for _, subject := range []string{
 		stream.StartSubject("-", "_", strings.Repeat("x", 64)),
 		stream.ProgressSubject("q", "w", id),
@@ -114,8 +114,8 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		t.Errorf("%v, %+v", err, s.CachedInfo())
 	}
 
-	// A later version may have added subjects that this version does not know. Ensure accepts them
-	// only if they begin with "executions.".
+	// A later version may have added subjects that this version does not know. EnsureSharedStreams
+	// accepts them only if they begin with "executions.".
 	change := func(subjects ...string) error {
 		config := s.CachedInfo().Config
 		config.Subjects = subjects

@@ -24,7 +24,8 @@ const (
 // themselves read are kept.
 type CleanEnvRunner struct{ *testing.M }
 
-// Run implements the Run method of testscript's TestingM interface.
+// Run removes the variables from the environment, and GOGC, which "make test" sets. Then it runs
+// the tests and returns the exit code, as testscript's TestingM requires.
 func (m CleanEnvRunner) Run() int {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
@@ -75,7 +76,7 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 func (p *Process) Output() string { return p.output.String() }
 
 // Await waits until the process's output matches the pattern, and returns the first capture group
-// of the match.
+// of the match. The test fails if the process exits first, or after awaitTimeout.
 func (p *Process) Await(pattern string) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), awaitTimeout)

@@ -19,8 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// BenchmarkRunner compares a runner with plain nats.go, alternating on one server in a separate
-// process. An operation is several thousand executions of 1 KB, for each variant.
+// BenchmarkRunner compares a runner with variants that use plain nats.go. The variants take turns on
+// one server, which runs in a separate process. An operation is several thousand executions of 1 KB
+// with each variant.
 //
 //	bare         Consume with explicit acknowledgements, and nothing else
 //	unconfirmed  the same, decoded, with the final report published: the minimum of data to
@@ -32,10 +33,10 @@ import (
 // The metrics x-bare, x-unconfirmed and x-confirmed are the runner's throughput divided by the
 // throughput of the named variant.
 //
-// A handler that waits stands for one that calls a database or a service. The concurrency is then a
-// runner's default. The handler of "empty" does nothing, and the concurrency is the number of
-// messages that Consume prefetches. Most of the work, including the server's, is then storing the
-// report.
+// In "wait=10ms" and "wait=1ms", the handler only waits, like one that calls a database or a service,
+// and the concurrency is a runner's default. In "empty", the handler does nothing, and the
+// concurrency is the number of messages that Consume prefetches, so most of the work, including the
+// server's, is storing the reports.
 func BenchmarkRunner(b *testing.B) {
 	wait := func(d time.Duration) func() { return func() { <-time.After(d) } }
 	b.Run("wait=10ms", func(b *testing.B) { compare(b, 2_000, 10, wait(10*time.Millisecond)) })
@@ -127,9 +128,9 @@ func compare(b *testing.B, executions, places int, work func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// once makes a new group process the whole stream by calling run, which must call its last argument
-// after each execution. once returns how long it took until the server had received every
-// acknowledgment and stored every report.
+// once makes a new group process the whole stream with run, and returns how long it took until the
+// server had received every acknowledgment and stored every report. executions and reports are the
+// expected numbers. run must call its last argument after each execution.
 func once(
 	b *testing.B, server *natstest.Node, js jetstream.JetStream, executions, reports int,
 	group string, run func(context.Context, *nats.Conn, string, func()) error,
@@ -189,9 +190,10 @@ func once(
 }
 
 // consume returns a function that runs executions with plain nats.go, as one would write it without
-// package runner. For each message, that function calls work and then reports, which must publish
-// the final report and call acknowledge once the message may be acknowledged. If reports is nil,
-// nothing is reported, and the message is acknowledged immediately.
+// package runner. For each message, it calls work, at most places times concurrently, and then
+// reports. reports must publish the final report, and must call acknowledge as soon as the message
+// may be acknowledged. A nil reports means that nothing is reported and the message is acknowledged
+// immediately.
 func consume(
 	places int, work func(), reports func(
 		js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error),

@@ -93,8 +93,8 @@ func TestCancellationsWithLowerRevisions(t *testing.T) {
 	}
 }
 
-// A runner that stays connected also notices that the bucket was deleted and recreated. It finds a
-// cancellation in the new bucket even if its revision is lower than the last one that the runner
+// Even without a reconnect, a runner notices that the bucket was deleted and recreated. It finds a
+// cancellation in the new bucket although its revision is lower than the last one that the runner
 // has read.
 func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
 	t.Parallel()
@@ -183,8 +183,8 @@ func TestExpiredCancellationsAreForgotten(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	// readKeys makes the runner read all keys in the bucket: it has read them once the context of a
-	// handler is canceled.
+	// readKeys makes the runner read all keys in the bucket. It cancels a running execution and
+	// waits until it ends: the runner has then read the newest key, and therefore all others.
 	readKeys := func() {
 		t.Helper()
 		id := ingress.Start(t, runnertest.Post{})

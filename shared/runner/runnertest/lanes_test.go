@@ -268,7 +268,8 @@ func TestGroupsEndAnOrderedExecutionTogether(t *testing.T) {
 	}
 }
 
-// expectBegun waits until a handler has begun, and checks that it has sent want.
+// expectBegun waits until a handler reports on begun that it has begun, and checks that the text it
+// sends is want.
 func expectBegun(t *testing.T, begun <-chan string, want string) {
 	t.Helper()
 	select {

@@ -116,8 +116,8 @@ func TestARunnerFollowsARecordThatWasNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, nc, runner.Options{}, handler)
-	// Because the record cannot be read, the runner has counted the lanes' consumers. The move
-	// makes the record readable again.
+	// This execution runs although the queue's record cannot be read: the runner consumes from a
+	// lane if the lane has a consumer. The move then makes the record readable again.
 	ingress.Await(t, ingress.Start(t, firstLane))
 	ingress.MoveToOwnStream(t, execution.DefaultQueue)
 	id := ingress.Start(t, runnertest.Post{})

@@ -145,7 +145,9 @@ func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	}
 }
 
-// Executions that fail in different ways end as documented, and do not block other executions.
+// Handlers return errors, panic, hang, or return outputs that cannot be reported. Each of these
+// executions ends after the documented number of attempts with the right reason, and none blocks
+// the others.
 func TestWhatGoesWrong(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

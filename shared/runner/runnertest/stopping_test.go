@@ -64,9 +64,9 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 				way.Heal() // the request has expired: let the runner send the next one
 			}
 		}
-		// Once a later message is stored, the first one has been sent: the server counts a delivery
-		// before it sends the message, and sends the messages and acknowledgments of a stream in
-		// order.
+		// The server counts a delivery before it sends the message. But it sends the messages and
+		// acknowledgments of a stream in order, so once it has acknowledged this later message, it
+		// has also sent the first one to the runner.
 		ingress.Start(t, runnertest.Post{Queue: "other"})
 		stop()
 		way.Heal()
