@@ -55,7 +55,8 @@ func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[s
 	return counts, nil
 }
 
-// countStarts adds a target's start messages to counts, by execution ID.
+// countStarts counts the start messages of a target, and adds the counts to the map counts, which
+// is keyed by execution ID. If the target's stream does not exist, it adds nothing.
 func countStarts(
 	ctx context.Context, js jetstream.JetStream, t target, counts map[string]int,
 ) error {
@@ -102,9 +103,9 @@ func readRecords(
 	return records, nil
 }
 
-// awaitRecords reads the records repeatedly until ok returns true for them or the timeout has
-// passed. In both cases it returns the records that it read last, so the caller must check them
-// again.
+// awaitRecords reads the records repeatedly until ok returns true for them, the timeout has passed,
+// or an attempt fails. It returns the records that it read last, even after the timeout, so the
+// caller must check them again.
 func awaitRecords(
 	ctx context.Context, client *apiclient.Client, targets []target, timeout time.Duration,
 	ok func(map[string]record) bool,

@@ -146,7 +146,8 @@ cluster { name: powercut, listen: "%s", routes: [%s], no_advertise: true }
 	}
 }
 
-// programStarter returns a function that starts a program with the arguments that args returns.
+// programStarter returns a function that starts a program in the given role. args returns the
+// program's arguments, given the folder on which the machine's disk is mounted.
 func (c *cluster) programStarter(role string, args func(mounted string) []string) startProgram {
 	return func(mounted string) (*child.Process, error) {
 		return c.launch(role, role, args(mounted)...)
@@ -191,8 +192,8 @@ func (c *cluster) close() {
 	}
 }
 
-// startAndAwaitReady turns all machines on at the same time, and waits until the ingress and the
-// executor are ready. If they do not become ready, the error includes the ends of their logs.
+// startAndAwaitReady turns all machines on, and then waits until the ingress and the executor are
+// ready. If they do not become ready, the error includes the ends of their logs.
 func (c *cluster) startAndAwaitReady(ctx context.Context) error {
 	if err := c.start(); err != nil {
 		return err
@@ -243,7 +244,7 @@ func runRunner(natsURL string, queues []string) error {
 	var all sync.WaitGroup
 	for _, queue := range queues {
 		all.Go(func() {
-			// Retry, because the stream may not exist yet.
+			// Repeat the call, because it fails while the stream does not exist yet.
 			retry.Until(ctx, time.Second, func() bool {
 				err := runner.Run(ctx, nc, runner.Options{
 					Queue: queue, Group: "main", AckWait: 5 * time.Second,

@@ -13,15 +13,15 @@ type ledger struct {
 	prefix     string            // the beginning of every delivery ID
 	lastNumber int               // the number in the newest delivery ID
 	accepted   map[string]string // execution IDs keyed by delivery ID
-	// unanswered holds the IDs of deliveries that got a 503 or no response, and that must be sent
-	// again.
+	// unanswered holds the IDs of deliveries that got a 503 or no response, so that it is unknown
+	// whether they are stored. They must be sent again.
 	unanswered []string
 	// workflows holds the last confirmed state of each workflow, keyed by ID. A workflow with a
 	// change in flight is missing.
 	workflows        map[string]confirmedState
 	confirmedChanges int      // number of confirmed changes
 	unexpected       []string // descriptions of responses that must not occur
-	// receives a value after a delivery was accepted; holds at most one
+	// receives a value after each accepted delivery, unless its buffer of one value is full
 	acceptedSignal chan struct{}
 }
 
@@ -38,8 +38,8 @@ func newLedger(prefix string) *ledger {
 	}
 }
 
-// nextDelivery returns the ID of the next delivery to send. If the outcome of earlier deliveries is
-// unknown, it is the ID of one of them, which is then sent again. Otherwise it is a new ID.
+// nextDelivery returns the ID of the next delivery to send. If there are unanswered deliveries, it
+// is the ID of one of them, which nextDelivery removes from unanswered. Otherwise it is a new ID.
 func (l *ledger) nextDelivery() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *ledger) accept(deliveryID, executionID string) {
 	}
 }
 
-// markUnanswered records that the outcome of a delivery is unknown, so it must be sent again.
+// markUnanswered records that a delivery got a 503 or no response, so that it must be sent again.
 func (l *ledger) markUnanswered(deliveryID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

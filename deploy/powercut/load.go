@@ -36,19 +36,19 @@ type target struct {
 	layout            stream.Layout
 }
 
-// targetIndex returns the index of the target that a delivery is sent to. targets is the number of
-// targets. The index depends only on the delivery ID, so that a delivery that is sent again goes to
-// the same target.
+// targetIndex returns the index of the target to which a delivery is sent, from 0 to targets-1. The
+// index depends only on the delivery ID, so that a delivery that is sent again goes to the same
+// target.
 func targetIndex(deliveryID string, targets int) int {
 	return int(deliveryID[len(deliveryID)-1]) % targets
 }
 
-// apiRetryTimeout is how long a call of the operators' API is retried while the response is a 5xx.
+// apiRetryTimeout is how long a call to the operators' API is retried while the response is a 5xx.
 const apiRetryTimeout = 2 * time.Minute
 
-// retryServerErrors retries a call of the operators' API while the response is a 5xx, as operators
-// do, and returns the last error. The first calls after a start can fail: a program reports that it
-// is ready before all processes can confirm changes.
+// retryServerErrors repeats call, which calls the operators' API, while the response is a 5xx, at
+// most for apiRetryTimeout. It returns the last error. The first calls after a start can fail: a
+// program reports that it is ready before all processes can confirm changes.
 func retryServerErrors(ctx context.Context, call func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiRetryTimeout)
 	defer cancel()
@@ -68,9 +68,9 @@ func postDelivery(
 		bytes.NewReader(body))
 }
 
-// sendDeliveries posts deliveries from several concurrent senders. A sender stops when enough
-// returns true, ctx ends, the connection breaks, or it gets an unexpected response. sendDeliveries
-// returns when all senders have stopped.
+// sendDeliveries posts deliveries from several concurrent senders. A sender stops when the function
+// enough returns true, ctx is done, the connection breaks, or it gets an unexpected response.
+// sendDeliveries returns when all senders have stopped.
 func sendDeliveries(
 	ctx context.Context, l *ledger, urls []string, seed uint64, enough func() bool,
 ) {
@@ -103,8 +103,9 @@ func sendDeliveries(
 	all.Wait()
 }
 
-// changeWorkflows creates workflows, activates them and rotates their tokens until ctx ends or a
-// request fails because the power was cut.
+// changeWorkflows creates workflows, activates them and rotates their tokens until ctx is done, or
+// a request fails because the power was cut. The workflows are in the given queue, and prefix is
+// the beginning of their IDs.
 func changeWorkflows(ctx context.Context, l *ledger, client *apiclient.Client, prefix,
 	queue string,
 ) {
@@ -122,8 +123,8 @@ func changeWorkflows(ctx context.Context, l *ledger, client *apiclient.Client, p
 			},
 		}
 		for _, step := range steps {
-			// Do not check the workflow until the change is confirmed: both the old and the new
-			// state are correct until then.
+			// Do not check the workflow until the change is confirmed: until then, both the old and
+			// the new state are correct.
 			l.forgetWorkflow(id)
 			c, err := step()
 			if err != nil {
@@ -191,7 +192,8 @@ func prepareTarget(
 	return trigger.URL, err
 }
 
-// createOwnStreams gives an own stream to each queue of the targets that is meant to have one.
+// createOwnStreams gives each target's queue its own stream, if the target's layout says that it
+// has one.
 func createOwnStreams(ctx context.Context, client *apiclient.Client, targets []target) error {
 	for _, t := range targets {
 		if !t.layout.Own {

@@ -77,8 +77,8 @@ func cutPowerOfAll(machines []*machine) error {
 	})
 	var errs []error
 	for _, m := range on {
-		// Wait for the processes. A killed process exits only once its pending call into the file
-		// system has returned, and the disk cannot be unmounted before.
+		// Wait until the killed processes have exited, because the disk cannot be unmounted before.
+		// A process exits only when its pending call into the file system has returned.
 		for _, p := range m.running {
 			<-p.Exited()
 		}
@@ -92,8 +92,9 @@ func cutPowerOfAll(machines []*machine) error {
 	return errors.Join(errs...)
 }
 
-// cutDisksTogether cuts the power of all disks at the same moment: it holds the locks of all disks
-// while it calls killAll, so that no program can change any disk after another one has lost power.
+// cutDisksTogether cuts the power of the machines' disks at the same moment: it holds the locks of
+// all disks while it calls killAll, so that no program can change a disk after another disk has
+// lost power.
 func cutDisksTogether(machines []*machine, killAll func()) {
 	if len(machines) == 0 {
 		killAll()

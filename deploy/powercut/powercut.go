@@ -58,19 +58,19 @@ type Config struct {
 	loseAllUnsynced bool
 }
 
-// recordTimeout is how long an installation may take to record everything that it has accepted. The
-// timeout below it is how long the installation may take to end every execution.
+// recordTimeout is how long an installation may take to record everything that it has accepted.
+// executionEndTimeout is how long it may take to end every execution.
 const (
 	recordTimeout       = 30 * time.Second
 	executionEndTimeout = 2 * time.Minute
 )
 
-// Result counts the deliveries and changes of one mode by their outcome.
+// Result holds the counts of one mode, summed over all its cuts.
 type Result struct {
-	// Mode is the name of the mode in the report: how often NATS syncs messages.
+	// Mode is the name of the mode in the report, which says how often NATS syncs messages.
 	Mode string
-	// Cuts is the number of power cuts, Accepted the number of deliveries that were answered with
-	// 200.
+	// Cuts is the number of power cuts. Accepted is the number of deliveries that were answered
+	// with 200.
 	Cuts, Accepted int
 	// Lost is the number of accepted deliveries without a start message in the stream. Unrecorded
 	// is the number of accepted deliveries with a start message in the stream, but without a record
@@ -140,7 +140,7 @@ const maxClusterControlCuts = 3
 
 // controlConfig returns the configuration of the control. With several NATS servers, the control
 // has only a few cuts, each on new disks, and each cut drops everything that was not synced.
-// Otherwise, it would depend on chance whether anything is lost.
+// Otherwise, whether anything is lost would depend on chance.
 func (c Config) controlConfig() Config {
 	if c.Servers > 1 {
 		c.Cuts, c.CutsPerDisk, c.loseAllUnsynced = min(c.Cuts, maxClusterControlCuts), 1, true
@@ -148,8 +148,8 @@ func (c Config) controlConfig() Config {
 	return c
 }
 
-// check returns an error that lists the faults in r, or nil if there are none. mustLose is true for
-// the control. Lost deliveries and changes are then not faults. Instead it is a fault if no
+// check returns an error that lists the faults in r, or nil if there are none. If mustLose is true,
+// as for the control, lost deliveries and changes are no faults; instead, it is a fault if no
 // delivery was lost, because the control must show that the test notices losses.
 func (r Result) check(mustLose bool) error {
 	var wrong []error
@@ -248,7 +248,7 @@ func (c Config) newInstallation(
 	return newSingleMachine(folder, disk.Model(c.Model), syncAlways, luck)
 }
 
-// diskRun runs one installation, which is empty at first, through several power cuts.
+// diskRun runs one installation through several power cuts. The installation begins on empty disks.
 type diskRun struct {
 	Config
 	installation
@@ -273,7 +273,7 @@ func (l *diskRun) run(ctx context.Context, cuts int) error {
 			return err
 		}
 		l.result.Cuts++
-		// One time in five, let the power come back only briefly, and cut it again while the
+		// After one cut in five, restore the power only briefly, and cut it again while the
 		// programs start.
 		if l.luck.IntN(5) == 0 {
 			if err := l.start(); err != nil {
@@ -318,9 +318,9 @@ func (l *diskRun) checkTargets() {
 	}
 }
 
-// powerOn turns the installation on and prepares it for the load. again is false for the first
-// start of an empty installation. If it is true, powerOn also checks the data that the cut has
-// left.
+// powerOn turns the installation on and prepares it for the load. again is false if the
+// installation is empty, because it starts for the first time. If again is true, powerOn also
+// checks the data that the cut has left.
 func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.startAndAwaitReady(ctx); err != nil {
 		return err
@@ -353,8 +353,8 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	})
 }
 
-// loadAndCut sends deliveries and changes workflows, and cuts the power while it does so. n numbers
-// the cuts, so that each has its own workflows.
+// loadAndCut sends deliveries, changes workflows, and cuts the power meanwhile. n is the number of
+// the cut, from which the workflows get their IDs.
 func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
@@ -474,8 +474,8 @@ func (l *diskRun) repeatDelivery(
 	return a, err
 }
 
-// awaitExecutions waits until every execution has ended. It counts the executions that have not
-// ended before the timeout as stuck.
+// awaitExecutions waits until every execution has ended. It adds the number of executions that have
+// not ended before the timeout to StuckExecutions.
 func (l *diskRun) awaitExecutions(ctx context.Context) error {
 	open := func(records map[string]record) (n int) {
 		for _, r := range records {

@@ -87,7 +87,7 @@ func (o *singleMachine) targets() []target {
 	}}
 }
 
-// close does nothing: once the power is cut, the installation holds no resources.
+// close does nothing, because a machine that is off holds no resources.
 func (o *singleMachine) close() {}
 
 // startAndAwaitReady turns the machine on and waits until hookstart-local is ready. If the process
@@ -105,8 +105,8 @@ func (o *singleMachine) startAndAwaitReady(ctx context.Context) error {
 // process is a running hookstart-local.
 type process struct {
 	*child.Process
-	// executorURL is the URL of the operators' API, natsAddr the address of NATS. awaitReady sets
-	// them.
+	// executorURL is the URL of the operators' API, and natsAddr is the address of NATS. awaitReady
+	// sets both.
 	executorURL, natsAddr string
 
 	stdout child.Output

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network is a group of hosts and the switch between them. It also connects the program that
-// created it to each host; the methods that break connections never affect that connection.
+// Network is a group of hosts and the switch between them. It also connects each host with the
+// program that created the Network; the methods that break connections never affect these
+// connections.
 type Network struct {
 	number       int          // number of the subnet, unique on this machine while held is open
 	held         net.Listener // reserves the number until the process ends
@@ -106,8 +107,8 @@ func checkSupported() error {
 	return device.Close()
 }
 
-// reserveSubnet reserves a number that no other process on this machine uses, and removes the
-// namespaces that a killed process has left under that number.
+// reserveSubnet reserves the number of a subnet that no other process on this machine uses, and
+// removes the namespaces that a killed process has left under that number.
 func (n *Network) reserveSubnet() error {
 	taken := map[netip.Prefix]bool{}
 	addrs, err := net.InterfaceAddrs()

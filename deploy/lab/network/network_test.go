@@ -141,7 +141,8 @@ func newNetwork(t *testing.T, names ...string) *network.Network {
 	return n
 }
 
-// launcher returns a function that runs the test binary in a host, in one of its roles.
+// launcher returns a function that starts the test binary in a host, to act as the program that
+// role names.
 func launcher(t *testing.T) func(h *network.Host, role string, args ...string) *childtest.Process {
 	t.Helper()
 	folder := t.TempDir()
@@ -161,7 +162,7 @@ func launcher(t *testing.T) func(h *network.Host, role string, args ...string) *
 
 var numbers = regexp.MustCompile(`(got|back|sent) (\d+)\.`)
 
-// seen returns the numbers that a process has printed after a given word.
+// seen returns the numbers that a process has printed after a word: got, back or sent.
 func seen(p *childtest.Process, word string) map[int]bool {
 	all := map[int]bool{}
 	for _, match := range numbers.FindAllStringSubmatch(p.Output(), -1) {
@@ -181,8 +182,8 @@ func last(p *childtest.Process, word string) int {
 	return newest
 }
 
-// during applies a condition to the packets between two hosts while count datagrams are sent. It
-// returns the range of their numbers: from begin up to, but not including, end.
+// during applies a condition to the packets from one host to another while p.sender sends count
+// datagrams. The numbers of these datagrams are begin to end-1.
 func (p *pair) during(from, to *network.Host, c network.Condition, count int) (begin, end int) {
 	p.network.Set(from, to, c)
 	begin = last(p.sender, "sent") + 2 // one datagram may be in flight
@@ -193,7 +194,7 @@ func (p *pair) during(from, to *network.Host, c network.Condition, count int) (b
 	return begin, end
 }
 
-// fromOn returns a regular expression that matches any of the hundred numbers from number on.
+// fromOn returns a regular expression that matches the numbers from number to number+99.
 func fromOn(number int) string {
 	var all []string
 	for n := range 100 {
@@ -243,7 +244,8 @@ func TestDelayedOnesComeLaterInOrder(t *testing.T) {
 	const sent = 20
 	p.network.Set(p.near, p.far, network.Condition{Delay: 200 * time.Millisecond})
 	begin := last(p.sender, "sent") + 2
-	// Because of the delay, the first of these datagrams comes back only after many more were sent.
+	// Because of the delay, the datagram with the number begin comes back only after many more were
+	// sent.
 	p.sender.Await(fmt.Sprintf(`(?s)(sent %d\..*back %d\.)`, begin+sent, begin))
 	p.network.Heal()
 	p.sender.Await(fmt.Sprintf(`back (%s)\.`, fromOn(begin+2*sent)))

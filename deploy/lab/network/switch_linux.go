@@ -19,7 +19,7 @@ const maxQueuedPackets = 4096
 type packetSwitch struct {
 	devices []*os.File
 	addrs   map[netip.Addr]int // the index of each device, keyed by its address
-	// the links, by the indexes of the sending and the receiving device
+	// the link between each pair of devices: links[from][to]
 	links             [][]*oneWayLink
 	readers           sync.WaitGroup
 	delayedForwarders sync.WaitGroup
@@ -147,7 +147,8 @@ func (w *oneWayLink) forward(bytes []byte) {
 	}
 }
 
-// forwardDelayed writes each delayed packet when it is due, unless the link is cut then.
+// forwardDelayed writes each delayed packet when it is due, unless the link is cut at that time, in
+// which case the packet is lost.
 func (w *oneWayLink) forwardDelayed() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -30,12 +30,12 @@ func NewProgressLine(out io.Writer) *ProgressLine {
 	return &ProgressLine{out: out, rewrites: IsTerminal(out)}
 }
 
-// Rewrites reports whether a new text replaces the previous one on the same line. If it does, the
-// text may be updated often.
+// Rewrites reports whether Show replaces the previous text on the same line, so that it may be
+// called often.
 func (l *ProgressLine) Rewrites() bool { return l.rewrites }
 
-// Show shows a new text, which is formatted as by fmt.Sprintf. It replaces the previous text if
-// Rewrites returns true, and otherwise writes the text on a line of its own.
+// Show shows a text, which it formats like fmt.Sprintf. If Rewrites returns true, the text replaces
+// the previous one; otherwise, it goes on a new line.
 func (l *ProgressLine) Show(format string, args ...any) {
 	before, after := "", "\n"
 	if l.rewrites {

@@ -12,8 +12,9 @@ import (
 // therefore leave only the first sectors of a page.
 const pageSize, sectorSize = 4096, 512
 
-// fileContent is the data of a file in two versions: the current one, and the durable one, whose
-// fields begin with "stored". The two versions share pages that are equal.
+// fileContent is the data of a file in two versions: the current one, which programs read, and the
+// durable one, which would survive a power cut. The fields of the durable version begin with
+// "stored". The two versions share equal pages.
 type fileContent struct {
 	size, storedSize   int64
 	pages, storedPages [][]byte // a nil page reads as zeros
@@ -102,8 +103,8 @@ func (c *fileContent) storePage(n int64, page []byte) {
 }
 
 // restore simulates the effect of a power cut. Both versions become the durable version plus none,
-// all or some of the dirty pages, because a disk may have written these without an fsync. luck
-// decides which.
+// all or some of the dirty pages, because an operating system may write such pages to the disk
+// without an fsync. luck decides which.
 func (c *fileContent) restore(luck Randomness) {
 	switch luck.IntN(3) {
 	case 0:
@@ -113,8 +114,8 @@ func (c *fileContent) restore(luck Randomness) {
 		c.storeSomeDirty(luck)
 	}
 	c.dirtyPages, c.size, c.pages = nil, c.storedSize, slices.Clone(c.storedPages)
-	// Clear everything after the end of the file, so that it reads as zeros when the file grows
-	// again.
+	// Clear the part of the last page after the end of the file, and drop later pages, so that they
+	// read as zeros when the file grows again.
 	whole := c.size / pageSize
 	if tail := c.size % pageSize; tail != 0 && whole < int64(len(c.pages)) &&
 		c.pages[whole] != nil {
@@ -128,8 +129,8 @@ func (c *fileContent) restore(luck Randomness) {
 }
 
 // storeSomeDirty makes some of the dirty pages durable, some of them only with their first sectors.
-// A file that has grown then ends with the last page that became durable. Before this page, new
-// pages that did not become durable read as zeros.
+// If the file has grown, its durable version ends where the last page that became durable ends. New
+// pages before it that did not become durable read as zeros.
 func (c *fileContent) storeSomeDirty(luck Randomness) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {
 		c.storedSize = c.size

@@ -158,9 +158,9 @@ func (d *Disk) sync(i *inode) {
 	}
 }
 
-// CutPower cuts the power and calls killAll, which must kill the programs that use the disk. Calls
-// of these programs into the file system fail, but only after killAll has returned. The caller must
-// then unmount the disk, and call PowerOn before it mounts the disk again.
+// CutPower cuts the power and calls killAll, which must kill the programs that use the disk. Their
+// calls into the file system wait until killAll has returned, and then fail. The caller must then
+// unmount the disk, and call PowerOn before it mounts the disk again.
 func (d *Disk) CutPower(killAll func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,15 +174,15 @@ type Randomness interface {
 	IntN(n int) int
 }
 
-// LoseAllUnsynced is a Randomness with which only synced data survives.
+// LoseAllUnsynced is a Randomness with which only synced data survives: its IntN always returns 0.
 var LoseAllUnsynced Randomness = loseUnsynced{}
 
 type loseUnsynced struct{}
 
 func (loseUnsynced) IntN(int) int { return 0 }
 
-// PowerOn turns the power on again after CutPower. The disk then holds the durable data, and a part
-// of the rest, which luck chooses.
+// PowerOn turns the power on again after CutPower. The disk then holds the durable data and a part
+// of the other data; luck decides which part.
 func (d *Disk) PowerOn(luck Randomness) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

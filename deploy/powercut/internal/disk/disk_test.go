@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// TestWhatIsLeft performs the typical file operations of programs that store data, and checks for
-// each model which files remain after a power cut that keeps only synced data.
+// TestWhatIsLeft performs typical file operations of programs that store data. After a power cut
+// that keeps only synced data, it checks which files remain with each model.
 func TestWhatIsLeft(t *testing.T) {
 	tests := []struct {
 		name            string
