@@ -292,7 +292,7 @@ type QueueStream struct {
 }
 
 // StreamPhase identifies where a queue's start messages are stored while the queue moves to its own
-// stream or back. The values equal the enum in proto.
+// stream or back. The values are those of the enum QueueStreamPhase in proto.
 type StreamPhase int32
 
 // The phases, in the order in which a queue goes through them.
@@ -336,8 +336,8 @@ func (p StreamPhase) IsMoving() bool {
 		p == QueuePhaseClosedMovingToShared
 }
 
-// StoreTarget returns where an ingress stores the start messages of the queue. q may be nil, which
-// means that the queue has no record.
+// StoreTarget returns where an ingress stores the start messages of the queue. If q is nil, because
+// the queue has no record, that is the shared stream.
 func (q *Queue) StoreTarget() StoreTarget {
 	switch {
 	case q == nil || q.Stream == nil:

@@ -284,9 +284,9 @@ func (t *tables) lookup(workflowID string) (WorkflowView, bool) {
 		if view.WithinPlan || !w.Active {
 			return view, true
 		}
-		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted after it
-		// was read above, but before its account was read. If the map still has the same workflow,
-		// it exceeds the limit.
+		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted between
+		// the two reads above. If the map still has the same Webhook, the workflow exceeds the
+		// limit.
 		if again, _ := t.workflows.get(workflowID); again == w {
 			return view, true
 		}
@@ -301,8 +301,9 @@ func (t *tables) newView(w *Webhook) WorkflowView {
 	return view
 }
 
-// apply applies a change. It returns the queues for which requests may still be storing messages
-// according to the previous state.
+// apply applies a change. If the change determines where start messages are stored, apply returns
+// the gates of the queues for which earlier requests may still store messages in the previous
+// place.
 func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 	switch {
 	case c.Plans != nil:

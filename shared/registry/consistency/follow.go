@@ -526,8 +526,8 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 		}
 		f.restoring.Store(f.identity.Restoring)
 	}
-	// If the bucket's newest message is missing, the revision never reaches the target. Loading is
-	// then complete when no message is pending.
+	// If the bucket's newest message is missing, revision never reaches loadTarget. Loading is then
+	// complete when no message is pending.
 	if !f.loaded && (f.revision >= f.loadTarget || meta.NumPending == 0) {
 		f.finishLoading()
 	}

@@ -118,8 +118,8 @@ func (a *Heartbeat) announce() error {
 	return a.nc.Publish(presenceSubject, data)
 }
 
-// announceOrLog calls announce and logs its error. It need not retry, because the next heartbeat
-// contains the same information.
+// announceOrLog calls announce and logs its error. There is no need to retry, because the next
+// heartbeat contains the same information.
 func (a *Heartbeat) announceOrLog() {
 	if err := a.announce(); err != nil {
 		a.log.WithError(err).Debug("presence was not announced")

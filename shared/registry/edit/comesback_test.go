@@ -26,7 +26,7 @@ type steps struct {
 }
 
 func (s steps) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	// The editor looks up a bucket's stream before it requests a record from the stream's leader.
+	// The editor calls Stream just before it reads a record, so this call shows what it reads next.
 	if name == registry.StreamOf(registry.SecretsBucket) {
 		s.before("get " + registry.SecretsBucket)
 	} else {
@@ -165,7 +165,7 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	}
 }
 
-// heldDirectory is a directory that can be kept from receiving changes.
+// heldDirectory is a directory that receives no changes while a test holds the mutex.
 type heldDirectory struct {
 	*edit.Directory
 	hold sync.Mutex

@@ -553,7 +553,8 @@ func (c awaitedCopy) AwaitCopied(_ context.Context, bucket string, revision uint
 	return nil
 }
 
-// A change of a node's token is confirmed only once the DatabaseCopy contains the token, too.
+// A new workflow and a new token are confirmed only once the DatabaseCopy contains the revision
+// with the token, which is in the bucket with the secrets.
 func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

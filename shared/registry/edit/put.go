@@ -44,7 +44,8 @@ func (e *Editor) put(
 	}
 	stored, err := e.publishRevision(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
-		// The record may have been deleted. The new record must then follow the deletion marker.
+		// The record may have been deleted. If so, NATS accepts the new record only with the
+		// revision of the deletion.
 		if mark := e.deletionRevision(ctx, kv, key); mark > 0 {
 			return e.publishRevision(ctx, kv, key, header, data, mark)
 		}

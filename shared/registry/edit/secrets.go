@@ -233,8 +233,8 @@ func (e *Editor) SetSamplePayload(
 	return e.awaitDatabaseCopy(ctx, stored)
 }
 
-// storeSample stores the sample payload of an existing node, with an audit entry. nil deletes the
-// payload. storeSample writes nothing if the payload is unchanged.
+// storeSample stores the sample payload of an existing node, or deletes it if sample is nil. It
+// also stores an audit entry. If the payload is unchanged, storeSample writes nothing.
 func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sample []byte) error {
 	have, _, err := e.readSecrets(ctx, workflowID, nodeID)
 	if err != nil {
@@ -305,10 +305,10 @@ type nodeSecrets struct {
 	sample []byte // nil means that no sample payload was given
 }
 
-// createNodeSecrets stores a token and the sample payload of a new node. sample may be nil. It adds
-// no audit entry, because the entry for the node covers the payload. It replaces secrets that
-// remain from an earlier node with the same name: deleting a node takes two writes, and the second
-// one, which deletes the secrets, may have failed.
+// createNodeSecrets stores a token and the sample payload of a new node. sample may be nil. No
+// audit entry is stored, because the entry for the node covers the payload. createNodeSecrets
+// replaces secrets that remain from an earlier node with the same name: deleting a node takes two
+// writes, and the second one, which deletes the secrets, may have failed.
 func (e *Editor) createNodeSecrets(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) (nodeSecrets, error) {
@@ -334,8 +334,9 @@ func (e *Editor) createNodeSecrets(
 
 // rewriteNewSecrets stores the secrets of new nodes a second time, once the workflow's record
 // contains the nodes. If an earlier node with the same name is being deleted at the same time, the
-// deletion may have deleted these secrets, too. The second write then restores them. Otherwise, it
-// changes their revision, so that a later deletion of the old secrets fails.
+// deletion may have removed the new secrets as well. rewriteNewSecrets then restores them.
+// Otherwise, it changes the revision of the secrets, which makes a later deletion of the old
+// secrets fail.
 func (e *Editor) rewriteNewSecrets(
 	ctx context.Context, workflowID string, added []nodeSecrets,
 ) error {

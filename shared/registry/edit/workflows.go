@@ -28,8 +28,8 @@ type WorkflowSpec struct {
 	// another account. If it fails, nothing is stored. It may be called more than once. nil means
 	// that nothing is called.
 	BeforeAccountChange func(context.Context) error
-	// OnlyIfNew makes the change fail with ErrChangedSince if the workflow already exists and is
-	// not as requested.
+	// OnlyIfNew makes the change fail with ErrChangedSince if the workflow already exists, unless
+	// it is already as requested.
 	OnlyIfNew bool
 }
 
@@ -309,8 +309,8 @@ func assignAccount(account *registry.Account, w *registry.Workflow) error {
 				w.AccountID),
 		}
 	}
-	// Transitions are numbered per account. None of this account's transitions so far concerns this
-	// workflow.
+	// Transitions are numbered per account, and none of the new account's transitions concerns this
+	// workflow yet. So the workflow starts from the account's last number.
 	w.AccountID, w.Transition = account.ID, account.LastTransition.Number
 	return nil
 }
