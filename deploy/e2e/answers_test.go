@@ -97,8 +97,8 @@ type waitingSender struct {
 }
 
 // deliver sends the nth delivery until an ingress accepts it and responds. After each failure, it
-// retries with the same delivery ID at the other ingress. The runner's handler waits for the
-// duration takes before it returns.
+// retries with the same delivery ID at the other ingress. takes is how long the runner's handler
+// waits before it returns.
 func (s *waitingSender) deliver(n int, takes time.Duration) {
 	workflow := n % len(s.waits)
 	input := echoInput{n, takes.Milliseconds()}

@@ -25,7 +25,7 @@ func TestConsole(t *testing.T) {
 	b.do(chromedp.Navigate(link))
 	b.text("[role=alert]", "works once")
 
-	// The admin token signs in and leads to the requested page.
+	// Signing in with the admin token opens the page that was requested.
 	b.do(chromedp.Navigate(b.base + "/accounts"))
 	b.write("#token", "wrong")
 	b.do(chromedp.Submit(chromedp.CSS("#token")))

@@ -95,9 +95,9 @@ func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 	}
 }
 
-// keepsItsConcurrency breaks a runner's connection while its request for messages waits at the
-// server, and then checks that it never runs too many handlers at once. It returns false if the
-// test proved nothing: the broken request had ended by itself, so the server did not deliver more
+// keepsItsConcurrency breaks a runner's connection while the runner's request for messages waits at
+// the server, and checks that the runner then never runs too many handlers at once. It returns
+// false if that was not tested: the request had already ended, so the server did not deliver more
 // messages than the runner has concurrency slots. attempts is the maximum number of attempts of an
 // execution.
 func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {

@@ -23,7 +23,8 @@ import (
 // startIdentityProvider starts a real OpenID Connect provider and returns its URL. The provider has
 // a sign-in page, the users test-user@localhost and test-user2, and a userinfo endpoint that
 // returns their attributes. register registers the console at the given URL as a client of the
-// provider. Only one test at a time can use it, because its package has a global list of clients.
+// provider. Only one test at a time can use a provider, because the provider's package has a global
+// list of clients.
 func startIdentityProvider(t *testing.T) (issuer string, register func(console string)) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)

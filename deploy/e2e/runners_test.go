@@ -245,7 +245,7 @@ func TestNodeExample(t *testing.T) {
 		return func() bool { return membersOf(t, l.client(), "node") == n }
 	}
 	within(t, time.Minute, "member", members(1))
-	// An execution that was accepted before the member joined must end, too.
+	// The runner must also run an execution that was accepted before it joined the group.
 	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool {
 		return e.Status == "succeeded"
 	})

@@ -44,8 +44,8 @@ func CheckVersion(version string) error {
 }
 
 // GoMod returns the go.mod file of a module for the release. It requires the other modules of the
-// repository at version and has no replace directives, so `go install` of a program at that version
-// works too.
+// repository at version. It has no replace directives, because `go install` of a program at a
+// version does not allow them.
 func GoMod(root, folder, version string) ([]byte, error) {
 	name := filepath.Join(root, folder, "go.mod")
 	content, err := os.ReadFile(name) //nolint:gosec // in the checkout

@@ -230,9 +230,9 @@ func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	return server.URL
 }
 
-// The alerts for a second site fire while it lags, lacks the stream of a queue, or has no contact
-// with the first site. They stop when it recovers. The test serves metrics like those of `hookstart
-// admin second-site status --metrics`.
+// The alerts for a second site fire while the site lags, lacks the stream of a queue, or has no
+// contact with the first site. They stop when the site recovers. The test serves metrics like those
+// of `hookstart admin second-site status --metrics`.
 func TestSecondSite(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)

@@ -532,7 +532,7 @@ func TestDenied(t *testing.T) {
 				}
 				a.nc.Close()
 			}
-			// By now, slow attempts have had their effects, too.
+			// Check the state once more: slow attempts have had their effects by now.
 			if late := difference(before, victim.state()); late != "" {
 				t.Errorf("in the end:\n%s", late)
 			}
@@ -540,8 +540,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// An ingress can read the states of the streams in which it stores start messages, of the streams
-// with the reports of their executions, and of the registry. This list must not grow by accident.
+// An ingress can read the states of EXECUTIONS, of queues' own streams (QUEUE_... for start
+// messages, PROGRESS_... for reports) and of the registry, but of no other streams.
 func TestStreamsThatAnIngressSees(t *testing.T) {
 	t.Parallel()
 	victim := newTarget(t)

@@ -238,8 +238,8 @@ func addGroups(t *testing.T, d *documented, acks string) {
 			return acknowledgements(consumer) > 0
 		})
 	}
-	// A runner becomes ready when it gets a response about its consumer. With this key it gets
-	// none, because the key does not permit using the consumer of the other group.
+	// A runner becomes ready when it gets a response about its consumer. With another group's key
+	// it gets none, because that key does not permit using this consumer.
 	ready := make(chan struct{})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
