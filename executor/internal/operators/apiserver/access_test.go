@@ -247,8 +247,8 @@ func (r *rig) restore() {
 	}
 }
 
-// TestWhoMayDoWhat makes every call of the OpenAPI document as every kind of caller, and checks
-// which callers are refused.
+// TestWhoMayDoWhat calls every operation of the OpenAPI document as every kind of caller, and
+// checks which callers are refused.
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	r := start(t)

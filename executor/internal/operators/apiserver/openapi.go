@@ -97,7 +97,7 @@ var patternDescriptionRE = regexp.MustCompile(
 	`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`,
 )
 
-// operationSpec describes one call of the API.
+// operationSpec describes one operation of the API.
 type operationSpec struct {
 	method, path  string // path without api.PathPrefix
 	id            string // operationId

@@ -93,7 +93,7 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText returns a plan's daily byte limit as the end of a phrase, such as ", 5 GB a day". It
+// bytesText returns text to append about a plan's daily byte limit, such as ", 5 GB a day". It
 // returns "" if the plan has no such limit.
 func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {

@@ -18,7 +18,8 @@ type refusalList struct {
 	Rows   []refusalRow
 }
 
-// refusalRow is the number of requests to a workflow that were refused with the same code.
+// refusalRow is a row of the refusals page: how many requests to a workflow were refused with one
+// code.
 type refusalRow struct {
 	refusal
 	operate.ExecutionOrigin

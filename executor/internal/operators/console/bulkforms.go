@@ -17,12 +17,11 @@ import (
 
 // The bulk forms change many dead letters or executions at once: either the selected ones, or all
 // that match the filters of the list. All bulk buttons of a list share one form element. Each
-// button posts it to an address of its own, whose query holds the filters. The page asks for
+// button posts it to a different address, whose query holds the filters. The page asks for
 // confirmation before anything is changed.
 //
-// One post makes one call, which changes a limited number of items. If more of them may remain, the
-// message asks the operator to press the button again. With JavaScript, post.js posts the form
-// again by itself.
+// Each post changes a limited number of items. If more items may remain, the message asks the
+// operator to press the button again. With JavaScript, post.js posts the form again by itself.
 
 // bulkFormName is the name of the bulk forms.
 const bulkFormName = "bulk"

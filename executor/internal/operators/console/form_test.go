@@ -38,8 +38,8 @@ func attributesOf(tag string) map[string]string {
 	return all
 }
 
-// formIn returns the address of a form in a page, and the values that a browser without JavaScript
-// posts.
+// formIn finds the form element with the given ID in a page. It returns the address to which the
+// form is posted, and the values that a browser without JavaScript posts.
 func (r *rig) formIn(page, id string) (action string, values url.Values) {
 	r.t.Helper()
 	form := regexp.MustCompile(`(?s)(<form [^>]*id="` + id + `"[^>]*>)(.*?)</form>`).
@@ -976,8 +976,8 @@ func TestQueuesBeforeRunnersCanBeHeard(t *testing.T) {
 	}
 }
 
-// Every element of a page has a unique ID, whatever IDs the accounts, queues and groups on the page
-// have.
+// Every element of a page has a unique ID, even if the IDs of accounts, queues and groups resemble
+// IDs of elements, such as "x-said".
 func TestIDsOfElements(t *testing.T) {
 	t.Parallel()
 	r := start(t)

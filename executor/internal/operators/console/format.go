@@ -49,8 +49,8 @@ var formatFuncs = template.FuncMap{
 	"graces":     func() []timeChoice { return gracePeriodChoices },
 }
 
-// timeElement returns an HTML element that contains a time. times.js rewrites it in the browser's
-// time zone. kind is relative, local or exact.
+// timeElement returns an HTML element that shows text for the time t. In the browser, times.js
+// replaces the text with the time in the local time zone. kind is relative, local or exact.
 func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return "–"

@@ -141,7 +141,8 @@ func firstFieldProblem(err error) string {
 	return err.Error()
 }
 
-// setFilterOrderAndAnswer sets the fields that concern the node's filter, order key and answer.
+// setFilterOrderAndAnswer copies the node's filter, order key and answer settings to the template
+// data.
 func (t *trigger) setFilterOrderAndAnswer(from api.Trigger) {
 	t.Conditions, t.Filtered = conditionsOf(from.Filter), from.Filtered
 	t.OrderKey, t.Answer = from.OrderKey, from.Answer

@@ -133,7 +133,7 @@ func (c *Console) revokeForm() *form {
 // posted, and the text that is shown.
 type timeChoice struct{ Seconds, Text string }
 
-// keyLifetimeChoices are the times at which a new key may expire.
+// keyLifetimeChoices are the choices for when a new key expires.
 var keyLifetimeChoices = []timeChoice{
 	{"", "never"},
 	{"3600", "in 1 hour"},

@@ -50,7 +50,7 @@ func (c *Console) pauseForm() *form {
 	})
 }
 
-// pauseChoices are the times for which a queue can be paused.
+// pauseChoices are the choices for how long a queue is paused.
 var pauseChoices = []timeChoice{
 	{"0", "until resumed"},
 	{"3600", "for 1 hour"},

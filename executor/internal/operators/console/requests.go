@@ -77,9 +77,9 @@ func (c *Console) requestCharts(ctx context.Context, now time.Time) (requestChar
 // otherCausesName is the name of the chart's part that sums up all less frequent causes.
 const otherCausesName = "others"
 
-// causeParts returns the most frequent causes as parts of a chart. If there are too many causes, it
-// combines the remaining ones in the last part, which is named otherCausesName, and adds the counts
-// of that part to causes.
+// causeParts returns the most frequent causes as parts of a chart. causes holds the counts per
+// minute of each cause. If there are too many causes, the last part sums up the less frequent ones:
+// it is named otherCausesName, and causeParts adds its counts to causes.
 func causeParts(causes map[string][]int64) []chartPart {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))

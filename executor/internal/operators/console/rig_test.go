@@ -53,7 +53,7 @@ func start(t *testing.T, change ...func(*operate.Config)) *rig {
 	return startAt(t, "https://hooks.example.com", change...)
 }
 
-// startAt is like start, but with the given public URL of the webhook endpoint.
+// startAt is like start, but the webhook endpoint has the given public URL.
 func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *rig {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)

@@ -33,7 +33,7 @@ func (c *Console) rotateTokenForm() *form {
 	}
 }
 
-// gracePeriodChoices are the times for which the old token may stay valid after a rotation.
+// gracePeriodChoices are the choices for how long the old token stays valid after a rotation.
 var gracePeriodChoices = []timeChoice{
 	{"0", "ends at once"},
 	{"3600", "works for 1 hour more"},

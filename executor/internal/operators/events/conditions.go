@@ -211,9 +211,10 @@ func queueStates(
 	return found
 }
 
-// senderStates returns the states of the workflows' senders, keyed by subject. A sender turns bad
-// with a refused request. It turns good with a verified request, once no request has been refused
-// for senderRecoveryPeriod.
+// senderStates returns the states of the workflows' senders, keyed by subject. A refused request
+// makes a sender's health bad. A verified request makes it good again, once no request has been
+// refused for senderRecoveryPeriod. Refusals from before the account selected its events do not
+// count.
 func senderStates(
 	now time.Time, setting *registry.EventSubscription, workflows []*registry.Workflow,
 	all map[string]store.SenderActivity,

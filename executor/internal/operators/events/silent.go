@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// If an account sets SilentAfter, a trigger node is silent after that time without a request.
-// Otherwise, it is silent if it has received no request for at least minSilence and at least twice
-// the longest pause between requests within paceWindow. A node with fewer than minRequestsForPace
-// requests has no usual pace, so without SilentAfter it is never silent.
+// A trigger node is silent after an account's SilentAfter without a request. If SilentAfter is not
+// set, the node is silent if it has received no request for at least minSilence and at least twice
+// the longest pause between requests within paceWindow. Then, a node with fewer than
+// minRequestsForPace requests has no usual pace and is never silent.
 const (
 	paceWindow          = 7 * 24 * time.Hour
 	paceResolution      = 5 * time.Minute
