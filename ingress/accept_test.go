@@ -229,7 +229,7 @@ func TestDeliveryIDs(t *testing.T) {
 		t.Error("two workflows share a delivery ID")
 	}
 
-	// A delivery from before a restart of NATS is still recognized as a repeat afterwards.
+	// After a restart of NATS, a repeat of an earlier delivery is still recognized.
 	s.nats.Restart()
 	s.nats.Connect(t)
 	if a := send("X-Webhook-Delivery-Id", "a"); a.executionID() != first.executionID() ||

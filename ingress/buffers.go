@@ -53,7 +53,8 @@ func (b *buffers) bodyOfSize(n int64) []byte {
 	return b.body[:n]
 }
 
-// growBody enlarges the body's buffer to n bytes, preserving the first kept bytes.
+// growBody enlarges the body's buffer to n bytes and returns it. The bytes before index kept are
+// preserved.
 func (b *buffers) growBody(n int64, kept int) []byte {
 	if int64(cap(b.body)) < n {
 		grown := make([]byte, n)

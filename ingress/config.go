@@ -49,8 +49,8 @@ type Config struct {
 	OnReady func(ListenAddresses) `kong:"-"`
 }
 
-// hookstart-local also has the flags below. They are divided into several types because its --help
-// lists them in a different order.
+// The flags below also belong to hookstart-local. They are divided into several types because the
+// --help of hookstart-local lists them in a different order.
 
 // PublishFlags limits how long a request waits for the stream.
 type PublishFlags struct {
@@ -105,8 +105,8 @@ const (
 	maxMessageOverhead   = 160 << 10 // enough for any request
 )
 
-// Check returns an error, as a single line for people, that describes the first invalid setting of
-// c, or nil if there is none. Run also calls Check.
+// Check returns an error that describes the first invalid setting of c in one human-readable line,
+// or nil if there is none. Run also calls Check.
 func (c *Config) Check() error {
 	positive := func(flag string, value int64) error {
 		if value <= 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// refusals reads reports until they contain want refusals, and returns the counts by workflow and
-// code.
+// refusals reads reports until they count at least want refusals in total, and returns the counts
+// by workflow and code.
 func (f *fixture) refusals(want int64) map[[2]string]stream.RefusalCount {
 	f.t.Helper()
 	consumer, err := f.JetStream.OrderedConsumer(f.t.Context(), stream.ReportsName,

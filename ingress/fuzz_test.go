@@ -204,8 +204,8 @@ func tryHandler(
 	return tryWaiting(tb, l, nil)
 }
 
-// tryWaiting is like tryHandler, but the workflow's node has the setting a, so that its responses
-// wait for the execution. A nil a means that they do not wait.
+// tryWaiting is like tryHandler, but sets how responses of the workflow's node wait for the
+// execution. They do not wait if a is nil.
 func tryWaiting(
 	tb testing.TB, l registryLease, a *registry.SyncResponse,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {

@@ -24,7 +24,8 @@ func TestAFilterOfALaterVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// store stores another filter, as a later version would.
+	// store replaces the filter of the workflow "active" in the registry, without the checks that
+	// this version would make.
 	store := func(filter string) {
 		t.Helper()
 		bucket, err := s.JetStream.KeyValue(t.Context(), registry.Bucket)
@@ -54,7 +55,8 @@ func TestAFilterOfALaterVersion(t *testing.T) {
 			"Content-Type": "application/json", "X-Webhook-Delivery-Id": "d1",
 		}})
 	}
-	// until resends the delivery until the response has the given status.
+	// until sends the delivery repeatedly until the response has the given status, and returns that
+	// response.
 	until := func(status int, body string) (a received) {
 		t.Helper()
 		retry.Until(t.Context(), time.Millisecond, func() bool {

@@ -24,7 +24,7 @@ func (neverValid) IsValid(time.Time) bool           { return false }
 func (neverValid) IsValidSince(_, _ time.Time) bool { return false }
 func (neverValid) AwaitValid(time.Time) bool        { return false }
 
-// expiring is a lease that is valid until AwaitValid has been called once.
+// expiring is a lease that expires with the first call to AwaitValid, which still returns true.
 type expiring struct{ asked atomic.Bool }
 
 func (e *expiring) IsValid(time.Time) bool           { return !e.asked.Load() }
@@ -214,12 +214,12 @@ func (s *retryingStream) Publish(
 	return s.storedMessages.Publish(msg, choice)
 }
 
-// While an ingress publishes a message, its lease may expire. Executors may then presume the
-// ingress dead, and move the queue or the workflow without waiting for it. The ingress therefore
-// sends the message again only if its lease has been renewed and the registry still leads to the
-// same stream. If its lease has not expired, executors still wait for the ingress before they end a
-// move. It then sends the message again even if the queue or the workflow has already been closed
-// for a move.
+// The lease of an ingress may expire while the ingress publishes a message. Executors may then
+// presume the ingress dead, and move the queue or the workflow without waiting for it. The ingress
+// therefore sends the message again only if its lease has been renewed and its registry still
+// selects the same stream. While the lease is valid, executors wait for the ingress before they
+// complete a move. The ingress then sends the message again even if the queue or the workflow is
+// already closed for the move.
 func TestNothingIsSentAgainToAStreamThatWasMovedFrom(t *testing.T) {
 	t.Parallel()
 	plans, err := edit.ParsePlans(edit.DefaultPlans)

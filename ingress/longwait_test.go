@@ -118,7 +118,7 @@ func (s *waitingServer) post(ctx context.Context) <-chan string {
 	return result
 }
 
-// startedID returns the ID of the next execution that has started.
+// startedID waits for the next start message and returns its execution ID.
 func (s *waitingServer) startedID() string {
 	s.t.Helper()
 	select {

@@ -38,7 +38,7 @@ func (f *fixture) inQueue(id, queue string) (token string) {
 	return f.Token(f.t, id, "node")
 }
 
-// moveIn gives a queue its own stream. It does not copy the delivery IDs of earlier messages there.
+// moveIn gives a queue its own stream, without copying the delivery IDs of earlier messages to it.
 func (f *fixture) moveIn(queue string, limits stream.QueueStreamLimits) {
 	f.t.Helper()
 	ctx := f.t.Context()

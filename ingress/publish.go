@@ -258,9 +258,10 @@ var errOverStorageShare = fmt.Errorf(
 	publish.ErrStorageFull,
 )
 
-// publishWithinShare publishes a message if the account may use the space. If it may not, a
-// repeated delivery is still recognized. The space of the shared stream is divided among accounts.
-// The space of a queue's own stream is not, because an operator has assigned it to the queue.
+// publishWithinShare publishes a message if the account may use the space. If it may not, the
+// message is not stored, but a repeat of a stored message is still confirmed. The space of the
+// shared stream is divided among accounts. The space of a queue's own stream is not, because an
+// operator has assigned it to the queue.
 func (h *handler) publishWithinShare(
 	accountID string, msg *nats.Msg, choice publish.StreamChoice,
 ) (publish.Ack, error) {

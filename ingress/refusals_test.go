@@ -162,7 +162,7 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
-// All workflows of an account share the daily bytes of its plan, at all ingresses together.
+// The plan's bytesPerDay limit is shared by all workflows of an account, across all ingresses.
 func TestBytesPerDay(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -202,8 +202,8 @@ func TestBytesPerDay(t *testing.T) {
 		}
 	}
 
-	// Bytes that another ingress has read also count here. The check sends an empty body of
-	// undeclared length, so it does not use up any bytes itself.
+	// The first ingress also counts bytes that a second one has read. The check sends an empty body
+	// of undeclared length, so it does not use up any bytes itself.
 	addr := w.startIngress()
 	w.account("both", "small")
 	w.workflowIn("both", "three", true, nil)
@@ -310,7 +310,8 @@ func TestStorageFull(t *testing.T) {
 		s.expect("14", a, 503, "storage_full")
 		break
 	}
-	// The delivery ID is still unused after the refusal.
+	// The refused request has not used up its delivery ID: once the stream has room, the same
+	// delivery is accepted.
 	config.MaxBytes = -1
 	if _, err := s.JetStream.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)

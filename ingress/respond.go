@@ -219,16 +219,16 @@ func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) 
 	if p.status == http.StatusUnauthorized && s != nil {
 		header.Set("WWW-Authenticate", s.WWWAuthenticate())
 	}
-	// Never send 100 Continue. If the rest of the body is too long to drain, announce that the
-	// connection will be closed. A reset while the client is still sending could destroy the
-	// response.
+	// The server never sends 100 Continue. So announce that the connection will be closed if the
+	// client may be waiting for a 100, or if the body is too long to drain. A reset while the
+	// client is still sending could destroy the response.
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscardedBodyBytes
 	if ends {
 		header.Set("Connection", "close")
 		if d.bodyUnread {
-			// Before net/http closes the connection, it reads up to 256 KB of the rest of the body,
-			// without a deadline of its own (server.go, finishRequest). If the body has been read
-			// completely, a deadline would cancel the request's context.
+			// Set a deadline: before net/http closes the connection, it reads up to 256 KB of the
+			// rest of the body, without a deadline of its own (server.go, finishRequest). If the
+			// body has been read completely, a deadline would cancel the request's context.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout))
 		}
 		d.bodyUnread = false

@@ -234,7 +234,7 @@ func (s *situations) sign(ts *testscript.TestScript, r *request, shift time.Dura
 	r.path, r.body = path+"?"+signed.Query, string(signed.Body)
 }
 
-// scriptMessage implements "message". It writes the newest message of the stream.
+// scriptMessage implements "message". It prints the newest message of the stream.
 func (s *situations) scriptMessage(ts *testscript.TestScript, _ bool, _ []string) {
 	event := s.lastEvent()
 	if start := event.Start; start != nil {
@@ -250,7 +250,7 @@ func (s *situations) scriptMessage(ts *testscript.TestScript, _ bool, _ []string
 	}
 }
 
-// scriptSubject implements "subject". It writes the subject and the order key of the newest start
+// scriptSubject implements "subject". It prints the subject and the order key of the newest start
 // message.
 func (s *situations) scriptSubject(ts *testscript.TestScript, neg bool, args []string) {
 	event := s.lastEvent()
@@ -305,7 +305,7 @@ func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []strin
 }
 
 func (s *situations) writeResponse(ts *testscript.TestScript, a received) {
-	// A body that is an execution's output does not have the shape of a refusal.
+	// An execution's output need not have the format of a refusal, even if its status is an error.
 	isOutput := a.header.Get("Hookstart-Execution-Id") != "" && a.body["type"] == nil
 	if a.status >= 400 && a.raw != "" && !isOutput {
 		s.expect("every refusal has the same shape", a, a.status, a.code())

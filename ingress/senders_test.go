@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// reportedOfSenders reads reports about the sender of a workflow and adds them up until enough
-// returns true for the sum.
+// reportedOfSenders adds up the reports about the sender of a workflow until enough(sum) is true,
+// and returns the sum.
 func (s *situations) reportedOfSenders(
 	workflow string, enough func(stream.SenderActivity) bool,
 ) stream.SenderActivity {
@@ -61,7 +61,7 @@ func (s *situations) reportedOfSenders(
 	return all
 }
 
-// Reports of the ingresses tell executors when a sender was last verified, when it last performed a
+// Ingresses report to the executors when a sender was last verified, when it last performed a
 // handshake, why it was refused, and how many deliveries had no ID.
 func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 	t.Parallel()
@@ -289,7 +289,8 @@ func TestTheSecretIsNoDeliveryID(t *testing.T) {
 // turns is how often the test sets, rotates and removes a sender.
 const turns = 100
 
-// Setting, rotating and removing a sender applies at every ingress from the very next request.
+// After a sender has been set, rotated or removed, every ingress applies the change from the very
+// next request.
 func TestSendersHoldFromTheNextRequest(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

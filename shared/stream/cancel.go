@@ -70,9 +70,8 @@ func extendCancellationsMaxAge(
 }
 
 const (
-	// concurrentCancelRetryDelay is how long PutCancellation waits before it tries again. It tries
-	// again if a cluster refuses a cancellation because it is still storing another cancellation of
-	// the same execution.
+	// concurrentCancelRetryDelay is how long PutCancellation waits between attempts while a cluster
+	// is still storing another cancellation of the same execution.
 	concurrentCancelRetryDelay = 50 * time.Millisecond
 	// maxConcurrentCancelWait is how long PutCancellation keeps trying while a cluster is still
 	// storing another cancellation of the same execution.
@@ -95,8 +94,8 @@ func PutCancellation(
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant
 		switch {
 		case inFlight && ctx.Err() == nil && time.Since(began) < maxConcurrentCancelWait:
-			// Try again: the cluster is still storing another cancellation of the execution, and
-			// may fail to store it.
+			// The cluster is still storing another cancellation of the execution, and may fail to
+			// store it. Do not return, but try again.
 		case err == nil || errors.Is(err, jetstream.ErrKeyExists) && !inFlight:
 			return nil
 		default:

@@ -27,15 +27,15 @@ func (a *answers) Create(
 	return 1, err
 }
 
-// errInFlight is the error of a creation while a cluster is still storing the same key for another
-// caller.
+// errInFlight is the error that Create returns while a cluster is still storing the same key for
+// another caller.
 var errInFlight = fmt.Errorf("%w: %w", &jetstream.APIError{
 	ErrorCode: jetstream.JSErrCodeStreamWrongLastSequenceConstant,
 }, jetstream.ErrKeyExists)
 
-// A cancellation counts as stored once the server has confirmed it or has reported that it exists.
-// It does not count as stored while a cluster is still storing another cancellation of the
-// execution, which may be lost.
+// PutCancellation succeeds once the server has stored the cancellation or has reported that one
+// already exists. It tries again while a cluster is still storing another cancellation of the
+// execution, because that one may be lost.
 func TestACancellationIsStoredOnceItExists(t *testing.T) {
 	t.Parallel()
 	other := errors.New("no leader")

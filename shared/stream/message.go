@@ -119,7 +119,8 @@ func (l Layout) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 		Header:  headersOf(r.ID, r.WorkflowID, r.NodeID, r.Trace),
 		Data:    data,
 	}
-	// r.ID is a hash of the delivery ID, or random. So only repeats of a delivery have the same ID.
+	// r.ID is a hash of the delivery ID or, without a delivery ID, random. So only repeats of a
+	// delivery have the same Nats-Msg-Id.
 	msg.Header[jetstream.MsgIDHeader] = []string{r.ID}
 	return msg, nil
 }

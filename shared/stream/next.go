@@ -9,8 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// nextRetryWaits holds how long Next waits before it calls the iterator again. The repeated call
-// makes the iterator send a pull request that it failed to send before.
+// nextRetryWaits holds the time limits of the first calls that Next makes to the iterator. When
+// such a call times out, the next one makes the iterator send a pull request if it failed to send
+// one before.
 var nextRetryWaits = []time.Duration{10 * time.Millisecond, 250 * time.Millisecond}
 
 // Next returns the next message of a consumer. It blocks until there is one, even if heartbeats are
@@ -19,14 +20,14 @@ var nextRetryWaits = []time.Duration{10 * time.Millisecond, 250 * time.Milliseco
 // It works around a bug in nats.go 1.55.0 (jetstream/pull.go): the iterator does not send a pull
 // request while the previous one is still being sent. If all messages of the previous request are
 // consumed before it counts as sent, no request is outstanding, and the iterator waits until it
-// misses a heartbeat. Every call of the iterator's Next sends a request if none is outstanding.
+// misses a heartbeat. Every call to the iterator's Next sends a request if none is outstanding.
 func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 	for {
 		msg, err := nextWithRetries(messages)
 		if !errors.Is(err, jetstream.ErrNoHeartbeat) {
 			return msg, err
 		}
-		// The next call sends a new pull request.
+		// Heartbeats were missed. Try again, which makes the iterator send a new pull request.
 	}
 }
 
@@ -59,6 +60,6 @@ func nextWithRetries(messages jetstream.MessagesContext) (jetstream.Msg, error) 
 			return msg, err
 		}
 	}
-	// Only a call without a short time limit detects missed heartbeats.
+	// Wait without a time limit: a call with a short limit would not detect missed heartbeats.
 	return messages.Next()
 }

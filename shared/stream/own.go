@@ -253,7 +253,8 @@ func ParseStartSubject(subject string) (s StartSubjectParts, ok bool) {
 	return s, true
 }
 
-// IsDedupMarkerSubject reports whether a subject belongs to a marker: see DedupMarkerSubject.
+// IsDedupMarkerSubject reports whether messages on a subject are markers: empty messages with the
+// Nats-Msg-Id of a start message in another stream (see DedupMarkerSubject).
 func IsDedupMarkerSubject(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "remembered.")
@@ -304,7 +305,8 @@ func (p QueueStreamPhase) Layout() (layout Layout, open bool) {
 	return Layout{}, true
 }
 
-// QueueStream is a queue's own stream, according to the queue's record. The zero value means none.
+// QueueStream is a queue's own stream, according to the queue's record. The zero value means that
+// the queue has no stream of its own.
 type QueueStream struct {
 	Phase  QueueStreamPhase  // where start messages are stored now
 	Limits QueueStreamLimits // as set by an operator
@@ -345,7 +347,7 @@ func (l QueueStreamLimits) placement() *jetstream.Placement {
 }
 
 // OwnStreamConfig returns the configuration of a queue's own stream of start messages and
-// rejections.
+// rejections: the settings s, overridden by limits.
 func (s Settings) OwnStreamConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).Config()
 	config.Name, config.Subjects = OwnStreamName(queue), []string{ownSubjectPrefix + queue + ".>"}
@@ -354,7 +356,8 @@ func (s Settings) OwnStreamConfig(queue string, limits QueueStreamLimits) jetstr
 	return config
 }
 
-// OwnProgressConfig returns the configuration of a queue's own stream of reports.
+// OwnProgressConfig returns the configuration of a queue's own stream of reports: the settings s,
+// overridden by limits.
 func (s Settings) OwnProgressConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).ProgressConfig()
 	config.Name, config.Subjects = OwnProgressStreamName(queue),

@@ -34,8 +34,8 @@ func (g RunnerGroup) OwnStreamConsumerConfig(
 	return config
 }
 
-// NewestLayout returns the Layout of the queue's newest start messages. If no start messages are
-// accepted at the moment, this is the Layout of the last ones that were accepted.
+// NewestLayout returns the Layout of the queue's newest start messages. While no start messages are
+// accepted, that is the Layout of the last accepted ones.
 func (p QueueStreamPhase) NewestLayout() Layout {
 	layout, _ := p.Layout()
 	return layout
@@ -78,8 +78,8 @@ func EncodeQueueSettings(queue string, lanes int, phase QueueStreamPhase) ([]byt
 }
 
 // IsConsumerDrained reports whether a consumer has delivered all messages and all of them have been
-// acknowledged. The information comes from the consumer's leader. IsConsumerDrained returns true if
-// the consumer or the stream does not exist.
+// acknowledged, according to the consumer's leader. It returns true if the consumer or the stream
+// does not exist.
 func IsConsumerDrained(
 	ctx context.Context, js jetstream.JetStream, streamName, consumer string,
 ) (bool, error) {
@@ -95,9 +95,9 @@ func IsConsumerDrained(
 }
 
 // AreLanesDrained reports whether no execution with an order key is waiting in the stream that
-// layout and queue identify. If any groups have lanes in that stream, this means that all of these
-// groups have acknowledged all such executions. If no group has lanes there, it means that no such
-// execution is stored. AreLanesDrained returns true if the stream does not exist.
+// layout and queue identify. Either the stream holds no start message with an order key, or groups
+// of runners have lanes in it and have acknowledged all such messages. AreLanesDrained returns true
+// if the stream does not exist.
 func AreLanesDrained(
 	ctx context.Context, js jetstream.JetStream, layout Layout, queue string,
 ) (bool, error) {

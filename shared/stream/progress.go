@@ -8,8 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ProgressName is the name of the stream of runners' reports. If reports were stored in EXECUTIONS,
-// they could use up a delivery's Nats-Msg-Id or the space for start messages.
+// ProgressName is the name of the stream of runners' reports. They are not stored in EXECUTIONS,
+// where they could fill the space for start messages, or have the Nats-Msg-Id of a delivery, which
+// would then look like a repeat.
 const ProgressName = "PROGRESS"
 
 // minProgressStreamBytes is the smallest size limit that ensureProgress tries if there is little
@@ -54,7 +55,7 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 	for errors.Is(err, jetstream.ErrStreamNotFound) {
 		existing, err = js.CreateStream(ctx, want)
 		switch {
-		// Another executor has created it, perhaps with a different limit.
+		// Another executor has created the stream, perhaps with a different limit.
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 			existing, err = js.Stream(ctx, ProgressName)
 		case isSizeLimitTooLarge(err) && want.MaxBytes > minProgressStreamBytes:

@@ -159,9 +159,10 @@ func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, n
 	}
 }
 
-// maxAckPending returns the MaxAckPending of a group's consumer for a given limit on the group.
-// Each lane may have one more execution in flight, so the number of lanes is subtracted from the
-// limit. The result is at least 1.
+// maxAckPending returns the MaxAckPending of a group's consumer that keeps the group within limit
+// executions in flight; a limit of 0 selects the default. Each lane has another consumer, which may
+// have one more execution in flight, so the number of lanes is subtracted from limit. The result is
+// at least 1.
 func (s QueueSettings) maxAckPending(limit int64) int {
 	if limit == 0 {
 		return defaultMaxAckPending
@@ -180,8 +181,8 @@ func isLaneConsumer(config jetstream.ConsumerConfig) bool {
 }
 
 // EnforceQueueSettings applies the settings of a queue to the existing consumer of a group, unless
-// they are already applied. It leaves a pause that no operator has set unchanged, such as the one
-// while a backup is being restored.
+// they are already applied. It does not end pauses that no operator has set, such as the one while
+// a backup is being restored.
 func EnforceQueueSettings(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string,
 	s QueueSettings,

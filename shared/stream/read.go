@@ -15,10 +15,9 @@ import (
 // available.
 const nextMessageTimeout = 30 * time.Second
 
-// ForEachMessage calls the function each for every message that a stream holds when ForEachMessage
-// is called, in the order of the stream. If that function returns an error, ForEachMessage stops
-// and returns the error. config can select messages and omit their data; its zero value means all
-// messages with their data.
+// ForEachMessage calls each(msg, meta) for every message that a stream holds at the time of the
+// call, in the order of the stream. It stops at the first error of each and returns it. config can
+// select messages and omit their data; its zero value means all messages with their data.
 func ForEachMessage(
 	ctx context.Context, js jetstream.JetStream, name string,
 	config jetstream.OrderedConsumerConfig,
@@ -60,7 +59,8 @@ func ForEachMessage(
 	}
 }
 
-// orderedMessages returns an iterator over the messages that a config selects.
+// orderedMessages returns an iterator over the messages of the named stream that config selects, in
+// the order of the stream.
 func orderedMessages(
 	ctx context.Context, js jetstream.JetStream, name string,
 	config jetstream.OrderedConsumerConfig,
@@ -74,8 +74,8 @@ func orderedMessages(
 
 // lastSequence returns the sequence of the last message of a stream or, if subjects is not empty,
 // of the last message on any of the subjects; 0 means that there is none. isEnd reports whether the
-// stream still has a message with that sequence. If subjects is empty and the newest message of the
-// stream was deleted, isEnd is false, and last is the sequence of the deleted message.
+// stream still has that message. It can be false only if subjects is empty and the newest message
+// of the stream was deleted, or if last is 0.
 //
 // lastSequence queries the stream's leader, because the server of a consumer may lag behind, and
 // its number of pending messages would then be too small.

@@ -68,8 +68,9 @@ func IsWrongLastSequence(err error) bool {
 // replicas.
 var ErrTooFewServers = errors.New("too few NATS servers")
 
-// ExplainTooFewServers replaces the server's errors about missing servers with an ErrTooFewServers
-// that explains them to people. It returns other errors unchanged.
+// ExplainTooFewServers replaces the server's errors about missing servers with a human-readable one
+// that wraps ErrTooFewServers and names the requested number of replicas. It returns other errors
+// unchanged.
 func ExplainTooFewServers(err error, replicas int) error {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {

@@ -130,7 +130,7 @@ func ParseProgressSubject(subject string) (queue, workflowID, executionID string
 // order key. It is the filter subject of a runner group's consumer.
 func QueueFilterSubject(queue string) string { return startPrefix + queue + ".>" }
 
-// Settings holds the settings of the streams that an installation can configure.
+// Settings holds the stream settings that an installation can configure.
 type Settings struct {
 	Replicas    int           // 1, or 3 or 5 in a cluster
 	MaxAge      time.Duration // how long messages are kept, whether consumed or not
@@ -306,7 +306,8 @@ func configDifferences(have, want jetstream.StreamConfig) []string {
 			all = append(all, fmt.Sprintf("%s is %v, configured %v", what, have, want))
 		}
 	}
-	// A later version may have added subjects under executions. They do not affect this version.
+	// Ignore other subjects that begin with "executions.": a later version may have added them, and
+	// they do not affect this version.
 	others := difference(have.Subjects, want.Subjects)
 	others = slices.DeleteFunc(others, func(s string) bool {
 		return strings.HasPrefix(s, "executions.")

@@ -169,9 +169,9 @@ func checkValues(data []byte) error {
 	})
 }
 
-// eachField calls the function do for each field of a message. For a varint, it passes number and a
-// nil value. For a length-delimited field, it passes a value that is not nil. It skips fields of
-// other types, which Hookstart does not use.
+// eachField calls do for each field of a message. For a varint, number is its value, and value is
+// nil. For a length-delimited field, value is not nil. Fields of other types, which Hookstart does
+// not use, are skipped.
 func eachField(
 	data []byte, do func(field protowire.Number, number uint64, value []byte) error,
 ) error {

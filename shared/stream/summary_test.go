@@ -59,7 +59,8 @@ func full(t *testing.T) *nats.Msg {
 	return msg
 }
 
-// same fails the test if DecodeSummary and Decode have different results for a message.
+// same fails the test unless DecodeSummary has the same result as Decode for a message, apart from
+// the omitted data. what describes the message in errors.
 func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
 	t.Helper()
 	whole, wantErr := stream.Decode(subject, header, data)
@@ -121,8 +122,8 @@ func TestDecodeSummaryIsDecodeWithoutTheBody(t *testing.T) {
 	same(t, "another subject", "executions.other", nil, msg.Data)
 }
 
-// DecodeSummary handles every field of a start message. This test only makes sure that full sets
-// every field, so that TestDecodeSummaryIsDecodeWithoutTheBody checks all of them.
+// full sets every field of a start message, so that TestDecodeSummaryIsDecodeWithoutTheBody checks
+// whether DecodeSummary handles all of them. This test fails if a new field is missing from full.
 func TestDecodeSummaryKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	var m hookstartv1.ExecutionStart
@@ -166,8 +167,8 @@ func BenchmarkDecodeStart(b *testing.B) {
 	})
 }
 
-// BenchmarkEncodeStart compares the encoder of start messages, headers and subject included, with
-// proto.Marshal and the conversion of a Start to the generated type.
+// BenchmarkEncodeStart compares StartEncoder, which also sets the subject and the headers, with
+// converting a Start to the generated type and calling proto.Marshal.
 func BenchmarkEncodeStart(b *testing.B) {
 	start := typical()
 	b.Run("hookstart", func(b *testing.B) {

@@ -17,8 +17,8 @@ func byteLimit(perDay int64) registry.RateLimit {
 	return registry.RateLimit{Requests: perDay, Window: day}
 }
 
-// byteCost returns the fraction of a day that n bytes use up if perDay bytes are allowed. It is at
-// most two days, which exceeds every limit.
+// byteCost returns how much of the 24-hour window n bytes use up: n/perDay of a day. The result is
+// capped at two days, which exceeds every limit, so that the division cannot overflow.
 func byteCost(n, perDay int64) time.Duration {
 	if n >= 2*perDay {
 		return 2 * day

@@ -116,8 +116,8 @@ func TestBothLimitsExceeded(t *testing.T) {
 	}
 }
 
-// Ingresses tell each other how many bytes they have read. The receiver computes from the account's
-// current plan which part of the limit these bytes use up.
+// Ingresses tell each other how many bytes they have read. Each one computes from the account's
+// current plan how much of the limit these bytes use up.
 func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
 	here, there := NewLimits(), NewLimits()
 	at := here.origin.Add(time.Minute)

@@ -39,8 +39,8 @@ func TestTake(t *testing.T) {
 		t.Errorf("one more: %s", wait)
 	}
 
-	// A changed limit starts from idle. This also holds if a request costs the same under both
-	// limits.
+	// After its limit has changed, a workflow is idle: a full burst is accepted, even if a request
+	// costs the same under both limits.
 	for _, old := range []registry.RateLimit{
 		{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour},
 	} {
@@ -54,8 +54,8 @@ func TestTake(t *testing.T) {
 			t.Errorf("after %+v: %s", old, wait)
 		}
 	}
-	// Requests that other ingresses admitted make a sender wait longer. No matter how many there
-	// are, they add at most the time in which one burst refills.
+	// Requests that other ingresses admitted make a sender wait longer, but only by the time in
+	// which one burst refills, no matter how many there were.
 	behind := addIncurredCost(d, now, 5*time.Second, time.Minute)
 	if _, wait := chargeOneRequest(behind, now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)

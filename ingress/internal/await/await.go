@@ -44,6 +44,7 @@ const (
 	// connection to NATS is restored, because all waiting requests then read the stream.
 	maxConcurrentReads = 256
 	// maxOtherReads is the maximum number of other queues' own streams that one read includes.
+	// Later reads include the next ones.
 	maxOtherReads = 32
 	// reportBufferSize is the number of reports that a Wait buffers.
 	reportBufferSize = 4
@@ -203,7 +204,7 @@ type Wait struct {
 	// arrive through the subscription.
 	otherQueues []string
 	running     bool // a report with the status Running has arrived
-	// reconnected is closed when a connection that was lost since the last read is restored.
+	// reconnected is closed at the first reconnect to NATS that Await has not handled yet.
 	reconnected <-chan struct{}
 }
 
@@ -275,8 +276,8 @@ func (w *Wait) MarkRepeated(ownStreams []string) {
 	if w.execution.HasOwn {
 		w.addOwnSource(w.execution.Queue)
 	}
-	// Also subscribe to the reports in queues' own streams, unless there are none, or Begin has
-	// already subscribed to the reports in the only one.
+	// Also subscribe to the reports in all queues' own streams, if other queues have such streams,
+	// or if the workflow's queue has one and Begin did not subscribe to it.
 	if len(w.otherQueues) > 0 || w.execution.HasOwn && !w.execution.Layout.Own {
 		_ = w.listen(stream.Layout{Own: true}, stream.AnyQueue)
 	}

@@ -130,7 +130,7 @@ func TestALostReportIsFound(t *testing.T) {
 		loseSignals(t, wait)
 	}
 	b.report(execution.Running, "")
-	// The last read also finds that the execution is running.
+	// At the limit, Await reads the stream once more, and finds that the execution is running.
 	running.Await(t.Context(), time.Now(), enough).expect(t, ReasonTimeLimit, execution.Running, "")
 	b.report(execution.Succeeded, "7")
 	b.report(execution.Failed, "") // a later one changes nothing
@@ -269,7 +269,7 @@ func TestNothingIsLeft(t *testing.T) {
 }
 
 // If no memory is free for an output, the Wait tries again later, and returns the output once there
-// is.
+// is enough memory.
 func TestAnOutputWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -52,9 +52,9 @@ type registryView interface {
 	PlanOf(accountID string) *registry.Plan
 }
 
-// Start begins to exchange usage with the other ingresses. limits counts the requests and bytes
-// that this ingress has admitted, and space the space that it has used for each account; Start
-// announces both. The announcements of other ingresses are added to limits and space.
+// Start begins to exchange usage with the other ingresses. It announces the requests and bytes
+// counted in limits, and the stream space counted in space, and adds the announcements of the other
+// ingresses to both.
 func Start(
 	nc *nats.Conn, limits *admission.Limits, space *storage.StreamSpace, registry registryView,
 	log logrus.FieldLogger,

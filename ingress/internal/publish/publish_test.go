@@ -23,7 +23,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// connect returns a connection with the options that an ingress uses, and with extra ones.
+// connect connects to the servers at urls, with the options that an ingress uses and those in
+// extra.
 func connect(t *testing.T, urls string, extra ...nats.Option) *nats.Conn {
 	t.Helper()
 	nc, err := bus.Connect(t.Context(), bus.Options{
@@ -309,10 +310,10 @@ func TestAServerThatHangs(t *testing.T) {
 }
 
 // If the first attempt to publish a message with a delivery ID gets no reply, Publish sends the
-// message again, and the stream may reply that it is a repeat. Publish reports a repeat unless this
-// very call has stored the message, which it recognizes by the traceparent: the stored message may
-// also be another request's in the same trace, or have no traceparent. A message without a delivery
-// ID is not sent twice.
+// message again, and the stream may reply that it knows the ID. Publish then reports a repeat
+// unless the stored message has the same traceparent, which means that this call has stored it. A
+// message of another request in the same trace, or one without a traceparent, makes it a repeat. A
+// message without a delivery ID is not sent twice.
 func TestNoAnswerAtFirst(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -595,7 +596,7 @@ func TestPublishingAfterTheEnd(t *testing.T) {
 	}
 }
 
-// countedChoice is a stream choice. Its value is the number of further calls of IsCurrent that
+// countedChoice is a StreamChoice. Its value is the number of further calls to IsCurrent that
 // return true.
 type countedChoice int
 

@@ -37,7 +37,7 @@ func (r *Redactor) RedactHeaderValue(value string) string {
 }
 
 // redactHeaderValues returns the redacted values of a header. If none of them changes, it returns
-// the slice values itself.
+// values itself instead of a copy.
 func (r *Redactor) redactHeaderValues(values []string) []string {
 	for i, value := range values {
 		clean := r.RedactHeaderValue(value)

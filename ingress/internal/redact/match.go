@@ -6,9 +6,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// replace replaces each match in text with the constant replacement. match returns the end of the
-// match that begins at the given position, or 0 if there is none. If match takes linear time, so
-// does replace.
+// replace replaces each match in text with the constant replacement. match(at) must return the end
+// of the match that begins at index at, or 0 if there is none. If match takes linear time, so does
+// replace.
 func replace(text string, match func(at int) int) string {
 	var clean strings.Builder
 	done := 0
@@ -26,8 +26,9 @@ func replace(text string, match func(at int) int) string {
 	return clean.String()
 }
 
-// matchToken returns the end of the token that begins at a position, or 0 if there is none. A token
-// is the prefix followed by at least atLeast characters of base64url.
+// matchToken returns the end of the token that begins at index at, or 0 if there is none. A token
+// is webhook.TokenPrefix and at least atLeast characters of base64url, all of which may be
+// percent-encoded.
 func matchToken(text string, at, atLeast int) (end int) {
 	for i := range len(webhook.TokenPrefix) {
 		c, next := decodeChar(text, at)
@@ -52,8 +53,9 @@ func matchToken(text string, at, atLeast int) (end int) {
 // compared. If that many match, the value counts as found and is removed.
 const maxComparedEscapedChars = 64
 
-// matchEscaped returns the end of the escaped value that begins at a position, or 0 if there is
-// none. A mismatch after maxComparedEscapedChars characters ends the match but does not undo it.
+// matchEscaped returns the end of the escaped value that begins at index at, or 0 if there is none.
+// Only the first maxComparedEscapedChars characters must match. If a later one differs, the match
+// ends there.
 func matchEscaped(text string, at int, value string) (end int) {
 	for i := range len(value) {
 		c, next := decodeChar(text, at)

@@ -102,7 +102,8 @@ func (r *Redactor) findValues() {
 	}
 }
 
-// addValue adds a value, as sent and unescaped, unless it has the form of a token.
+// addValue adds a value to tokenValues, as sent and unescaped, unless it has the form of a token or
+// is shorter than minValueLength.
 func (r *Redactor) addValue(raw string) {
 	if raw == "" || matchToken(raw, 0, minTokenLength) == len(raw) {
 		return

@@ -144,8 +144,8 @@ func TestQueriesAreCheap(t *testing.T) {
 		t.Errorf("%v allocations for what is to be hidden", n)
 	}
 	if n := testing.AllocsPerRun(10, func() { _ = nonTokenParameters(raw) }); n > 4100 {
-		// The limit allows one allocation per name, one for all values together, and some for the
-		// map.
+		// 4,100 allocations are enough for one per name, one for all values together, and some for
+		// the map.
 		t.Errorf("%v allocations for 4,000 parameters", n)
 	}
 	if others := nonTokenParameters(raw); len(others) != 4000 || others["a0"][0] != "" {

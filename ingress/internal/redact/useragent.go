@@ -6,8 +6,8 @@ import (
 )
 
 // maxUserAgentBytes is the maximum number of bytes of a User-Agent that are redacted. The rest is
-// cut off, because replacing tokens can make the text much longer if a token has a single letter.
-// Callers keep much less.
+// cut off, because redaction can make the text much longer, for example if the value sent as the
+// token is a single letter. Callers keep much less.
 const maxUserAgentBytes = 1 << 10
 
 // UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is

@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// filteredReport reads reports until they contain want requests.
+// filteredReport reads reports until they count at least want requests in total, and returns the
+// counts, keyed by "WORKFLOW.NODE".
 func (r *rig) filteredReport(want int64) map[string]stream.FilteredCount {
 	r.t.Helper()
 	consumer, err := r.js.OrderedConsumer(r.t.Context(), stream.ReportsName,

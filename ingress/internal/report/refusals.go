@@ -39,7 +39,7 @@ type refusalEntry struct {
 	last  stream.RefusedRequest
 }
 
-// NewRefusalCounter returns a RefusalCounter whose Run sends its reports.
+// NewRefusalCounter returns a RefusalCounter. It sends reports only while Run is running.
 func NewRefusalCounter(js jetstream.JetStream, log logrus.FieldLogger) *RefusalCounter {
 	r := &RefusalCounter{entries: map[refusalKey]*refusalEntry{}}
 	r.reporter = newReporter(js, log, "refusals", refusalReportInterval, r.drainMessage)

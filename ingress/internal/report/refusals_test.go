@@ -42,7 +42,8 @@ func start(t testing.TB) *rig {
 	return r
 }
 
-// run runs a counter in the background. stop ends it, and returns when it has sent its last report.
+// run runs a counter in the background. stop ends it, and returns after the counter has sent its
+// last report.
 func (r *rig) run(run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var running sync.WaitGroup

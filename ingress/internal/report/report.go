@@ -1,6 +1,6 @@
-// Package report counts suppressed repeats, refusals, filtered and verified requests, and sends the
-// counts to the executors in batches. Counting never waits for NATS: while NATS is unreachable,
-// counts accumulate in memory, within bounds.
+// Package report counts the requests that the ingress suppressed as repeats, refused, filtered out
+// or verified, and sends the counts to the executors in batches. Counting never waits for NATS:
+// while NATS is unreachable, counts accumulate in memory, within bounds.
 package report
 
 import (
@@ -31,7 +31,7 @@ type DuplicateCounter struct {
 	counts map[string]int64
 }
 
-// NewDuplicateCounter returns a DuplicateCounter whose Run sends its reports.
+// NewDuplicateCounter returns a DuplicateCounter. It sends reports only while Run is running.
 func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *DuplicateCounter {
 	d := &DuplicateCounter{counts: map[string]int64{}}
 	d.reporter = newReporter(js, log, "suppressed repeats", duplicateReportInterval, d.drainMessage)

@@ -16,9 +16,8 @@ import (
 const senderReportInterval = time.Second
 
 // maxSendersPerReport is the maximum number of nodes in a report. Once that many nodes wait for the
-// next report, a further node is counted only if its secret was captured, and once twice as many
-// wait, none is. This bounds memory use, and keeps a report below the maximum size of a NATS
-// message.
+// next report, only nodes whose secret was captured are added, and once twice as many wait, no node
+// is added. This bounds memory use, and keeps a report below the maximum size of a NATS message.
 const maxSendersPerReport = 1000
 
 // maxCapturedBytes is the maximum total length of the captured secrets in a report. Further ones
@@ -49,7 +48,7 @@ type SenderCounter struct {
 // replacement are counted separately.
 type senderKey struct{ workflowID, nodeID, preset string }
 
-// NewSenderCounter returns a SenderCounter whose Run sends its reports.
+// NewSenderCounter returns a SenderCounter. It sends reports only while Run is running.
 func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCounter {
 	s := &SenderCounter{activities: map[senderKey]*stream.SenderActivity{}}
 	s.reporter = newReporter(js, log, "senders", senderReportInterval, s.drainMessage)

@@ -88,8 +88,8 @@ type StreamSpace struct {
 	used       atomic.Int64 // content in bytes
 	numHolders atomic.Int64 // number of accounts that hold something
 	counted    atomic.Int64 // sum of all counts, in bytes
-	// unannounced is the approximate number of bytes that the other ingresses have not been
-	// informed of yet.
+	// unannounced is the approximate number of bytes that have not been announced to the other
+	// ingresses yet.
 	unannounced atomic.Int64
 	// nearFull means that the stream is full to nearFullThreshold, so executors may send sums.
 	nearFull         atomic.Bool
@@ -122,7 +122,7 @@ type accountUsage struct {
 	countedBetweenSums int64 // counted between the last two sums
 	// counted since the last sums, or since nearFull was set
 	countedSinceSums int64
-	// unannounced is the part of counts that the other ingresses have not been informed of yet.
+	// unannounced is the part of counts that has not been announced to the other ingresses yet.
 	unannounced int64
 }
 
@@ -185,8 +185,8 @@ func (s *StreamSpace) ReceiveUsage(
 	s.changeUsage(accountID, bytes, 0)
 }
 
-// changeUsage counts bytes that were reserved, or released if bytes is negative. The last argument
-// is the part of them that has not been announced to the other ingresses yet.
+// changeUsage counts bytes that were reserved or, if bytes is negative, released. unannounced is
+// the part of bytes that has not been announced to the other ingresses yet.
 func (s *StreamSpace) changeUsage(accountID string, bytes, unannounced int64) {
 	if s.limit.Load() == 0 {
 		return
@@ -215,8 +215,9 @@ func (s *StreamSpace) DrainUnannounced() map[string]int64 {
 	return taken
 }
 
-// mayStoreMore reports whether an account may store more messages in a nearly full stream. free is
-// the number of bytes of limit that are not used. The caller must hold the shard's lock.
+// mayStoreMore reports whether an account may store more messages in a nearly full stream. limit is
+// the stream's maximum size in bytes, and free is the unused part of it. The caller must hold the
+// shard's lock.
 func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 	accounts := int64(s.countAccounts())
 	if accounts <= 1 {
@@ -237,7 +238,8 @@ func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 	return h.counted() < share
 }
 
-// addUsage counts bytes of an account. The caller must hold the shard's lock.
+// addUsage adds bytes, which may be negative, to the usage of an account. unannounced has the same
+// meaning as for changeUsage. The caller must hold the shard's lock.
 func (s *StreamSpace) addUsage(sh *shard, h *accountUsage, bytes, unannounced int64) {
 	h.counts[sh.generation] += bytes
 	if s.nearFull.Load() {

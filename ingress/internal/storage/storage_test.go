@@ -206,7 +206,7 @@ func TestCountsExpire(t *testing.T) {
 	}
 }
 
-// BenchmarkTake measures the cost of sharing the space, for each message and without publishing it.
+// BenchmarkTake measures Reserve, which is called for each message, with and without a size limit.
 func BenchmarkTake(b *testing.B) {
 	for name, size := range map[string]int64{"no limit": 0, "limit": 1 << 60} {
 		b.Run(name, func(b *testing.B) {

@@ -141,10 +141,10 @@ func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 	return got.ack, got.err
 }
 
-// wait waits for the result, and until the message is no longer being passed to the connection, so
-// that the caller may then reuse the message. If the message could not be passed to the connection,
-// wait returns the reason, even if the result is another error, such as ErrDisconnected: the reason
-// shows that the message was not stored.
+// wait returns the result of publishing a message, but not before the connection has stopped
+// reading the message, so that the caller may then reuse it. If the message was never passed to the
+// connection, the result's error is the reason for that, because it shows that the message was not
+// stored. Another error, such as ErrDisconnected, would leave that open.
 func (w *waiter) wait() result {
 	got := <-w.result
 	if err := <-w.sendErr; err != nil && got.err != nil {
@@ -197,10 +197,9 @@ func (e *Publisher) sendQueue() {
 	e.mu.Unlock()
 }
 
-// send passes a message to the connection, unless the message's deadline has passed or the
-// Publisher is closed. It returns nil if it has passed the message, and otherwise the reason why
-// not. In the second case, it also calls done with that reason, unless another goroutine has
-// already called done.
+// send passes a message to the connection and returns nil. If it cannot, for example because the
+// message's deadline has passed or the Publisher is closed, it returns the reason, and calls done
+// with it unless another goroutine has already called done.
 func (e *Publisher) send(w *waiter) error {
 	if time.Now().After(w.deadline) {
 		w.done(Ack{}, ErrNotSent)
@@ -281,8 +280,8 @@ func (e *Publisher) failWaiters(err error, selected func(*waiter) bool) {
 	}
 }
 
-// A PubAck is {"stream":"EXECUTIONS","seq":7,"duplicate": true}, without the last member unless the
-// message is a duplicate. A colon may be followed by a space.
+// A PubAck is {"stream":"EXECUTIONS","seq":7} or, for a duplicate,
+// {"stream":"EXECUTIONS","seq":7,"duplicate": true}. A colon may be followed by a space.
 var (
 	ackSequenceKey  = []byte(`"seq":`)
 	ackDuplicateKey = []byte(`"duplicate":`)
@@ -307,7 +306,7 @@ func (e *Publisher) parse(msg *nats.Msg) (Ack, error) {
 			}
 		}
 	}
-	// The reply is an error, or a server has formatted it differently from the current servers.
+	// The reply is an error, or is not formatted as current servers do. Use the slow decoder.
 	var slow struct {
 		jetstream.PubAck
 		Error *jetstream.APIError `json:"error"`

@@ -6,10 +6,9 @@ package keyvalue
 import "github.com/nats-io/nats.go"
 
 const (
-	// StreamPrefix is the prefix of a stream's name. The name of the bucket follows it.
+	// StreamPrefix is followed by the name of a bucket in the name of the bucket's stream.
 	StreamPrefix = "KV_"
-	// SubjectPrefix is the prefix of a key's subject. The name of the bucket, a dot and the key
-	// follow it.
+	// SubjectPrefix is the beginning of the subject of each key: $KV.{bucket}.{key}.
 	SubjectPrefix = "$KV."
 )
 

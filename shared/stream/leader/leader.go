@@ -105,10 +105,10 @@ func StepDown(ctx context.Context, nc *nats.Conn, prefix, name, preferred string
 	return nil
 }
 
-// EnsureLeaders gives every stream the leader that want returns for the stream; "" means any
-// server. If a stream has another leader, EnsureLeaders makes that leader step down, and returns
-// an error so that the caller tries again. It returns nil once every stream has the wanted leader
-// and all replicas are current.
+// EnsureLeaders makes the server want(info) the leader of every stream; "" means that any server
+// may lead it. If a stream has another leader, EnsureLeaders makes that leader step down, and
+// returns an error so that the caller tries again. It returns nil once every stream has the wanted
+// leader and all replicas are current.
 func EnsureLeaders(
 	ctx context.Context, js jetstream.JetStream, want func(*jetstream.StreamInfo) string,
 ) error {

@@ -162,9 +162,9 @@ func (a *Auditor) Replay(ctx context.Context) {
 // deleteOlderRevisions deletes the earlier revisions of a registry record if msg is the newest one.
 // If it is not, or if the deletion fails, they are deleted after the record's next change.
 //
-// deleteOlderRevisions never deletes the newest revision, not even if that has a lower sequence
-// than msg. That happens if this process was frozen after it had received msg, and the bucket was
-// lost and restored in the meantime.
+// deleteOlderRevisions never deletes the newest revision. That revision can have a lower sequence
+// than msg, if the bucket was lost and restored while this process was frozen after it had received
+// msg.
 //
 // To delete, it purges the record's subject with "keep 1". NATS can neither make a purge
 // conditional nor combine "keep 1" with a sequence. So if a revision is stored and replaced between

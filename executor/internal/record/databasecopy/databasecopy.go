@@ -22,8 +22,8 @@ import (
 const (
 	// compareInterval is how often the registry is compared with the database's copy of it.
 	compareInterval = time.Second
-	// restoreDelay is how long a cluster must keep reporting an older registry before it is
-	// restored. A cluster may report one briefly while it elects a leader.
+	// restoreDelay is how long a cluster must keep reporting an older registry before an executor
+	// restores the registry. While a cluster elects a leader, it may briefly report an older one.
 	restoreDelay = 3 * time.Second
 	// requestTimeout is the maximum duration of one comparison, and of each step of a restore.
 	requestTimeout = 5 * time.Second
@@ -187,8 +187,8 @@ func (c *RegistryCopy) Run(ctx context.Context) {
 	mirrors.Wait()
 }
 
-// UnusableReason returns why requests must not be handled with the registry now, or nil if it is
-// usable.
+// UnusableReason returns why the registry must not be used for requests now, or nil if it may be
+// used.
 func (c *RegistryCopy) UnusableReason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -425,7 +425,7 @@ func (c *RegistryCopy) copiedIdentity(
 	return *read, true, nil
 }
 
-// restoreMissing adds the records that a bucket lacks from its copy in the database, and returns
+// restoreMissing adds to a bucket the records that only its copy in the database has, and returns
 // how many it has added.
 func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
@@ -436,9 +436,9 @@ func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (store
 	return stored, err
 }
 
-// restorePage adds the records that a bucket lacks from one page of its copy in the database. It
-// returns how many it has added, the key after which the next page begins, and whether there may be
-// another page.
+// restorePage adds to a bucket the records that only one page of its copy in the database has. The
+// page begins after the key after. restorePage returns how many records it has added, the key after
+// which the next page begins, and whether there may be another page.
 func (c *RegistryCopy) restorePage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {

@@ -199,7 +199,7 @@ func (c *RegistryCopy) addToBatch(
 }
 
 // setCopiedRevision notes the revision up to which the database's copy of a bucket is complete, and
-// wakes the waiting calls of AwaitCopied. The revision can decrease only if restarted is true,
+// wakes the pending calls to AwaitCopied. The revision can decrease only if restarted is true,
 // which means that the mirror has just been restarted.
 func (c *RegistryCopy) setCopiedRevision(bucket string, revision uint64, restarted bool) {
 	c.mu.Lock()

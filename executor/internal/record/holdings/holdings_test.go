@@ -163,7 +163,8 @@ func total(sums map[string]int64) (n uint64) {
 	return n
 }
 
-// await waits for published sums for which right returns true.
+// await waits for published sums for which right(sums) is true. what describes these sums in the
+// error.
 func (r *rig) await(what string, right func(map[string]int64) bool) {
 	r.t.Helper()
 	var sums map[string]int64
@@ -200,7 +201,8 @@ func TestSums(t *testing.T) {
 	if strings.Count(text, "nine tenths full") != 1 || !strings.Contains(text, "b ") {
 		t.Errorf("the log: %s", text)
 	}
-	// The first messages belong to a1. The stream is so small that each chunk has one message.
+	// Purge the first five messages, which belong to a1. The stream is so small that each chunk has
+	// one message, so the sums then match the stream again.
 	s, err := r.js.Stream(t.Context(), stream.ExecutionsName)
 	if err == nil {
 		err = s.Purge(t.Context(), jetstream.WithPurgeSequence(6))

@@ -61,9 +61,9 @@ const (
 )
 
 // decode decodes messages and sorts the entries in the order in which they are applied: start
-// messages come before reports of progress. now is the time of recording. Entries whose messages
-// were stored in their stream before the time given as expired are not recorded: they get the kind
-// kindExpired. If expired is zero, there are none.
+// messages come before reports of progress. now is the time of recording. Messages that were stored
+// in their stream before the time expired are not recorded: their entries get the kind kindExpired.
+// A zero expired means that no message is too old.
 func decode(messages []jetstream.Msg, now, expired time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))

@@ -115,9 +115,9 @@ func setVerdicts(group []*entry) {
 	}
 }
 
-// noteLateStarts makes the next search of EndLostExecutions go back to executions that were
-// accepted long before their start messages were stored. For example, an operator event may start
-// an execution of a queue that accepts no messages for hours.
+// noteLateStarts extends the next search of EndLostExecutions to executions that were accepted long
+// before their start messages were stored. For example, an operator event may start an execution of
+// a queue that accepts no messages for hours.
 func (r *Recorder) noteLateStarts(group []*entry) {
 	for _, e := range group {
 		if e.kind == kindStart &&

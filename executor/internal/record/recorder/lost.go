@@ -249,9 +249,9 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 			return err
 		}
 	}
-	// Call mayLackMessages before the comparison as well as after it. If an ack goal
-	// (recovery.ackGoals) is reached during the comparison, the comparison may have missed the last
-	// messages up to that goal, and only the first call shows that there was a goal.
+	// Call mayLackMessages before and after the comparison. If an ack goal (recovery.ackGoals) is
+	// reached during the comparison, the comparison may have missed the last messages up to that
+	// goal, and only the first call shows that there was a goal.
 	mayLack := r.recovery.mayLackMessages(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
 	if err == nil && (mayLack || behind || r.recovery.mayLackMessages(at)) {
@@ -319,9 +319,9 @@ const (
 )
 
 // awaitCaughtUp waits, for at most catchUpTimeout, until everything that the stream contained at
-// the time of the call is recorded. The database then has all final states that had been reported,
-// and the new sequences of start messages that had been published again. Because it does not wait
-// for later messages, it also returns under steady load.
+// the time of the call is recorded. The database then has every final state that had been reported
+// and, for each start message that had been published again, the new sequence. Because
+// awaitCaughtUp does not wait for later messages, it also returns under steady load.
 func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// keep stores a record of an execution that was accepted as long ago as age says. No stream has its
-// start message.
+// keep stores a record of an execution that was accepted at the time now minus age, and whose start
+// message is in no stream.
 func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 	r.t.Helper()
 	at := store.StoredTime(time.Now().Add(-age))
@@ -129,9 +129,9 @@ func TestTheNewestLostExecutionsAreEndedFirst(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
 }
 
-// An execution is recorded late: the searches for lost executions have already passed its
-// acceptance time, so later searches would not find it. After a call of NoteRecordedLate with that
-// time, the next search does.
+// An execution is recorded late: searches for lost executions have already passed its acceptance
+// time, so later searches do not find it. After NoteRecordedLate has been called with that time,
+// the next search finds it and ends it as failed.
 func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -149,9 +149,9 @@ func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	r.await("it has searched", func() bool { return searched.Load() > 1 })
 	const age = 3 * 24 * time.Hour
 	late := r.keep(age, execution.Queued)
-	// A search of all executions would list the running ones twice: once for the window of the
-	// newest execution and once for the window of the late one. After four more lists, at least one
-	// complete search has ended.
+	// Wait for at least one complete search, which must not find the late execution. Even a search
+	// of all executions would list the running ones only twice, for the windows of the newest and
+	// of the late execution, so four more lists are enough.
 	since := searched.Load()
 	r.await("it has searched again", func() bool { return searched.Load() > since+3 })
 	if !r.has(late, execution.Queued) {
@@ -161,9 +161,9 @@ func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
 }
 
-// An execution's start message is stored long after the execution was accepted. When it is
-// recorded, the next search goes back to the execution, although earlier searches have passed its
-// acceptance time.
+// If a start message is stored and recorded long after its execution was accepted, and is then
+// lost, the next search for lost executions still finds the execution, although earlier searches
+// have passed its acceptance time.
 func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -178,8 +178,8 @@ func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
 	r.keep(10*time.Minute, execution.Rejected)
 	r.searchEvery = 20 * time.Millisecond
 	r.stop = r.again()
-	// The first search reads all executions. It lists the running ones at most twice, so it has
-	// ended after four lists.
+	// Wait until the first search, which reads all executions, has ended. It lists the running
+	// executions at most twice, so the fourth list belongs to a later search.
 	r.await("it has searched", func() bool { return searched.Load() > 3 })
 	late := uuid.NewString()
 	r.publish(stream.StartMessage(execution.Start{

@@ -46,12 +46,13 @@ const (
 	// recoveryPollInterval is how often the recorder checks whether a database that lacked messages
 	// has caught up.
 	recoveryPollInterval = 200 * time.Millisecond
-	// The executor is not ready while a new database may lack messages above the ack floor, unless
-	// the store cannot connect to another database at all (Reconnected returns nil). This state
-	// ends when everything that was delivered is acknowledged. For the first uncertaintyGrace, the
-	// executor stays ready, so that executors can acknowledge the messages that they are recording.
-	// After maxUncertainty, it becomes ready even if the state persists: the floor of a queue's own
-	// stream does not rise while the stream is unreachable, but everything else is recorded.
+	// A database that has replaced another one may lack messages above the ack floor until
+	// everything that was delivered is acknowledged. Until then, the executor is not ready, with
+	// three exceptions. During the first uncertaintyGrace it stays ready, so that executors can
+	// acknowledge the messages that they are recording. After maxUncertainty it becomes ready,
+	// because the ack floor of a queue's own stream does not rise while the stream is unreachable,
+	// but everything else is recorded. It also stays ready if the store cannot connect to another
+	// database at all (Reconnected returns nil).
 	uncertaintyGrace = time.Second
 	maxUncertainty   = time.Minute
 )
@@ -97,8 +98,8 @@ func handledRangesOf(entries []*entry) (ranges []store.HandledRange) {
 	return ranges
 }
 
-// recovery tracks whether the database lacks acknowledged messages, and how far the streams must be
-// acknowledged again before the database has them all.
+// recovery tracks whether the database lacks acknowledged messages, and up to which sequence each
+// stream must be acknowledged before the database is compared again.
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
@@ -112,8 +113,7 @@ type recovery struct {
 	lastDelivered  map[string]uint64
 	databaseBehind bool // the database lacks messages that were acknowledged
 	// maybeMissingSince is when the recorder found that the database may be a new one, which may
-	// lack messages that the comparison has not covered. It is zero once all goals have been
-	// reached.
+	// lack acknowledged messages above the ack floors. It is zero once all goals have been reached.
 	maybeMissingSince time.Time
 }
 
@@ -163,11 +163,10 @@ func (r *recovery) setDelivered(stream string, delivered uint64) {
 }
 
 // addGoalsForDelivered makes the recorder compare the database again once everything that had been
-// delivered at the last comparison is acknowledged. That comparison did not cover messages that
-// were acknowledged above the ack floor, or whose acknowledgements were still on their way. The
-// previous database may have recorded them, and the new one may lack them. uncertain is true if the
-// store may have switched to another database. In this case, the executor becomes not ready after a
-// grace period, until the goals are reached: see updateReadiness.
+// delivered at the last comparison is acknowledged. That comparison covered only messages up to the
+// ack floors. A database that has replaced the previous one may lack messages above them. uncertain
+// is true if the store may have switched to another database. In this case, the executor becomes
+// not ready after a grace period, until the goals are reached: see updateReadiness.
 func (r *recovery) addGoalsForDelivered(uncertain bool) {
 	r.mu.Lock()
 	delivered := maps.Clone(r.lastDelivered)
@@ -180,8 +179,8 @@ func (r *recovery) addGoalsForDelivered(uncertain bool) {
 	}
 }
 
-// updateReadiness marks the executor as not ready if a new database may lack messages and this has
-// been so for at least the duration grace. It marks the executor as ready again when all goals are
+// updateReadiness marks the executor as not ready once it has been unknown for the duration grace
+// whether a new database lacks messages. It marks the executor as ready again when all goals are
 // reached, or after maxUncertainty. It does nothing while the database is known to lack messages,
 // because the executor is then not ready anyway.
 func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
@@ -211,9 +210,9 @@ func (r *recovery) isBehind() bool {
 	return r.databaseBehind
 }
 
-// end ends the recovery and reports whether it has done so. It does nothing if there was no
-// recovery, or if there are goals left, because another stream may have turned out to lack messages
-// in the meantime.
+// end ends the recovery and returns true. It does nothing and returns false if there is no
+// recovery, or if there are goals left because another stream has turned out to lack messages in
+// the meantime.
 func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -406,10 +405,10 @@ func (r *Recorder) rewindAllToUnrecorded(ctx context.Context) (behind bool, err 
 	return behind, err
 }
 
-// rewindToUnrecorded compares a pair of streams with the database. If a consumer of the recorder
-// would skip messages that are not recorded, rewindToUnrecorded rewinds it to the first of them.
-// There are such messages if the stream was rolled back or the database has lost transactions. The
-// result reports whether the database has lost transactions.
+// rewindToUnrecorded compares a pair of streams with the database. If the stream was rolled back or
+// the database has lost transactions, a consumer of the recorder would skip messages that are not
+// recorded. rewindToUnrecorded then rewinds the consumer to the first of them. behind reports
+// whether the database has lost transactions.
 func (r *Recorder) rewindToUnrecorded(
 	ctx context.Context,
 	at startReportPair,

@@ -57,9 +57,9 @@ type Config struct {
 	// Retention is how long execution records are kept. The recorder does not search for older
 	// records, and does not record older messages. 0 means that records are kept forever.
 	Retention time.Duration
-	// SaveCapturedSecret stores a sealed secret that a node's provider has sent. The recorder may
-	// call it repeatedly with the same secret, and retries until it succeeds. nil means that such
-	// secrets are ignored.
+	// SaveCapturedSecret stores box, a sealed secret that a node's provider has sent. The recorder
+	// may call it repeatedly with the same secret, and retries until it succeeds. nil means that
+	// such secrets are ignored.
 	SaveCapturedSecret func(ctx context.Context, workflowID, nodeID string, box []byte) error
 	// SenderPreset returns the current preset of a node's sender, or "" if the node has none.
 	// Observations about a sender with another preset are ignored. After an error, the recorder
@@ -76,9 +76,10 @@ type Config struct {
 	// audit entries, and the function should copy this data again. nil means that there is no such
 	// data.
 	OnDatabaseBehind func(ctx context.Context)
-	// SkippedConsumers returns the runners' consumers that have skipped start messages. nil means
-	// that there are none. When the start messages that a consumer skipped have been published
-	// again, OnRedelivered is called for this consumer. It must be set if SkippedConsumers is.
+	// SkippedConsumers returns the runners' consumers that have skipped start messages. When the
+	// start messages that a consumer skipped have been published again, OnRedelivered is called for
+	// this consumer. If SkippedConsumers is nil, no consumer has skipped any; otherwise,
+	// OnRedelivered must be set.
 	SkippedConsumers func() ([]SkippedConsumer, error)
 	OnRedelivered    func(SkippedConsumer) error
 }

@@ -36,7 +36,7 @@ type faulty struct {
 	away   bool // the database is unavailable
 	full   bool // the database records nothing, but applies reports
 	tooBig int  // Apply hangs for batches with more records than this; 0 means never
-	// slow is the minimum duration of Apply, and applied counts the calls of Apply.
+	// slow is the minimum duration of Apply, and applied counts its calls.
 	slow    time.Duration
 	applied int
 	// unanswered makes the next Apply or EndLostExecutions fail after its transaction has been
@@ -323,7 +323,8 @@ func (r *rig) progress(id string, status execution.Status) {
 	}))
 }
 
-// await waits until holds returns true.
+// await waits, for at most a minute, until holds() is true. what describes the condition in the
+// error.
 func (r *rig) await(what string, holds func() bool) {
 	r.t.Helper()
 	timeout := time.After(time.Minute)
@@ -419,9 +420,9 @@ func (r *rig) aside() []store.AsideMessage {
 	return aside
 }
 
-// counted returns the values of all counters. For each counter there is a key that is its name,
-// with the sum of its values, and one key for each value of a label: the name, a space and the
-// label's value. Metrics that are not counters have the same kinds of keys, with the value 0.
+// counted returns the sums of all counters, keyed by the counter's name and, for the part of the
+// sum that has a certain label value, by "NAME VALUE". Other metrics have the same keys, with the
+// value 0.
 func (r *rig) counted() map[string]float64 {
 	r.t.Helper()
 	families, err := r.ops.Metrics.Gather()

@@ -23,14 +23,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// taken creates a consumer of the shared stream and acknowledges the given number of messages, as
-// if their recipient had handled them.
+// taken creates a consumer of the shared stream, fetches the given number of messages with it, and
+// acknowledges them.
 func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Consumer {
 	r.t.Helper()
 	return r.takenOf(stream.ExecutionsName, config, messages)
 }
 
-// takenOf is like taken for the stream with the given name.
+// takenOf is like taken, but for the stream with the given name.
 func (r *rig) takenOf(
 	name string, config jetstream.ConsumerConfig, messages int,
 ) jetstream.Consumer {
@@ -95,8 +95,8 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
-	// The group now receives the messages after the ones that it skips. Copies of the skipped ones
-	// follow later.
+	// The group has acknowledged the sequences 1 to 5, so it now receives the messages 6 to 8.
+	// Copies of the skipped messages follow later.
 	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second))
 	if err != nil {
 		t.Fatal(err)

@@ -59,9 +59,9 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 }
 
 // haveHandled reports whether the groups of runners have handled a candidate's start message: at
-// least one group has acknowledged it, and no active group has yet to do so. A group is active if
-// one of its members is waiting for messages or handling some. Groups that began after the message
-// do not count. If haveHandled returns true and the execution has not ended, no report will follow,
+// least one group has acknowledged it, and so has every active group. A group is active if one of
+// its members is waiting for messages or handling some. Groups that began after the message do not
+// count. If haveHandled returns true and the execution has not ended, no report will follow,
 // because runners report before they acknowledge.
 func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 	filter := stream.RunnerFilterSubject(c.startSubject)
@@ -82,19 +82,20 @@ func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 // copied to the end of its stream.
 const copiedStartMsgIDPrefix = "again-"
 
-// maxSkippedCopies limits the work for a group whose acknowledgements are ahead of the whole
-// stream. The group also skips copies at sequences that it has acknowledged, so redeliverSkipped
-// must copy those again. If the group is ahead by more than this number of messages, it gets no
-// copies.
+// maxSkippedCopies limits the work for a group whose ack floor is beyond the end of the stream and
+// whose consumer cannot be rewound. The group also skips copies at sequences up to its ack floor,
+// so redeliverSkipped must copy those again. If the ack floor is more than this number of sequences
+// beyond the end, the group gets no copies.
 const maxSkippedCopies = 1000
 
 // redeliverSkipped makes the groups of runners receive the start messages that they would skip
 // after a stream was rolled back.
 //
-// If a group's acknowledgements are ahead of the whole stream, the group has handled none of the
-// messages to come, so redeliverSkipped rewinds its consumer. Rewinding is not possible in two
-// cases: a group that has also handled messages after the skipped ones would receive those again,
-// and the server refuses to rewind a consumer that began later than the replaced messages.
+// If a group's ack floor is beyond the end of the stream, the group has handled none of the new
+// messages, so redeliverSkipped rewinds the group's consumer. Rewinding is not possible in two
+// cases: if the ack floor is within the stream, the group would receive messages again that it has
+// handled after the skipped ones, and the server refuses to rewind a consumer that began later than
+// the replaced messages.
 //
 // In these cases, redeliverSkipped adds copies of the skipped start messages to the end of the
 // stream, and the records of their executions then refer to the copies. It does not copy a message
@@ -126,8 +127,8 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 			last = max(last, g.ackFloor)
 		}
 	}
-	// The groups may skip the copies, too, if these get sequences up to last. So the loop also
-	// copies the copies.
+	// A copy whose own sequence is not after last would be skipped as well. So the loop continues
+	// over the copies, and copies them again until the copies are after last.
 	copied, end := 0, info.State.LastSeq
 	for sequence := p.firstReplaced; sequence <= min(last, end); sequence++ {
 		copySequence, err := r.publishStartCopy(ctx, p.stream, groups, sequence)
@@ -151,8 +152,8 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 	return nil
 }
 
-// rewindRunners rewinds the consumer of a group whose acknowledgements are ahead of the whole
-// stream. It returns false if the server refuses that, because the consumer began with new
+// rewindRunners rewinds the consumer of a group whose ack floor is beyond the end of the stream to
+// p.firstReplaced. It returns false if the server refuses that, because the consumer began with new
 // messages, or at a sequence or a time after p.firstReplaced.
 func (r *Recorder) rewindRunners(
 	ctx context.Context, p *consumerPosition, g *runnerGroup,
