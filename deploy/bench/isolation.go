@@ -20,10 +20,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// Isolation measures how much trouble in one queue affects another queue, the calm one. Each queue
-// has its own stream, and the leaders of the streams are on different NATS servers of a cluster.
-// One ingress, next to the leader of the calm queue's stream, gets the requests for both queues.
-// The struct tags define the program's flags.
+// Isolation measures how strongly trouble in one queue affects another queue, the calm one. Each
+// queue has its own stream, and the leaders of the streams are on different NATS servers of a
+// cluster. One ingress, next to the leader of the calm queue's stream, gets the requests for both
+// queues. The struct tags define the program's flags.
 type Isolation struct {
 	Rounds    int           `help:"How often the calm queue has a turn alone, and one beside each trouble." default:"8"`
 	LagRounds int           `help:"In how many of the rounds the other queue's consumer also lags, which takes minutes each time." default:"3"`

@@ -191,9 +191,9 @@ func (t *timeline) addStateTransition(e trace.Event, at int64) {
 	g.spans = append(g.spans, s)
 }
 
-// goroutineName returns the name for the goroutine with the given stack. This is the innermost
-// function that is a key of messagePathFuncs. If there is none, it is the outermost function that
-// is not a wrapper.
+// goroutineName returns the name for the goroutine with the given stack: the innermost function
+// that is a key of messagePathFuncs or, if there is none, the outermost function that is not a
+// wrapper.
 func goroutineName(stack trace.Stack) (name string) {
 	for frame := range stack.Frames() {
 		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]

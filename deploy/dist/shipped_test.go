@@ -248,9 +248,9 @@ func TestShippedPackages(t *testing.T)     { check(t, "packages") }
 func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
 func TestShippedImages(t *testing.T)       { check(t, "images") }
 
-// The systemd units in the packages work, also after an upgrade of the packages to a simulated next
-// release. That release adds a database migration, so the programs of this release must refuse a
-// database that the next release has migrated.
+// The systemd units in the packages work, both after the installation and after an upgrade to a
+// simulated next release. That release adds a database migration, so the programs of this release
+// must refuse a database that the next release has migrated.
 func TestShippedUnits(t *testing.T) {
 	release(t)
 	checkout, next := clone(t), filepath.Join(t.TempDir(), "next")

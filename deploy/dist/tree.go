@@ -140,7 +140,7 @@ func (r *Release) setImageTags(name string, content []byte) []byte {
 	}
 }
 
-// pathsWithParents returns the set of the paths of the files and of all folders above them.
+// pathsWithParents returns the set of the paths of the files and of all folders that contain them.
 func pathsWithParents(files []file) map[string]bool {
 	all := map[string]bool{}
 	for _, f := range files {

@@ -51,8 +51,8 @@ func isNewFolder(dir string) bool {
 // adminTokenFile returns the path of the file with the generated admin token.
 func adminTokenFile(dataDir string) string { return filepath.Join(dataDir, "admin-token") }
 
-// prepareFolder creates the data folder and returns the admin token: the configured token, or the
-// token stored in the folder, or a new one, which it stores there.
+// prepareFolder creates the data folder and returns the admin token: the configured one, or else
+// the one stored in the folder, or else a new one, which it stores there.
 func prepareFolder(c Config) (adminToken string, err error) {
 	if err := durable.MkdirAll(c.DataDir, 0o700); err != nil {
 		return "", folderError(c.DataDir, err)

@@ -8,9 +8,9 @@ import (
 
 // runAsInit runs the program again as a child process and returns the child's exit code. Use it if
 // this process is the first one of a container. The kernel makes the first process the parent of
-// every orphaned process, so it must wait for all of them: an orphan that exits remains a zombie
-// until its parent waits for it. The child cannot do that, because waiting for every process would
-// interfere with os/exec, which itself waits for the programs that the child starts.
+// every orphaned process, and an orphan that exits remains a zombie until its parent waits for it.
+// So runAsInit waits for every process. The child cannot do that, because it would interfere with
+// os/exec, which itself waits for the programs that the child starts.
 func runAsInit() int {
 	// Register before the child starts. Otherwise a signal could terminate this process but not the
 	// child.
@@ -36,8 +36,8 @@ func runAsInit() int {
 	go func() {
 		for s := range signals {
 			// A terminal delivers SIGINT, SIGQUIT and SIGHUP to the child as well. Do not forward
-			// these signals: the child would receive a second one, which it handles differently
-			// from the first.
+			// these signals, because the child would receive each of them twice, and treats a
+			// second one differently from the first: a second SIGINT terminates it immediately.
 			if noTerminal != nil ||
 				s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGHUP {
 				_ = child.Signal(s)

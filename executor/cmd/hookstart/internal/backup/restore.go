@@ -350,8 +350,9 @@ type consumerPosition struct {
 	pausedUntil *time.Time
 }
 
-// pauseConsumers creates the missing consumers of a stream, pauses all of them, and returns the
-// position at which each of them continues after the restore.
+// pauseConsumers pauses the recorder's consumer and the consumers that the stream has in the
+// backup, and creates those that are missing. It returns the position at which each of them
+// continues after the restore.
 func (i Installation) pauseConsumers(
 	ctx context.Context,
 	saved Stream,
@@ -477,8 +478,8 @@ func retryUntilDone(ctx context.Context, attempt func(context.Context) error) (e
 }
 
 // restoreStream publishes the saved messages of a stream with their original sequences. If
-// withMessages is false, it only advances the stream past these sequences, so that new messages do
-// not get them.
+// withMessages is false, it publishes none of them, but keeps new messages from getting these
+// sequences.
 func (i Installation) restoreStream(
 	ctx context.Context, r *reader, saved Stream, withMessages bool,
 ) error {

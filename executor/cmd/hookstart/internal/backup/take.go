@@ -137,8 +137,8 @@ func (i Installation) writeEntries(ctx context.Context, w *writer, m *Manifest) 
 	return i.writeAudit(ctx, w, m, audited, until)
 }
 
-// streamNames returns the names of the streams in the order in which they are read: streams of
-// reports after streams of start messages.
+// streamNames returns the names of the streams in the order in which they are read: the streams of
+// start messages, then the streams of runners' reports, then REPORTS.
 func (i Installation) streamNames(ctx context.Context) ([]string, error) {
 	names, reports := []string{stream.ExecutionsName}, []string{stream.ProgressName}
 	owned, err := stream.QueuesWithOwnStreams(ctx, i.JetStream)
@@ -315,8 +315,9 @@ func (i Installation) writeAuditHistory(
 	return flush()
 }
 
-// ackFloor returns the ack floor of one of the executors' consumers: the sequence up to which it
-// has acknowledged every message of the stream. It returns 0 if the consumer does not exist.
+// ackFloor returns the ack floor of the consumer durable of the stream name: the sequence up to
+// which all messages of the stream have been acknowledged. It returns 0 if the consumer does not
+// exist.
 func (i Installation) ackFloor(ctx context.Context, name, durable string) (uint64, error) {
 	consumer, err := i.JetStream.Consumer(ctx, name, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -349,9 +350,9 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// runnerGroupPositions returns the positions of all durable consumers of a stream of start
-// messages, except for the recorder's. These are mostly groups of runners. For other streams it
-// returns none.
+// runnerGroupPositions returns the positions of all durable consumers of a stream of start messages
+// except the recorder's, which are mostly consumers of groups of runners. It returns none for other
+// streams.
 func (i Installation) runnerGroupPositions(ctx context.Context,
 	name string,
 ) (runnerGroupPositions []RunnerGroupPosition, err error) {

@@ -31,8 +31,8 @@ type adminCmds struct {
 	Reseal     adminResealCmd     `cmd:"" help:"Seal every token and secret with the first key."`
 }
 
-// newDiscardLogger returns a logger that discards everything. Users need no log, because the
-// command's error tells them all that they need to know.
+// newDiscardLogger returns a logger that discards everything. Commands pass it to functions that
+// need a logger, because the command's error tells users all that they need to know.
 func newDiscardLogger() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

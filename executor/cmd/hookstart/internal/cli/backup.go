@@ -164,8 +164,8 @@ func (f natsFlags) connectInstallation(s *session) (backup.Installation, error) 
 	}, err
 }
 
-// printSummary prints the result of a backup or a restore: the manifest as JSON for scripts, or
-// text for people.
+// printSummary prints the result of a backup or a restore: the manifest as JSON if -o json is set,
+// otherwise text.
 func (s *session) printSummary(manifest backup.Manifest, text string) error {
 	return s.printValue(manifest, func() error { return s.printLine("%s", text) })
 }

@@ -240,7 +240,7 @@ func formatTwoDigits(n float64) string {
 	}
 }
 
-// daysText formats a number of days as a duration for people.
+// daysText formats a number of days as a duration in its largest unit, such as "3 h".
 func daysText(n float64) string {
 	return humantext.Duration(time.Duration(n * 24 * float64(time.Hour)))
 }

@@ -39,8 +39,8 @@ func (s *session) printRaw(text []byte) error {
 	return err
 }
 
-// printResponse prints the body of the API's last response if the output is for scripts. Otherwise
-// it calls printText.
+// printResponse prints the body of the API's last response if -o json is set. Otherwise it calls
+// printText.
 func (s *session) printResponse(printText func() error) error {
 	if s.jsonOutput {
 		return s.printRaw(s.lastResponseBody)
@@ -48,8 +48,8 @@ func (s *session) printResponse(printText func() error) error {
 	return printText()
 }
 
-// printResultLine prints the result of a verb: the API's last response if the output is for
-// scripts, or a single line for people. If err is not nil, it prints nothing and returns err.
+// printResultLine prints the result of a verb: the API's last response if -o json is set, otherwise
+// a single line. If err is not nil, it prints nothing and returns err.
 func (s *session) printResultLine(err error, format string, args ...any) error {
 	if err != nil {
 		return err
@@ -57,8 +57,8 @@ func (s *session) printResultLine(err error, format string, args ...any) error {
 	return s.printResponse(func() error { return s.printLine(format, args...) })
 }
 
-// printValue prints a value that is not a response of the API: as JSON if the output is for
-// scripts, otherwise by calling printText.
+// printValue prints a value that is not a response of the API: as JSON if -o json is set, otherwise
+// by calling printText.
 func (s *session) printValue(value any, printText func() error) error {
 	if !s.jsonOutput {
 		return printText()

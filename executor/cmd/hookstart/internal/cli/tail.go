@@ -105,8 +105,8 @@ func (t *executionTailer) waitBeforeRetry() {
 }
 
 // streamOpened is called when an event stream has been opened. The first time, it prints the column
-// heads for people. If a later stream does not resume where the previous one ended, it prints the
-// changes that were missed in between.
+// heads, unless -o json is set. If a later stream does not resume where the previous one ended, it
+// prints the changes that were missed in between.
 func (t *executionTailer) streamOpened(resumes bool) error {
 	t.retryDelay = minRetryDelay
 	if t.everConnected && !resumes {

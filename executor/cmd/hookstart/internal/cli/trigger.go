@@ -70,7 +70,7 @@ func (n *nodeArgs) getTrigger(s *session) (api.Trigger, error) {
 	return t, err
 }
 
-// tokenDisplay holds the flag that shows tokens in the output for people.
+// tokenDisplay holds the flag without which the output hides tokens. It has no effect on -o json.
 type tokenDisplay struct {
 	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
 }
@@ -124,7 +124,7 @@ func (v *triggerRerunCmd) Run(s *session) error {
 		started.ExecutionID)
 }
 
-// showTrigger prints a node's settings. The output for people contains the tokens only if
+// showTrigger prints a node's settings. Unless -o json is set, it prints the tokens only if
 // --show-token is set.
 func (k tokenDisplay) showTrigger(s *session, t api.Trigger) error {
 	return s.printResponse(func() error {

@@ -188,8 +188,8 @@ type Sender struct {
 	Preset     string            `json:"preset" yaml:"preset"`
 	Settings   map[string]string `json:"settings,omitempty" yaml:"settings,omitempty"`
 	// SecretsFrom lists the environment variables that hold the secrets, newest first. They are
-	// read only if the node has no sender, or a sender with another preset. Later changes of the
-	// secrets need separate calls.
+	// read only if the node has no sender, or a sender with another preset. Otherwise, the sender
+	// keeps its secrets; to change them, use "hookstart sender rotate".
 	SecretsFrom []string `json:"secretsFrom,omitempty" yaml:"secretsFrom,omitempty"`
 	// SettingsFrom maps secret settings to environment variables. They are read under the same
 	// conditions as SecretsFrom.

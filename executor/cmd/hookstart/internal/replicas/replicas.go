@@ -1,4 +1,4 @@
-// Package replicas changes how many NATS servers keep a stream.
+// Package replicas changes how many NATS servers keep a copy of a stream.
 package replicas
 
 import (

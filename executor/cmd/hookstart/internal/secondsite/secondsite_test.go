@@ -511,8 +511,8 @@ func TestStandsStill(t *testing.T) {
 	s.must("status", "--max-behind=1h")
 }
 
-// heardIn returns the time of the last contact with the first site according to the metric for
-// EXECUTIONS.
+// heardIn returns the time of the last contact with the first site, as stated in metrics for the
+// stream EXECUTIONS.
 func heardIn(t *testing.T, metrics string) time.Time {
 	t.Helper()
 	_, rest, _ := strings.Cut(metrics,

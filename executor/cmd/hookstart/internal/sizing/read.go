@@ -55,8 +55,8 @@ const (
 	StreamKindOther // the registry, and streams of internal messages
 )
 
-// AccountTier holds the usage and the limits of the JetStream account. They apply either to the
-// whole account or to its streams with a certain number of replicas.
+// AccountTier holds the usage and the limits of the JetStream account: either of all its streams,
+// or of those with a given number of replicas.
 type AccountTier struct {
 	Name     string // R1, R3 and so on; "" means the whole account
 	Replicas int    // the number in Name; 0 means the whole account

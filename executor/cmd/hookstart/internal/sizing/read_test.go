@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The usage that is read from NATS describes the shared stream and a queue's own streams
-// completely, with and without executors.
+// ReadNATSUsage returns the usage of the shared streams and of a queue's own streams. It includes
+// the recorder's lag if an executor has created the recorder's consumer.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -60,7 +60,7 @@ type Report struct {
 type LimitForecast struct {
 	Name string `json:"name"`
 	Unit Unit   `json:"unit"`
-	// The current amount, and further information about it for people.
+	// The current amount, and a text that explains it to people.
 	CurrentAmount float64 `json:"now"`
 	Detail        string  `json:"detail,omitempty"`
 	// Limit is the limit itself. nil means that there is no limit or that it is unknown.

@@ -108,9 +108,9 @@ func unambiguousHeaders(headers execution.Values) execution.Values {
 	return headers
 }
 
-// addVariables adds a variable for each name in values. The function join makes the variable's
-// value from the values of the name. If two names result in the same variable, it uses the first
-// one in alphabetical order.
+// addVariables adds a variable for each name in values. join combines the values of one name into
+// the value of the variable. If two names result in the same variable, the first one in
+// alphabetical order is used.
 func addVariables(
 	variables map[string]string, prefix string, values execution.Values, join func([]string) string,
 ) {
