@@ -93,7 +93,7 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	if again != exported {
 		t.Errorf("the second installation exports\n%s\nand the first\n%s", again, exported)
 	}
-	// The sender uses the values from the environment.
+	// The sender of the second installation uses the secrets from the environment.
 	trigger, err := empty.client().Trigger(t.Context(), "orders", "meta")
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,8 @@ func (m *moving) startRunner() *testRunner {
 	return r
 }
 
-// startRun starts hookstart run with a program that appends a line to the execution's file.
+// startRun starts hookstart run for the queue "other". Its program appends a line to the file in
+// m.folder that is named after the execution.
 func (m *moving) startRun() {
 	command := exec.Command(m.command, "run", "--queue", "other", "--nats-url", m.server.URL(),
 		"--concurrency", "4", "--",

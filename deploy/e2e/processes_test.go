@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// installation is a production-like setup: separate processes and a NATS server.
+// installation is a NATS server with an executor and ingresses, which run as separate processes as
+// in production.
 type installation struct {
 	nats      *natstest.Node
 	executor  *process

@@ -23,7 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// yesterdayFile contains what the programs of the first release leave in NATS.
+// yesterdayFile contains what the programs of the first release left in NATS.
 var yesterdayFile = filepath.Join("testdata", "yesterday", "streams.jsonl")
 
 // The current version can read what the first release left in NATS: streams with the settings of

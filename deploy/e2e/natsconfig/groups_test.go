@@ -154,9 +154,9 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	}
 }
 
-// The steps in the section "Another group of runners" of README.md work while three servers run.
-// The test adds two groups. Each runs its own executions, and a runner with the other group's key
-// does not become ready.
+// The steps in the section "Another group of runners" of deploy/nats/README.md work while three
+// servers run. The test adds two groups. Each runs its own executions, and a runner that uses the
+// key of the other group does not become ready.
 func TestAGroupIsAddedToARunningCluster(t *testing.T) {
 	t.Run("short acknowledgements", func(t *testing.T) {
 		addGroups(t, startDocumented(t, ""), shortAcks)
