@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// BenchmarkRunner compares a runner with variants that use plain nats.go. The variants take turns on
-// one server, which runs in a separate process. An operation is several thousand executions of 1 KB
-// with each variant.
+// BenchmarkRunner compares a runner with variants that use plain nats.go. The variants take turns
+// on one server, which runs in a separate process. An operation is several thousand executions of
+// 1 KB with each variant.
 //
 //	bare         Consume with explicit acknowledgements, and nothing else
 //	unconfirmed  the same, decoded, with the final report published: the minimum of data to
@@ -33,10 +33,10 @@ import (
 // The metrics x-bare, x-unconfirmed and x-confirmed are the runner's throughput divided by the
 // throughput of the named variant.
 //
-// In "wait=10ms" and "wait=1ms", the handler only waits, like one that calls a database or a service,
-// and the concurrency is a runner's default. In "empty", the handler does nothing, and the
-// concurrency is the number of messages that Consume prefetches, so most of the work, including the
-// server's, is storing the reports.
+// In "wait=10ms" and "wait=1ms", the handler only waits, like one that calls a database or a
+// service, and the concurrency is a runner's default. In "empty", the handler does nothing, and the
+// concurrency is the number of messages that Consume prefetches. Most of the work, including the
+// server's, is then storing the reports.
 func BenchmarkRunner(b *testing.B) {
 	wait := func(d time.Duration) func() { return func() { <-time.After(d) } }
 	b.Run("wait=10ms", func(b *testing.B) { compare(b, 2_000, 10, wait(10*time.Millisecond)) })
