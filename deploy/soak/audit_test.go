@@ -186,7 +186,7 @@ func found(a *ledgerAuditResult) string {
 }
 
 // auditQueues reports executions that are in the wrong stream, and own streams without executions.
-// Executions of a queue with an own stream belong in that stream, and all others in the shared
+// Executions of a queue with its own stream belong in that stream, and all others in the shared
 // stream.
 func TestAuditQueues(t *testing.T) {
 	t.Parallel()

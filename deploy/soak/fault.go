@@ -376,8 +376,8 @@ func pauseProcess(p *process) injection {
 	}
 }
 
-// breakLinks returns an injection that calls do for each link to break it, waits for the duration
-// of the fault, and heals the links.
+// breakLinks returns an injection that breaks each link with the function do, waits for the
+// duration of the fault, and heals the links.
 func breakLinks(links []*link.Link, do func(*link.Link)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {

@@ -521,9 +521,9 @@ func (i *installation) problems() (all []string) {
 	return all
 }
 
-// eventually calls try repeatedly until it succeeds, or until the timeout or ctx ends. If it never
-// succeeds, the returned error wraps the last error that try returned before the end, or the first
-// error if try did not return before the end.
+// eventually calls the function try repeatedly until it succeeds, or until the timeout or ctx ends.
+// If it never succeeds, the returned error wraps the last error that try returned before the end,
+// or the first error if try did not return before the end.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -16,12 +16,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// maxOwnStreams is the maximum number of queues with an own stream. It limits the load on the
+// maxOwnStreams is the maximum number of queues with their own streams. It limits the load on the
 // machine: each of these queues has two streams on every node, and a consumer in every runner.
 const maxOwnStreams = 16
 
-// queues returns the queues of the workflows: first the default queue, then the queues with an own
-// stream.
+// queues returns the queues of the workflows: first the default queue, then the queues with their
+// own streams.
 func (i *installation) queues() []string {
 	queues := []string{execution.DefaultQueue}
 	for n := range i.ownStreams {
@@ -30,7 +30,7 @@ func (i *installation) queues() []string {
 	return queues
 }
 
-// queuesWithOwnStream returns the queues that have an own stream.
+// queuesWithOwnStream returns the queues that have their own streams.
 func (i *installation) queuesWithOwnStream() []string { return i.queues()[1:] }
 
 // layout returns the layout of the messages of a queue, which are either in its own stream or in

@@ -70,9 +70,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	})
 }
 
-// runInTempDir calls run with a new temporary folder, and removes the folder afterwards. The folder
-// stays if keep is true, or if run fails for a reason other than the end of ctx; its path is then
-// printed or added to the error.
+// runInTempDir calls the function run with a new temporary folder, and removes the folder
+// afterwards. If keep is true, or if run fails although ctx is not done, the folder stays, and its
+// path is printed or added to the error.
 func runInTempDir(
 	ctx context.Context, prefix string, keep bool, out io.Writer, run func(folder string) error,
 ) error {

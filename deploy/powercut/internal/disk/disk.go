@@ -51,8 +51,8 @@ type inode struct {
 
 	content fileContent // used only for files
 
-	// entries holds the current names in a folder; the second map holds the durable names. Both are
-	// nil for a file.
+	// entries holds the current names in a folder, and storedEntries the durable ones. Both are nil
+	// for a file.
 	entries, storedEntries map[string]*inode
 	journal                *journal
 }

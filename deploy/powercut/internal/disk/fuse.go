@@ -91,7 +91,8 @@ var (
 	_ fs.NodeWriter    = (*node)(nil)
 )
 
-// withLock calls do with the disk's lock held. If the power is off, it returns EIO instead.
+// withLock calls the function do while it holds the disk's lock. If the power is off, it returns
+// EIO instead.
 func (n *node) withLock(do func() syscall.Errno) syscall.Errno {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()

@@ -97,7 +97,7 @@ func newAccessRule(operation string, check accessCheck) accessRule {
 type accessCheck func(ctx context.Context, s *Service, caller Caller) error
 
 // accessUnrestricted is the check that accepts every caller. It is for calls that concern no
-// account, and for calls that themselves omit what the caller has no access to.
+// account, and for calls whose result leaves out whatever the caller has no access to.
 func accessUnrestricted(context.Context, *Service, Caller) error { return nil }
 
 // accessToAllAccounts is the check for calls about all accounts. It rejects every caller, because
@@ -220,7 +220,7 @@ func (c Caller) RequireRole(least Role) error {
 	return nil
 }
 
-// checkAllowed returns an error if a caller may not make a call.
+// checkAllowed returns an error unless the rule r allows the caller to make the call.
 func (s *Service) checkAllowed(ctx context.Context, caller Caller, r accessRule) error {
 	if r.check == nil {
 		r.role = "" // no role includes "", so every caller is rejected

@@ -215,7 +215,7 @@ func (b *bulkRestart) countSkipped(err error) error {
 	return nil
 }
 
-// skipped returns how many executions were skipped, by error code.
+// skipped returns how many executions were skipped, by error code, sorted by code.
 func (b *bulkRestart) skipped() []api.Left {
 	var all []api.Left
 	for _, code := range slices.Sorted(maps.Keys(b.skippedByCode)) {

@@ -378,7 +378,8 @@ func (s *Service) cancellationsPosition(ctx context.Context) (bucketPosition, er
 	return bucketPosition{info.Created, info.State.LastSeq, reconnects}, nil
 }
 
-// forEachBatch calls do with batches of the records that match a filter, oldest first.
+// forEachBatch calls the function do with batches of the records that match a filter, oldest first.
+// It stops if do returns an error.
 func (s *Service) forEachBatch(
 	ctx context.Context, filter store.RecordFilter, do func([]store.Record) error,
 ) error {

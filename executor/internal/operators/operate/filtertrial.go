@@ -201,8 +201,8 @@ func (p fieldValueCounts) countValue(place, value string) {
 	p[place][value]++
 }
 
-// countTextValue counts a string value. It encodes the string like JSON.stringify, without HTML
-// escaping.
+// countTextValue counts a string value. It encodes the string as JSON without HTML escaping, like
+// JSON.stringify in a browser.
 func (p fieldValueCounts) countTextValue(place, value string) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

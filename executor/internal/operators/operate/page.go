@@ -23,7 +23,8 @@ func encodeCursor(kind, position string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + position))
 }
 
-// cursorPosition returns the position after which the page begins, or "" for the first page.
+// cursorPosition returns the position after which the page begins, or "" for the first page. It
+// fails if the cursor is invalid, or is of a list of another kind.
 func (p PageOptions) cursorPosition(kind string) (string, error) {
 	if p.Cursor == "" {
 		return "", nil

@@ -218,7 +218,8 @@ func (s *Service) RemoveSenderSecret(
 		})
 }
 
-// loadAPISender converts a sender to the API's form, with the times of its last requests.
+// loadAPISender converts a sender to the API's form. It reads the times of the sender's last
+// requests from the database.
 func (s *Service) loadAPISender(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
 	seen, err := s.config.Store.SenderActivity(ctx, info.Workflow.ID, info.NodeID)
 	return apiSender(info, seen), err

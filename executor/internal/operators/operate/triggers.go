@@ -125,8 +125,9 @@ func setTriggerSettings(node *edit.TriggerSpec, settings api.TriggerSettings) {
 // MaxSamplePayloadBytes is the maximum size of a sample payload.
 const MaxSamplePayloadBytes = edit.MaxSamplePayloadBytes
 
-// WithSampleCondition returns a context for a conditional SetSamplePayload: see
-// edit.WithSampleCondition.
+// WithSampleCondition returns a context for a conditional SetSamplePayload, which calls check with
+// the existing sample payload, or with nil if there is none. If check returns an error, the change
+// fails with that error: see edit.WithSampleCondition.
 func WithSampleCondition(ctx context.Context, check func(sample []byte) error) context.Context {
 	return edit.WithSampleCondition(ctx, check)
 }

@@ -259,8 +259,8 @@ func (w *Watcher) StartMessages(
 }
 
 // setDelivered sets Delivered in the start messages of one stream's records. If it returns an
-// error, it has removed the start messages for which it could not determine Delivered from the map
-// messages.
+// error, it has deleted from messages the start messages for which it could not determine
+// Delivered.
 func (w *Watcher) setDelivered(
 	ctx context.Context, streamName string, records []store.Record,
 	messages map[string]*StartMessage,
@@ -357,8 +357,8 @@ const (
 )
 
 // readStartMessages reads the start messages of records from the streams, unless they were already
-// read. If it returns an error, it has removed the start messages that it could not read from the
-// map messages.
+// read. If it returns an error, it has deleted from messages the start messages that it could not
+// read.
 func (w *Watcher) readStartMessages(
 	ctx context.Context, records []store.Record, messages map[string]*StartMessage,
 ) (failed error) {
@@ -414,14 +414,14 @@ func (w *Watcher) readQueueStarts(
 	return reading.Wait()
 }
 
-// startStreamNames returns the names of the streams of start messages that exist.
+// startStreamNames returns the names of the existing streams for start messages.
 func (w *Watcher) startStreamNames(ctx context.Context) ([]string, error) {
 	names, _, err := stream.StreamNames(ctx, w.config.JetStream)
 	return names, err
 }
 
 // findStartMessages returns the records' start messages, keyed by record ID, without setting
-// Delivered. It reads a start message only if its queue has lanes or an own stream; otherwise, the
+// Delivered. It reads a start message only if its queue has lanes or its own stream; otherwise, the
 // subject follows from the record. If it returns an error, the result lacks the messages that it
 // could not read.
 func (w *Watcher) findStartMessages(
@@ -939,8 +939,8 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 	return nil
 }
 
-// countMessages counts the queue's start messages in one stream. It adds the number to the queue,
-// and to the groups that have no consumer in this stream yet.
+// countMessages counts the queue's start messages in one stream, which all selects. It adds the
+// number to the queue, and to the groups that have no consumer in this stream yet.
 func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueLane) error {
 	var without []*Group
 	for i := range q.Groups {

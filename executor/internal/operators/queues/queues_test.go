@@ -370,7 +370,8 @@ func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 		}
 		return consumer
 	}
-	// A move or a backup reads all messages without starting executions.
+	// A move or a backup reads all messages without starting executions, so its consumer must not
+	// count as a group.
 	reader, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName, jetstream.ConsumerConfig{
 		Name: stream.DeliveryIDCopyConsumerName, AckPolicy: jetstream.AckNonePolicy,
 	})

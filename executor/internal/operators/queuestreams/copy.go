@@ -130,7 +130,7 @@ func (m *Mover) startCopier(ctx context.Context, c *deliveryIDCopier) error {
 }
 
 // startReading creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another
-// move is using a consumer of this name.
+// move is using the stream's consumer with the same name.
 func (c *deliveryIDCopier) startReading(ctx context.Context) error {
 	name := c.from.StreamName(c.queue)
 	config := jetstream.ConsumerConfig{

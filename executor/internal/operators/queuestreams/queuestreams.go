@@ -109,8 +109,8 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 	if err := m.checkSpec(spec); err != nil {
 		return err
 	}
-	// Check the condition here, although the editor checks it later: before that, EnsureOwnStreams
-	// may change an existing stream, and a shorter maximum age deletes messages.
+	// Check the condition before EnsureOwnStreams, which may change an existing stream: a shorter
+	// maximum age deletes messages. The editor checks the condition only later.
 	if err := m.config.Editor.CheckQueueCondition(ctx, queue); err != nil {
 		return err
 	}
@@ -165,8 +165,8 @@ func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	})
 }
 
-// checkSpec validates the settings of an own stream, including their relation to the settings of
-// the shared stream.
+// checkSpec validates the settings of a queue's own stream, also in relation to the settings of the
+// shared stream.
 func (m *Mover) checkSpec(spec edit.QueueStreamSpec) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -235,10 +235,10 @@ func (m *Mover) Run(ctx context.Context) {
 	})
 }
 
-// resumeStalledMoves continues every move that has made no progress for some time. It does not wait
-// until the moves of queues are complete, so a long move does not delay the others. (Moves that
-// read the same stream still have to wait for each other, because only one copier can read a stream
-// at a time.)
+// resumeStalledMoves continues every move of a queue that has made no progress for some time, and
+// reopens workflows that have been closed for too long. It does not wait until the moves of queues
+// are complete, so a long move does not delay the others. (Moves that read the same stream still
+// have to wait for each other, because only one copier can read a stream at a time.)
 func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	m.trackMoves()
 	for _, q := range m.config.Directory.QueueSettings() {

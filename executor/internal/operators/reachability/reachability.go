@@ -25,7 +25,7 @@ import (
 // State is the outcome of a check: what responds at the public URL.
 type State string
 
-// The states that a check can return.
+// The possible states.
 const (
 	StateReached     State = "reached"     // an ingress of this installation responds
 	StateUnreachable State = "unreachable" // no server responds
