@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// StateUpdate is a change to one record that results from the progress in a batch. A zero field
+// StateUpdate is the change that the progress steps of a batch make to one record. A zero field
 // leaves the record's value unchanged. StartedAt is ignored if the record already has one.
 type StateUpdate struct {
 	ID         string
@@ -21,8 +21,8 @@ type StateUpdate struct {
 	CanceledAt time.Time // when it was canceled; zero if it was not
 }
 
-// ProgressExecutionIDs returns the execution IDs of progress steps in stored form, sorted, each
-// once.
+// ProgressExecutionIDs returns the execution IDs in steps, as SanitizeText returns them, sorted and
+// without duplicates.
 func ProgressExecutionIDs(steps []execution.Progress) []string {
 	ids := make([]string, len(steps))
 	for i, step := range steps {
@@ -41,12 +41,12 @@ type CurrentState struct {
 	Attempts   int // the highest attempt number recorded; 0 means none
 }
 
-// ApplyProgress applies progress steps, in order, to the current states of their records, and
-// follows the rules of Batch.Progress. current is keyed by ID. ApplyProgress returns one update for
-// each record that changes, the IDs that are not recorded (unknown), and the IDs of records whose
-// queue or workflow differs from a step's (foreign). No ID occurs twice in a result. So that the
-// rules are implemented only once, every driver calls ApplyProgress inside its transaction, with
-// the records locked.
+// ApplyProgress applies progress steps, in order, to the current states of their records, by the
+// rules of Batch.Progress. current maps the execution IDs of recorded executions to their states.
+// ApplyProgress returns one update for each record that changes, the IDs of executions that are not
+// recorded (unknown), and the IDs of records whose queue or workflow differs from the step's
+// (foreign), each ID once. Every driver calls ApplyProgress inside its transaction, with the
+// records locked, so that the rules are implemented only once.
 func ApplyProgress(
 	current map[string]CurrentState, steps []execution.Progress,
 ) (updates []StateUpdate, unknown, foreign []string) {

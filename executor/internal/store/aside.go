@@ -15,9 +15,9 @@ type AsideMessages interface {
 	// ErrNotFound if there is no such message.
 	GetAside(ctx context.Context, key MessageKey) (AsideMessage, error)
 
-	// ListAside lists messages that were put aside and not dismissed, newest first: by At, then by
-	// stream sequence, both descending. It starts after a position in this list, and returns at
-	// most limit messages.
+	// ListAside returns one page of the messages that were put aside and not dismissed, newest
+	// first: by At, then by stream sequence, both descending. after is the position of the last
+	// message on the previous page, or zero for the first page. A page has at most limit messages.
 	ListAside(
 		ctx context.Context, filter AsideFilter, after AsidePosition, limit int,
 	) ([]AsideMessage, error)

@@ -14,8 +14,9 @@ type AuditLog interface {
 	// entry is kept.
 	AddAudit(ctx context.Context, entries []AuditEntry) error
 
-	// ListAudit lists entries, newest first: by At, then by ID, both descending. It starts after a
-	// position in this list, and returns at most limit entries.
+	// ListAudit returns one page of the entries, newest first: by At, then by ID, both descending.
+	// after is the position of the last entry on the previous page, or zero for the first page. A
+	// page has at most limit entries.
 	ListAudit(ctx context.Context, filter AuditFilter, after AuditPosition,
 		limit int) ([]AuditEntry, error)
 }

@@ -42,8 +42,8 @@ type BackupPart struct {
 	Filtered   []FilteredRequests `json:",omitempty"`
 }
 
-// AsideMessageRow is a put-aside message as a backup contains it. DismissedAt is when an operator
-// dismissed it from the dead letters, or zero if nobody has.
+// AsideMessageRow is a message put aside, as it is written to a backup. DismissedAt is when an
+// operator dismissed the message from the dead letters, or zero if nobody has.
 type AsideMessageRow struct {
 	AsideMessage
 	DismissedAt time.Time `json:",omitzero"`
@@ -84,8 +84,8 @@ func NewBackupWriter(
 	return &BackupWriter{write: write}
 }
 
-// Add calls the function change, which must add one row to the current part. bytes is the
-// approximate size of the row. If the part is then full, Add writes it.
+// Add adds one row to the current part by calling change, which must append the row to the part.
+// bytes is the approximate size of the row. If the part is then full, Add writes it.
 func (p *BackupWriter) Add(bytes int, change func(*BackupPart)) error {
 	change(&p.part)
 	p.rows++

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Cancellations changes the records of executions that operators cancel, for operate. Cancel ends
-// only queued executions. An execution that a runner has begun ends when the runner reports it, and
-// Recording stores that.
+// Cancellations changes the records of executions that operators cancel. operate uses it. Cancel
+// ends only queued executions. An execution that a runner has started ends only when the runner
+// reports its end, which Recording stores.
 type Cancellations interface {
 	// RequestCancel sets CancelRequestedAt on records that have not ended and whose
 	// CancelRequestedAt is zero, and returns their IDs. In the same transaction, it stores an audit

@@ -10,18 +10,19 @@ import (
 )
 
 // RequestCounts reads the numbers of accepted, deduplicated, filtered and refused requests, for
-// operate. Recording and Reports add to these numbers when they write. They are kept in rows of
-// their own, separate from the records, which PruneCounts deletes.
+// operate. Recording and Reports add to these numbers. The numbers are stored separately from the
+// records, and PruneCounts deletes old ones.
 type RequestCounts interface {
 	// Refusals returns how many requests for one workflow were refused, by code. It counts from the
 	// beginning of the minute that contains the time since. The code with the most recent refusal
 	// comes first. A workflowID of "" selects the refusals without a workflow.
 	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
 
-	// AllRefusals returns how many requests were refused, by workflow ("" for none) and code. It
-	// counts from the beginning of the minute that contains the time since. The sums are ordered by
-	// Last.At, workflow and code, all descending. AllRefusals returns at most limit sums, which
-	// follow the position after. Regardless of limit, it reads all rows since that minute.
+	// AllRefusals returns one page of the numbers of refused requests, by workflow ("" for none)
+	// and code. It counts from the beginning of the minute that contains the time since. The sums
+	// are ordered by Last.At, workflow and code, all descending. after is the position of the last
+	// sum on the previous page, or zero for the first page. A page has at most limit sums, but
+	// AllRefusals reads all rows since that minute for each page.
 	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition,
 		limit int) ([]WorkflowRefusalSum, error)
 
@@ -33,11 +34,11 @@ type RequestCounts interface {
 	MinuteCounts(ctx context.Context, since time.Time) ([]MinuteCount, error)
 }
 
-// RefusalCount is the number of one workflow's requests that were refused with one code in one
+// RefusalCount is how many of one workflow's requests were refused with one error code in one
 // minute.
 type RefusalCount struct {
-	// WorkflowID is "" if no such workflow exists, or if there are more workflows than can be
-	// counted separately.
+	// WorkflowID is "" if the requests named a workflow that does not exist, or if the ingress was
+	// already counting the maximum number of workflows separately.
 	WorkflowID string
 	Code       string
 	Minute     time.Time // the start of the minute
@@ -112,8 +113,8 @@ func AcceptedMinuteCounts(inserted []Record) []MinuteCount {
 	return sortMinuteCounts(counts)
 }
 
-// DeduplicatedMinuteCount returns the minute count that a report of suppressed duplicates adds. It
-// returns nil if the report's counts add up to zero.
+// DeduplicatedMinuteCount adds up the counts in a report of suppressed duplicates, and returns the
+// sum as the count of the minute that contains at. It returns nil if the sum is zero.
 func DeduplicatedMinuteCount(at time.Time, counts map[string]int64) []MinuteCount {
 	total := int64(0)
 	for _, n := range counts {
@@ -125,8 +126,8 @@ func DeduplicatedMinuteCount(at time.Time, counts map[string]int64) []MinuteCoun
 	return []MinuteCount{{at.Truncate(time.Minute), KindDeduplicated, total}}
 }
 
-// FilteredMinuteCount returns the minute count that a report of filtered requests adds. It returns
-// nil if the report's counts add up to zero.
+// FilteredMinuteCount adds up the counts in a report of filtered requests, and returns the sum as
+// the count of the minute that contains at. It returns nil if the sum is zero.
 func FilteredMinuteCount(at time.Time, filtered []FilteredRequests) []MinuteCount {
 	total := int64(0)
 	for _, f := range filtered {

@@ -54,7 +54,7 @@ type DeadLetterFilter struct {
 	Until      time.Time // exclusive upper bound of SortTime
 }
 
-// RecordFilter returns the filter for the execution records among the dead letters.
+// RecordFilter returns the filter that selects the failed executions among the dead letters.
 func (f DeadLetterFilter) RecordFilter() RecordFilter {
 	return RecordFilter{
 		AccountID:  f.AccountID,
@@ -76,9 +76,8 @@ func (d DeadLetter) SortTime() time.Time {
 }
 
 // ListDeadLetters returns at most limit dead letters, newest first by SortTime. At equal times,
-// records come before messages. last is the last dead letter of the previous page, and the new page
-// starts after it; only the fields of last that determine its position are needed. If last is the
-// zero DeadLetter, ListDeadLetters returns the first page.
+// records come before messages. last is the last dead letter on the previous page, or the zero
+// DeadLetter for the first page. Of last, only the time and the ID or sequence are needed.
 func ListDeadLetters(
 	ctx context.Context, s interface {
 		Records

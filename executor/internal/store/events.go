@@ -7,9 +7,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Events keeps operator events and their causes until the events have been published, and the
-// conditions that are ongoing. Package events uses it, and operate shows the conditions. Recording
-// stores an event cause when an execution fails: see SetFailureCause.
+// Events keeps operator events, their causes, and the ongoing conditions, such as a queue without
+// runners, that events have reported. Package events uses it, and operate shows the conditions.
+// When an execution fails, Recording stores an event cause: see SetFailureCause.
 type Events interface {
 	// SetFailureCause sets the function that returns the event cause for an execution that Apply or
 	// EndLostExecutions ends as failed. The function returns nil if no event is wanted. The
@@ -20,7 +20,7 @@ type Events interface {
 	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
 	// causes, and with the events that were decided at or after the time since. There are at most
 	// MaxCausesPerDecision causes, none of them from a group in except. The events come oldest
-	// first, without their inputs.
+	// first, without their inputs. If there are no such causes, DecideEvents does nothing.
 	//
 	// decide returns the events to store, and the IDs of the causes that are settled: those that
 	// the events report, and those that no event will report. If an event's ID already exists, the
@@ -39,7 +39,8 @@ type Events interface {
 	// leaves out events that start one of the workflows in exceptWorkflows.
 	UnpublishedEvents(ctx context.Context, exceptWorkflows []string, limit int) ([]Event, error)
 
-	// MarkEventsPublished records that events were published at a time.
+	// MarkEventsPublished records that the events with the given IDs were published at the given
+	// time.
 	MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error
 
 	// EventConditions returns all ongoing conditions.
@@ -49,14 +50,15 @@ type Events interface {
 	// two callers make the same change, its event cause is stored only once.
 	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
 
-	// AcquireEventLease acquires or renews the lease for detecting conditions, and reports whether
-	// the caller holds it. Only one caller holds the lease at a time. A lease that the call has
-	// acquired or renewed expires at the time until.
+	// AcquireEventLease reports whether the caller holds the lease for detecting conditions. If no
+	// other caller holds it, AcquireEventLease acquires or renews it, and it then expires at the
+	// time until.
 	AcquireEventLease(ctx context.Context, caller string, now, until time.Time) (bool, error)
 }
 
-// EventCause is an occurrence that an operator event may report to the operators of an account. The
-// store keeps it until decide has settled it: see DecideEvents.
+// EventCause is something that happened and that an operator event may report to the operators of
+// an account, such as the failure of an execution. The store keeps it until decide has settled it:
+// see DecideEvents.
 type EventCause struct {
 	ID          string // unique; names the occurrence, its subject and, if it can recur, its time
 	AccountID   string
@@ -86,8 +88,9 @@ type Event struct {
 	PublishedAt time.Time // zero until published, or until the workflow is found deleted
 }
 
-// OngoingCondition is a state that is still ongoing and whose beginning an operator event has
-// reported. Kind is the kind of that event, and Subject names the object that is in the state.
+// OngoingCondition is a state, such as a queue without runners, that has not ended and whose
+// beginning an operator event has reported. Kind is the kind of that event, and Subject names the
+// object that is in the state.
 type OngoingCondition struct {
 	AccountID, Kind, Subject string
 
@@ -112,8 +115,8 @@ const (
 	EventRetention = time.Hour
 )
 
-// ExecutionFailure is an execution that has failed, because a runner has reported that or because
-// EndLostExecutions has ended it.
+// ExecutionFailure is an execution that has failed: either a runner has reported the failure, or
+// EndLostExecutions has ended the execution.
 type ExecutionFailure struct {
 	ExecutionID, AccountID, WorkflowID, Queue string
 
@@ -134,9 +137,9 @@ func FailuresFromUpdates(current map[string]CurrentState,
 	return failures
 }
 
-// LostExecutionFailures returns one failure for each ID in ended, the IDs of the lost executions
-// that were ended. All failures have the given time and reason. current maps the IDs to the states
-// of the executions.
+// LostExecutionFailures returns one failure for each lost execution in ended, with the given time
+// and reason. ended holds the IDs that EndLostExecutions returned, and current maps them to the
+// states of the executions.
 func LostExecutionFailures(
 	current map[string]CurrentState, ended []string, at time.Time, reason string,
 ) (failures []ExecutionFailure) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// MaxFilteredRequests is the maximum number of requests that are kept for each trigger node because
-// they did not match its filter.
+// MaxFilteredRequests is how many of the requests that did not match a trigger node's filter are
+// kept for the node.
 const MaxFilteredRequests = 20
 
 // FilteredRequests counts the requests that did not match the filter of one trigger node, and

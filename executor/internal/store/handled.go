@@ -16,8 +16,8 @@ type HandledMessages interface {
 	// whose ranges HandledRanges deletes.
 	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
 
-	// ForgetHandled removes the message at a sequence, and all later ones, from the ranges that
-	// HandledRanges returns for a stream.
+	// ForgetHandled shortens a stream's ranges, so that HandledRanges returns only messages with
+	// lower sequences than from.
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
 	// Reconnected returns a channel that receives a value when the store has connected to what may
@@ -37,7 +37,7 @@ type HandledRange struct {
 	First, Last   uint64 // sequences, both inclusive
 }
 
-// AppendRanges appends to ranges the ranges that the given sequences of a stream form. Adjacent
+// AppendRanges converts sequences of one stream to ranges, and appends them to ranges. Adjacent
 // sequences share one range. AppendRanges sorts sequences in place.
 func AppendRanges(
 	ranges []HandledRange,
@@ -75,8 +75,7 @@ func MergeRanges(ranges []HandledRange) []HandledRange {
 	return merged
 }
 
-// RangesBefore returns the parts of merged ranges that lie before the given sequence, which is not
-// included.
+// RangesBefore returns the parts of ranges with lower sequences than the given one.
 func RangesBefore(ranges []HandledRange, sequence uint64) []HandledRange {
 	var before []HandledRange
 	for _, r := range ranges {

@@ -54,7 +54,8 @@ func possibleHashInputs(deliveryID string) [4]string {
 	}
 }
 
-// TriggerNode identifies a trigger node that has, or once had, a record.
+// TriggerNode identifies a trigger node at which requests were recorded, even if their records have
+// been deleted since.
 type TriggerNode struct{ WorkflowID, NodeID string }
 
 // PossibleExecutionIDs returns every execution ID that may have been computed from a delivery ID at

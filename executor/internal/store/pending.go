@@ -23,8 +23,9 @@ const (
 	bytesPerPendingStep = 4 << 10
 )
 
-// PendingProgress is a progress step that is kept until its execution is recorded. Position
-// increases in the order of arrival, and by more for a larger step.
+// PendingProgress is a progress step that is kept until its execution is recorded. Positions
+// increase in the order of arrival. A large step takes up several positions, because it counts as
+// several of MaxPendingSteps.
 type PendingProgress struct {
 	Position int64
 	execution.Progress
@@ -50,9 +51,9 @@ func RecordIDs(records []Record) []string {
 	return ids
 }
 
-// SelectInserted returns the records that were inserted. fresh contains the IDs of the inserted
-// records. SelectInserted removes these IDs from fresh, so that of two records with the same ID it
-// returns only the first.
+// SelectInserted returns the records whose IDs are in fresh, the set of the IDs that were inserted.
+// If two records have the same ID, it returns only the first. It removes the returned IDs from
+// fresh.
 func SelectInserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	for _, r := range records {
 		if fresh[r.ID] {
@@ -83,8 +84,8 @@ func AlreadyRecorded(records, inserted []Record) []Record {
 	return again
 }
 
-// OrderSteps returns the steps in the order in which they must be applied: first the kept steps, in
-// the order of arrival, and then the batch's own. It sorts kept in place.
+// OrderSteps returns all steps in the order in which they must be applied: first the kept steps, in
+// the order of their arrival, and then own, the steps of the current batch. It sorts kept in place.
 func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
@@ -99,11 +100,11 @@ func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Pr
 	return append(steps, own...)
 }
 
-// SelectPending returns the steps that must be kept because their executions, whose IDs are in
-// unknown, are not recorded yet. have contains the steps that are kept already, without their
-// outputs, and last is the highest position of any kept step. dropped is the number of steps that
-// are not kept because too many are kept for their execution. A step that is already kept, or that
-// could not change a queued execution, is left out without being counted.
+// SelectPending returns the steps that must be kept because their executions are not recorded yet,
+// with their positions. unknown holds the IDs of these executions, have holds the steps already
+// kept for them (without outputs), and last is the highest position of all kept steps. dropped is
+// the number of steps that exceed MaxPendingStepsPerExecution. Steps that are already kept, and
+// steps that could not change a queued execution, are left out and not counted.
 func SelectPending(
 	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,
 ) (keep []PendingProgress, dropped int) {

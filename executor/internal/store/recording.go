@@ -67,8 +67,8 @@ type ApplyResult struct {
 }
 
 // LostExecution identifies an execution that no runner will end, for example because its start
-// message is no longer in the stream. StreamSequence is the value that the record had when that was
-// detected.
+// message is no longer in the stream. StreamSequence is the record's value at the time of the
+// search. If the value has changed since, EndLostExecutions skips the execution.
 type LostExecution struct {
 	ID             string
 	StreamSequence uint64 // in the stream with the start messages of the record's queue

@@ -19,9 +19,10 @@ type Records interface {
 	// exist. There may be at most MaxGetMany IDs.
 	GetMany(ctx context.Context, ids []string) ([]Record, error)
 
-	// List lists records, newest first: by AcceptedAt, then by ID, both descending. It starts after
-	// a position in this list, and returns at most limit records. Like every method with a
-	// RecordFilter, it can fail with ErrTooBroad.
+	// List returns one page of the records that match the filter, newest first: by AcceptedAt, then
+	// by ID, both descending. after is the position of the last record on the previous page, or
+	// zero for the first page. A page has at most limit records. Like every method with a
+	// RecordFilter, List can fail with ErrTooBroad.
 	List(ctx context.Context, filter RecordFilter, after RecordPosition, limit int) ([]Record,
 		error)
 
@@ -52,7 +53,7 @@ const (
 )
 
 // ErrTooBroad means that a search by delivery ID, or by a prefix of one, would have to read too
-// many records, because too many match the other conditions of the filter.
+// many records: more than MaxDeliverySearchRecords match the filter's workflow and time.
 var ErrTooBroad = errors.New("there are too many executions to look through for a delivery ID")
 
 // Record is the record of one execution. Its times are in UTC, in whole microseconds.
@@ -94,8 +95,8 @@ type Record struct {
 	Output []byte // the handler's output as one JSON text, or nil
 }
 
-// IsRequeue reports whether the execution was started by requeuing the execution in RerunOf, which
-// it replaces and whose body it uses.
+// IsRequeue reports whether the execution is a requeue of another one, RerunOf: it replaces that
+// execution and uses its body.
 func (r Record) IsRequeue() bool {
 	return r.RerunOf != "" && r.ID == execution.IDForRequeue(r.RerunOf)
 }
@@ -108,7 +109,7 @@ type RecordFilter struct {
 	Status     execution.Status
 	Source     execution.Source
 	DeliveryID string
-	// DeliveryPrefix is a prefix of the delivery ID.
+	// DeliveryPrefix selects the records whose delivery ID begins with this text.
 	DeliveryPrefix string
 	Since          time.Time // inclusive lower bound of AcceptedAt
 	Until          time.Time // exclusive upper bound of AcceptedAt

@@ -21,10 +21,10 @@ type RegistryCopy interface {
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
 	// SaveRegistryCopy adds revisions of a registry bucket, in order, and their audit entries to
-	// the database, and advances the copy's position to upTo, in one transaction. An earlier
-	// revision of a record does not replace a later one, and the position never goes back. after is
-	// the revision that the copy must have reached before the call. If it has not, SaveRegistryCopy
-	// fails with ErrRegistryGap and stores nothing.
+	// the database, and advances the copy's position to upTo, in one transaction. It never replaces
+	// a later revision of a record with an earlier one, and never lowers the position. If the copy
+	// has not yet reached the revision after, SaveRegistryCopy stores nothing and fails with
+	// ErrRegistryGap.
 	SaveRegistryCopy(
 		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
 		after uint64, upTo RegistryPosition,

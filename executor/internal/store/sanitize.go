@@ -161,6 +161,7 @@ func escapedPattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(text))
 }
 
-// PrefixUpperBound returns an exclusive upper bound for a search for a prefix: it sorts after every
-// text with the prefix, and before every text that sorts after all of these.
+// PrefixUpperBound returns the exclusive upper bound of a range query for the texts with a prefix:
+// prefix <= text < bound. The range contains exactly these texts, except any in which U+10FFFF, a
+// noncharacter, follows the prefix.
 func PrefixUpperBound(prefix string) string { return prefix + string(utf8.MaxRune) }

@@ -51,7 +51,7 @@ type SenderActivity struct {
 	Refused    int64 // number of requests refused because of their signature
 }
 
-// StorableSenders returns the observations in stored form: one entry per node, sorted by node.
+// StorableSenders returns seen in stored form: merged into one entry per node, and sorted by node.
 // Because every writer locks the rows in this order, concurrent writers cannot deadlock.
 func StorableSenders(seen []SenderActivity) []SenderActivity {
 	type node struct{ workflowID, nodeID string }
@@ -74,7 +74,7 @@ func StorableSenders(seen []SenderActivity) []SenderActivity {
 	return all
 }
 
-// merge returns the combination of s and later, a report that was added after s.
+// merge returns the combined activity of s and of later, which was reported after s.
 func (s SenderActivity) merge(later SenderActivity) SenderActivity {
 	merged := later
 	if s.RefusedAt.After(later.RefusedAt) {

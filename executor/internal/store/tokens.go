@@ -17,8 +17,8 @@ type TokenUseStore interface {
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
 	// AddTokenUses stores uses that do not appear in any execution's record, such as uses of
-	// operators' keys. TokensLastUsed then returns them, too. A use that is older than the stored
-	// one is ignored.
+	// operators' keys, so that TokensLastUsed returns these as well. A use that is older than the
+	// stored one is ignored.
 	AddTokenUses(ctx context.Context, uses []TokenUse) error
 }
 

@@ -36,7 +36,7 @@ func asDataError(err error) error {
 }
 
 // encodeErrorPrefix is the beginning of the message of the error that pgx returns if it cannot
-// encode an argument of a statement. These errors cannot be recognized by a type.
+// encode an argument of a statement. The error has no type by which it could be recognized.
 const encodeErrorPrefix = "failed to encode args["
 
 // encodeErrorCause returns the cause of an error that pgx returned because it could not encode an

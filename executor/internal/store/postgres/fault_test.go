@@ -24,15 +24,15 @@ func plain(id string) store.Record {
 	return store.Record{ID: id, Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
 }
 
-// What can be to blame for a failed call, and the type of error that shows it.
+// The possible causes of a failed call, with the type of error that indicates each of them.
 const (
 	theData    = "the data"    // a store.DataError
 	theMoment  = "the moment"  // a store.UnavailableError
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies a record and checks that this fails with an error that blames want, one of the
-// culprits above. what describes the case in a test error.
+// wantBlame applies r and checks that this fails with the type of error that indicates want, one of
+// the causes above. what names the case in messages.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -145,8 +145,8 @@ func TestALostConnectionMayPass(t *testing.T) {
 	}
 }
 
-// pgx refuses to send a value that does not fit its type. That results in a DataError, too, and its
-// message does not contain the other values of the array.
+// If an array contains a value that does not fit the parameter's type, pgx refuses to encode the
+// array. That is a DataError, and its message must not contain the other values of the array.
 func TestAValueThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, pgtest.Start(t))

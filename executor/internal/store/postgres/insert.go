@@ -53,7 +53,7 @@ func (tx transaction) InsertNew(
 // sortedByAcceptance returns records in the order in which they were accepted. In this order, rows
 // are appended at the end of the table and of the time indexes, and executors that insert the same
 // records lock them in the same order. Of two records with the same ID, only the first is returned.
-// Because records are large, it sorts their indices.
+// Because records are large, sortedByAcceptance sorts indices instead of records.
 func sortedByAcceptance(records []store.Record) []store.Record {
 	known := make(map[string]bool, len(records))
 	order := make([]int, 0, len(records))

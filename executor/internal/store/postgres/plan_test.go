@@ -74,8 +74,8 @@ func TestListUsesItsIndex(t *testing.T) {
 				Status: execution.Queued, Since: after.AcceptedAt.Add(-time.Hour),
 				Until: after.AcceptedAt,
 			}, []string{"executions_time"}},
-			// All failed records in this test are dead letters, so the index of failed records is
-			// suitable, too.
+			// All failed records in this test are dead letters, so the index of dead letters and
+			// the index of failed records are both suitable.
 			{
 				store.RecordFilter{DeadLetter: true}, []string{
 					"executions_dead_letters", "executions_trouble",

@@ -5,7 +5,7 @@
 // acquires its locks in the same order: new executions, messages put aside, records whose state
 // changes, per-minute counts, token uses. In each of these groups, it locks the rows in the order
 // of their keys, except that it locks new executions in the order in which they were accepted. New
-// rows in the dimension tables of origins are added in separate transactions before.
+// rows in the dimension tables of origins are added beforehand, in separate transactions.
 package postgres
 
 import (
@@ -30,11 +30,13 @@ type Store struct {
 
 	pool *pgxpool.Pool
 	// writerID is a random number that distinguishes this store's rows of per-minute counts from
-	// the rows of other stores, so that the stores do not wait for each other. If two stores happen
-	// to have the same number, they sometimes do, but the sums are still correct.
+	// the rows of other stores, so that the stores do not wait for each other. Two stores that
+	// happen to have the same number sometimes wait for each other, but their sums are still
+	// correct.
 	writerID int16
 	schema   int64 // the schema version that this program uses
-	// reconnected is buffered for one value: see Reconnected.
+	// reconnected is the channel that Reconnected returns. It is buffered for one value, which
+	// waits there until the caller receives it.
 	reconnected  chan struct{}
 	newestServer atomic.Value // the serverIdentity of the newest connection
 }

@@ -59,9 +59,9 @@ func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// serverIdentity identifies a database for as long as its server runs. It changes when a standby is
-// promoted, and when the database is created again. It also changes when another copy of the data
-// replaces the data, because the server must be stopped for that.
+// serverIdentity identifies a database for as long as its server runs. It is different after a
+// failover to a standby, and after the database has been created again. It is also different after
+// the data has been replaced by another copy, because the server must be stopped for that.
 type serverIdentity struct {
 	startedMicros int64  // when the server was started, in microseconds since 1970
 	databaseOID   uint32 // the OID of the database

@@ -42,8 +42,8 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 	return s.write(ctx, operation, func(tx transaction) error { return do(tx) })
 }
 
-// write runs one transaction that writes. Whatever the server's default is, the transaction is READ
-// COMMITTED, because its statements lock the rows that their decisions depend on.
+// write runs one transaction that writes. It uses the isolation level READ COMMITTED, regardless of
+// the server's default, because the statements lock the rows that their decisions depend on.
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{

@@ -69,8 +69,8 @@ func collectInTx[T any](
 }
 
 // oldestCauses returns the oldest causes, at most MaxCausesPerDecision, without the groups in
-// except. Such a group may have very many causes, so oldestCauses skips it as a whole: it goes
-// through an index from group to group.
+// except. Such a group may have very many causes. The query does not read them, because it goes
+// from group to group through an index.
 func oldestCauses(
 	ctx context.Context, tx Tx, except []store.CauseGroup,
 ) ([]store.EventCause, error) {

@@ -12,7 +12,7 @@ type SortOrder struct {
 	ByTimeAndID   string // ORDER BY time and ID; the database sorts rows with equal times
 	ByTime        string // ORDER BY time alone, for which the database reads an index
 	afterPosition string // the condition for records after a position
-	// the order of records with equal times: 1 is lowest ID first, -1 is highest first
+	// idOrder is the order of records with equal times: 1 means lowest ID first, -1 highest first.
 	idOrder int
 }
 
@@ -140,8 +140,8 @@ func (s *Store) nodesToSearch(
 	return nodes, len(nodes) <= store.MaxDeliverySearchNodes, err
 }
 
-// checkNotTooBroad returns ErrTooBroad if too many records match a filter's workflow and time. It
-// counts them by reading only an index.
+// checkNotTooBroad returns ErrTooBroad if more than MaxDeliverySearchRecords records match a
+// filter's workflow and time. To count them, it reads only an index.
 func (s *Store) checkNotTooBroad(
 	ctx context.Context, what string, filter store.RecordFilter,
 ) error {

@@ -16,8 +16,9 @@ const (
 )
 
 // whereOrigin adds the filter's conditions on the account, the source and the node, which are part
-// of a record's origin. If many of the newest records belong to the account, a search in time order
-// finds them quickly. Otherwise, the query reads the records of the account's workflows instead.
+// of a record's origin. A search in time order finds the records of an account quickly only if many
+// of the newest records belong to it. If that is uncertain, whereOrigin adds a condition on the
+// account's workflows, so that the database can read the records of these workflows instead.
 // columnPrefix is a result of whereDelivery.
 func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter, columnPrefix string,

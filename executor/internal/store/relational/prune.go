@@ -16,9 +16,9 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 				return 0, err
 			}
 			if pruned == int64(limit) {
-				// There may be more records to delete. Skip the queries below until there are none.
-				// Otherwise, each batch would run the first query, which reads all old counts,
-				// including those that still have a record.
+				// There may be more records to delete. Skip the queries below until none are left:
+				// the first query reads all old counts, including those that still have a record,
+				// and should not do so after every batch.
 				return pruned, nil
 			}
 		}

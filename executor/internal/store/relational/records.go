@@ -61,9 +61,9 @@ func (s *Store) list(
 	if err != nil {
 		return nil, err
 	}
-	// The query reads an index in time order. It reads one more record than requested, which shows
-	// whether the page would end within a group of records with equal times. The records of such a
-	// group must be sorted by ID as well.
+	// The query reads an index in time order, and one record more than requested. If that record
+	// has the same time as the record before it, the page ends within a group of records with equal
+	// times, and a second query sorts these by ID as well.
 	records, err := s.queryRecords(ctx, what, where.String()+in.ByTime+` LIMIT ?`,
 		append(slices.Clip(where.Args), int64(limit)+1)...)
 	if err != nil {

@@ -74,8 +74,8 @@ func (s *Store) SaveRegistryCopy(
 		return strings.Compare(a.Key, b.Key)
 	})
 	return s.db.Write(ctx, "keep registry", func(tx Tx) error {
-		// This makes concurrent transactions wait until this one has committed. They then read the
-		// position that this one has written.
+		// Create the bucket's row if it does not exist, and lock it. Concurrent transactions wait
+		// until this one has committed, and then read the position that it has written.
 		if _, err := tx.Exec(ctx,
 			`INSERT INTO registry_position (bucket, revision, at) VALUES (?, 0, ?)
 				ON CONFLICT DO NOTHING`,

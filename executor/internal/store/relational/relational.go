@@ -55,8 +55,9 @@ type Tx interface {
 	ExecutionTx
 }
 
-// ExecutionTx is the part of a transaction that reads and writes the executions table. Values are
-// passed in stored form.
+// ExecutionTx is the part of a transaction that reads and writes the executions table. Callers must
+// already have converted times and texts to the form in which they are stored: see store.StoredTime
+// and store.SanitizeText. The drivers convert IDs.
 type ExecutionTx interface {
 	// LockPendingProgress acquires PendingProgressLock, and reports whether the transaction may
 	// keep progress steps of executions that are not recorded yet.
@@ -190,9 +191,9 @@ func (s *Store) SetFailureCause(cause func(store.ExecutionFailure) *store.EventC
 	s.failureCause = cause
 }
 
-// FinishOperation calls the observer for an operation that began at the given time, and returns its
-// error. It adds the names of the driver and of the operation to the error, and wraps it in a
-// store.UnavailableError if it may go away by itself. It returns nil if err is nil.
+// FinishOperation calls the observer for an operation that began at the given time and ended with
+// err. It returns nil if err is nil. Otherwise, it returns err with the names of the driver and of
+// the operation, as a store.UnavailableError if the reason for err may go away by itself.
 func (s *Store) FinishOperation(
 	ctx context.Context,
 	operation string,

@@ -31,9 +31,9 @@ var appliedReportTable = table[store.AppliedReport]{
 	partRows:    func(p *store.BackupPart) *[]store.AppliedReport { return &p.Reports },
 }
 
-// applyOnce runs one transaction that applies a report, unless the report has already been applied.
-// If another transaction is applying it, applyOnce waits for that transaction to end. Nothing can
-// be pruned in the meantime.
+// applyOnce runs one transaction that calls apply, unless the report with this ID has already been
+// applied. If another transaction is applying the report, applyOnce waits for that transaction to
+// end. Pruning transactions wait until applyOnce has finished: see PruningLock.
 func (s *Store) applyOnce(
 	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,
 ) error {

@@ -88,7 +88,8 @@ func (m timeField) Scan(from any) error {
 	return nil
 }
 
-// countField is a field for a column with a small number.
+// countField is a field for an integer column, which pgx returns as an int32 and SQLite as an
+// int64.
 type countField struct{ n *int }
 
 func (c countField) value() any { return int64(*c.n) }
@@ -134,10 +135,11 @@ func (o zeroTimeField) Scan(from any) error {
 	return o.timeField.Scan(from)
 }
 
-// ExecutionID is an execution ID that is stored as bytes: see store.EncodeID.
+// ExecutionID is an execution ID as a query argument or column value. Drivers convert it to bytes
+// with store.EncodeID.
 type ExecutionID string
 
-// ExecutionIDs holds the execution IDs for the argument of "= ANY (?::bytea[])".
+// ExecutionIDs is a list of execution IDs as the argument of "= ANY (?::bytea[])".
 type ExecutionIDs []string
 
 type executionIDField struct{ id *string }

@@ -34,7 +34,7 @@ func BenchmarkApply(b *testing.B) {
 		func(b *testing.B) storetest.ApplyTarget {
 			b.Helper()
 			s := openForBenchmark(b)
-			// Use a separate file for the bare table, so that it does not share a WAL with the
+			// InsertBare's table is in a separate file, so that it does not share a WAL with the
 			// store.
 			bare := openForBenchmark(b).writer
 			if _, err := bare.ExecContext(b.Context(),

@@ -8,7 +8,7 @@ import (
 )
 
 // Another process holds a lock on a new file, as it does while it switches the file to WAL mode.
-// Open waits for it.
+// Open waits until the lock is released.
 func TestOpenWaitsForWhoHasANewFileLocked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

@@ -24,15 +24,15 @@ func plain(name string) store.Record {
 	}
 }
 
-// What can be to blame for a failed call, and the type of error that shows it.
+// The possible causes of a failed call, with the type of error that indicates each of them.
 const (
 	theData    = "the data"    // a store.DataError
 	theMoment  = "the moment"  // a store.UnavailableError
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies a record and checks that this fails with an error that blames want, one of the
-// culprits above. what describes the case in a test error.
+// wantBlame applies r and checks that this fails with the type of error that indicates want, one of
+// the causes above. what names the case in messages.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -80,7 +80,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	full := plain("full")
 	full.Error = strings.Repeat("x", 100_000)
 	wantBlame(t, s, "a full disk", full, theMoment)
-	// The large write does not fit, but a small one still does.
+	// The large record above does not fit into the file, but a small message still does.
 	if _, err := s.Apply(t.Context(), store.Batch{
 		PutAside: []store.AsideMessage{{StreamSequence: 1, At: full.AcceptedAt}},
 	}); err != nil {

@@ -15,8 +15,9 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate migrates the tables to the newest version. It rejects a database that a newer program has
-// migrated, or that was created before the first release.
+// migrate migrates the tables to the newest schema version that this program knows, and returns
+// that version. It rejects a database that a newer program has migrated, or that was created before
+// the first release.
 //
 // goose has no lock for SQLite, but each migration is one transaction. If another process runs the
 // same migration first, this process's attempt fails without effect. migrate notices that because

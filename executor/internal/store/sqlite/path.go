@@ -51,13 +51,14 @@ func withoutPath(err error) error {
 	return err
 }
 
-// dataSource returns the driver's data source name for the file, with the settings of every
-// connection and the further key-value pairs. The path is escaped, because it may contain ? and %.
+// dataSource returns the driver's data source name for the file. It contains the settings that
+// every connection needs, and then further, a list of alternating keys and values. The path is
+// escaped, because it may contain ? and %.
 func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
-		// wal_autocheckpoint is in pages. With the default, every second full batch would trigger a
+		// wal_autocheckpoint is in pages. With the default, every other full batch would trigger a
 		// checkpoint, which copies pages that the next batch changes again.
 		"wal_autocheckpoint(8000)",
 		// With synchronous(NORMAL), a power failure could lose the last commits.

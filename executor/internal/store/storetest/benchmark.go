@@ -48,7 +48,8 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 	return nil
 }
 
-// The accounts whose records FillAccounts adds, named after their workflows and nodes.
+// The accounts whose records FillAccounts adds. Each name says which workflows or nodes the
+// account's records belong to.
 const (
 	AccountOneWorkflow   = "of one workflow"
 	AccountTwoWorkflows  = "of two workflows"
@@ -167,9 +168,9 @@ type cpuMeter struct {
 	process, server time.Duration
 }
 
-// start and stop read the server's CPU time while the process's CPU time is not being measured,
-// because reading the server's CPU time is expensive: it opens a file for each process of the
-// machine.
+// start begins a measurement, and stop ends it. Both read the server's CPU time while the process's
+// CPU time is not being measured, because reading the server's CPU time is expensive: it opens a
+// file for each process of the machine.
 func (m *cpuMeter) start(t ApplyTarget) {
 	m.server -= t.serverCPU()
 	m.process -= processCPU()
@@ -233,7 +234,8 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 		used.report(b, "start", batches*batchSize)
 	})
 	b.Run("lives", func(b *testing.B) {
-		// Each execution is first recorded, then running, then succeeded, in separate batches.
+		// The first batch records executions, the second reports that they are running, and the
+		// third reports that they have succeeded.
 		target := open(b)
 		var used cpuMeter
 		batches := 0
@@ -272,8 +274,8 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 	})
 }
 
-// batchWithScatteredIDs returns a batch of records whose IDs are distributed like those of
-// deliveries.
+// batchWithScatteredIDs returns the records of the batch with the given number. As in production,
+// their IDs are hashes, so that consecutive records are far apart in the index of IDs.
 func batchWithScatteredIDs(batch int) []store.Record {
 	records := make([]store.Record, batchSize)
 	for i := range records {

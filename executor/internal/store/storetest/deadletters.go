@@ -190,8 +190,8 @@ func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 	var marked [n]atomic.Int32
 	inParallel(t, len(stores), func(worker int) error {
 		for i := range n {
-			// Each call marks two records. Half of the workers pass them in the opposite order,
-			// which must not lead to a deadlock.
+			// Each call marks two records. Half of the workers pass the two in the opposite order,
+			// which must not cause a deadlock.
 			mark := []store.Requeue{
 				{ID: nthID(i), ReplacementID: fmt.Sprint("by ", worker)}, {
 					ID:            nthID((i + 1) % n),

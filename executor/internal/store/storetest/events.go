@@ -213,7 +213,8 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%+v", got)
 		}
 
-		// Recording the same occurrence again does not lead to another event.
+		// An event for execution 3 is decided after EventRetention has passed. decide still
+		// receives the two earlier events, without their inputs.
 		applyNewRecords(t, s, nthRecord(3))
 		applyBatch(t, s, progressBatch(failedProgress(3, epoch, "three")))
 		late := epoch.Add(store.EventRetention + time.Second)

@@ -37,7 +37,8 @@ func nthRecord(n int) store.Record {
 	}
 }
 
-// nRecords returns the records 0 to n-1. Each function in change may modify each of them.
+// nRecords returns the records nthRecord(0) to nthRecord(n-1). Each function in change is called
+// with the number of each record and may modify the record.
 func nRecords(n int, change ...func(int, *store.Record)) []store.Record {
 	records := make([]store.Record, n)
 	for i := range records {
@@ -95,8 +96,8 @@ func failedProgress(n int, at time.Time, why string) execution.Progress {
 	}
 }
 
-// withQueueAndWorkflowOf returns step with the queue and the workflow of r, which a report on the
-// execution of r must have.
+// withQueueAndWorkflowOf returns step with the queue and the workflow of r. Apply ignores a step
+// whose queue or workflow differs from the record's.
 func withQueueAndWorkflowOf(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step

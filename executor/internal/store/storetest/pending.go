@@ -250,8 +250,8 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 }
 
 // RunPendingLimit tests that the oldest pending steps are dropped when there are too many. s must
-// be empty. full must change it as if the maximum number of steps had arrived; RunPendingLimit
-// applies steps of unrecorded executions before and after the call.
+// be empty. After RunPendingLimit has stored a running and a succeeded step, it calls full, which
+// must lower the position of the running step so far that the next step exceeds MaxPendingSteps.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	applyBatch(t, s, progressBatch(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))

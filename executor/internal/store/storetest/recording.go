@@ -271,7 +271,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 
 var progressTests = map[string]func(*testing.T, store.Store){
 	"every step from every state": func(t *testing.T, s store.Store) {
-		// The steps that put a record into each state.
+		// paths lists the steps that bring a new record into each state.
 		paths := map[execution.Status][]execution.Status{
 			execution.Queued:    nil,
 			execution.Running:   {execution.Running},

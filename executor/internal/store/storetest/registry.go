@@ -103,7 +103,8 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// registryRecord returns a revision of a registry record. An empty data makes it a deletion.
+// registryRecord returns a revision of a registry record. If data is "", the revision is a
+// deletion.
 func registryRecord(key string, revision uint64, data string) store.RegistryRecord {
 	r := store.RegistryRecord{
 		Bucket: bucket, Key: key, Revision: revision,

@@ -55,7 +55,8 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		want(refused)
 		add("two", store.SenderActivity{WorkflowID: "wf", NodeID: "node", Refused: 2})
 		want(refused)
-		// A report of an ingress may arrive late, with times before those that are stored.
+		// An ingress's report may arrive late. Its counts are added, but its times do not replace
+		// later ones.
 		add(
 			"late",
 			store.SenderActivity{

@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// RestoreBaseBackup discards everything written since BaseBackup. The timeline changes only if the
-// copy is promoted.
+// A row is added to a table before BaseBackup, and another one after it. RestoreBaseBackup discards
+// the second row. The timeline changes only if promoted is true.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	s := pgtest.StartServer(t)

@@ -38,8 +38,8 @@ func chownToServerUser(folder string) error {
 	return os.Chown(folder, int(uid), int(gid))
 }
 
-// serverUser returns the user that runs the server if the tests run as root, because PostgreSQL
-// refuses to run as root.
+// serverUser returns the IDs of the user that runs the server if the tests run as root: postgres
+// or, if there is no such user, nobody. PostgreSQL refuses to run as root.
 func serverUser() (uid, gid uint32, err error) {
 	account, err := user.Lookup("postgres")
 	if err != nil {
