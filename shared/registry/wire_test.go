@@ -54,8 +54,8 @@ func fill(m protoreflect.Message, depth int) {
 			setScalar(m, field, i)
 		}
 	}
-	// Rate limits, plans, actors and token hashes are decoded into plain values, which do not
-	// preserve unknown fields.
+	// Rate limits, plans, actors and token hashes get no unknown field, because they are decoded
+	// into plain values, which do not preserve unknown fields.
 	switch m.Descriptor().Name() {
 	case "RateLimit", "Plan", "PlanCatalog", "Actor", "TokenHash":
 	default:

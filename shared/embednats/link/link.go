@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Link forwards TCP connections to an address until it is silenced or cut.
+// Link forwards TCP connections to its target, except while Silence or Cut is in effect.
 type Link struct {
 	listener net.Listener
 	target   string

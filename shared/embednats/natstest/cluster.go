@@ -150,8 +150,8 @@ func (c *Cluster) Leader(stream string) int {
 	return leader
 }
 
-// awaitReplicas creates a stream with a replica on every node, publishes to it through every node,
-// and deletes it.
+// awaitReplicas waits until a stream can have a replica on every node: it creates such a stream,
+// publishes to it through every node, and deletes it.
 func (c *Cluster) awaitReplicas() {
 	c.tb.Helper()
 	const name = "natstest-ready"

@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// connectByLink connects to the server through a link that the test can cut, and returns both.
+// connectByLink connects to the server through a new link, and returns the connection and the link,
+// so that the test can cut the connection.
 func connectByLink(
 	t *testing.T, server *natstest.Node, options ...nats.Option,
 ) (*nats.Conn, natstest.Link) {

@@ -28,7 +28,8 @@ func WaitForBucket(ctx context.Context, js jetstream.JetStream) error {
 
 // Sink receives the changes of the registry. Its methods are never called concurrently.
 type Sink interface {
-	// Apply receives one change. Revisions only increase, until Reset.
+	// Apply receives one change. Each change has a higher revision than the one before, until Reset
+	// is called.
 	Apply(c registry.Change)
 	// FinishLoad is called once all records that existed when loading began have been applied.
 	FinishLoad()
@@ -172,7 +173,8 @@ func Follow(
 // Stop stops following. It does not wait for a running call to the sink to return.
 func (f *Follower) Stop() { f.stop() }
 
-// beginLoading prepares the fields for loading a bucket from its first message.
+// beginLoading resets the follower's state, so that the bucket that info describes is loaded from
+// its first message. An empty bucket is loaded at once.
 func (f *Follower) beginLoading(info *jetstream.StreamInfo) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -113,8 +113,7 @@ func (e *LaggingError) Error() string {
 // lease. If ctx is done first, Wait returns a *LaggingError.
 func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	// An announcement that was made before the change may still be on its way. Send a message to
-	// ourselves, and wait below until it arrives: by then, all earlier announcements have arrived,
-	// too.
+	// ourselves, and wait below until it arrives: all earlier announcements arrive before it.
 	r.mu.Lock()
 	r.sentEcho++
 	number := r.sentEcho

@@ -2,8 +2,8 @@ package consistency
 
 import "time"
 
-// The durations on which the reasoning in this package's documentation relies. TestTimings checks
-// the inequalities between them.
+// The guarantees in doc.go depend on these durations. TestTimings checks the inequalities between
+// them.
 const (
 	// heartbeatInterval is the interval between the announcements of a process while nothing
 	// changes.

@@ -503,7 +503,8 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 	check(err)
 }
 
-// If BeforeAccountChange fails, neither the secrets of new nodes nor any sample payload are stored.
+// If BeforeAccountChange fails, nothing is stored: neither the secrets of new nodes nor a sample
+// payload.
 func TestAFailedAccountChangeStoresNothing(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

@@ -26,8 +26,9 @@ func (r *maybeStaleSentinelError) Error() string { return r.text }
 
 func (*maybeStaleSentinelError) mayBeStale() {}
 
-// ErrNotFound means that there is no such account, workflow, trigger node, sender, secret or key.
-// The *NotFoundError names it.
+// ErrNotFound means that the named item does not exist: an account, workflow, trigger node, sender,
+// secret, key or event subscription. The error that wraps ErrNotFound is a *NotFoundError, which
+// names the item.
 var ErrNotFound = newMaybeStaleError("not found")
 
 // NotFoundError is the error for an item that does not exist. errors.Is(err, ErrNotFound) returns
@@ -54,8 +55,8 @@ var ErrWebhooksNotInPlan = newMaybeStaleError("the plan has no webhook triggers"
 // ErrAccountNotEmpty means that an account was not deleted because it has workflows or keys.
 var ErrAccountNotEmpty = newMaybeStaleError("it has workflows or keys")
 
-// ErrChangedSince means that the workflow, account or queue is no longer the version that the
-// caller wanted to change.
+// ErrChangedSince means that a workflow, account or queue is not in the state that the caller
+// expects, for example because another call has changed it.
 var ErrChangedSince = newMaybeStaleError("it was changed meanwhile")
 
 // ErrTooManyTokens means that a node already has the maximum number of valid tokens.

@@ -154,8 +154,8 @@ func (k *Keys) Seal(secret []byte, purpose string) ([]byte, error) {
 	return k.byID[k.sealingKeyID].Seal(head, nil, secret, additionalData(head, purpose)), nil
 }
 
-// Open returns the secret in a box. purpose must be the same as when the box was sealed. It returns
-// an error that wraps ErrNoKey or ErrInvalidBox.
+// Open returns the secret in a box. purpose must be the same as when the box was sealed. Errors
+// wrap ErrNoKey or ErrInvalidBox.
 func (k *Keys) Open(box []byte, purpose string) ([]byte, error) {
 	id, head, err := parseBoxHeader(box)
 	if err != nil {
