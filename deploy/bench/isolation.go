@@ -485,7 +485,8 @@ func (n *isolationRun) publishTroubledStarts(ctx context.Context, count int) err
 	return nil
 }
 
-// awaitStored waits until the stream has stored a message.
+// awaitStored waits until the stream has stored a message, and returns errStreamFull if the stream
+// refuses it because it is full.
 func awaitStored(ctx context.Context, future jetstream.PubAckFuture) error {
 	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/exp/trace"
 )
 
-// goroutineState is the state of a goroutine.
+// goroutineState says whether a goroutine waits, is ready to run, runs, or is in a system call.
 type goroutineState int
 
 const (

@@ -155,7 +155,8 @@ type reader struct {
 	zip      *zip.Reader
 }
 
-// UnusableFileError is the error for a file that cannot be restored.
+// UnusableFileError means that a file cannot be restored. Problem is a clause whose subject is the
+// file at Path, such as "is truncated".
 type UnusableFileError struct {
 	Path, Problem string
 }

@@ -72,7 +72,8 @@ func (v *completionCmd) Run(s *session, model *kong.Application) error {
 	return nil
 }
 
-// candidate is a possible completion.
+// candidate is a possible completion of a word, and the text that describes it in shells that show
+// one.
 type candidate struct{ text, help string }
 
 // completionCandidates returns the candidates for the last of the words. It ignores what has been

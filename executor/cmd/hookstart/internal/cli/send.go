@@ -240,7 +240,8 @@ func (v *triggerSendCmd) reportResponse(s *session, response *http.Response, tex
 	return v.printResponse(s, response.Status, a, response.StatusCode)
 }
 
-// printResponse prints the endpoint's response. For a refusal it returns an error.
+// printResponse prints the endpoint's response, and returns an error if it is a refusal. status is
+// the status line of the response without the protocol, and code is its status code.
 func (v *triggerSendCmd) printResponse(
 	s *session, status string, a webhookResponse, code int,
 ) error {

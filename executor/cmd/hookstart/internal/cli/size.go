@@ -167,7 +167,8 @@ func (v *adminSizeCmd) showAdvice(s *session, forecasts []sizing.LimitForecast) 
 	return s.printLine("--advice says what to do about the others.")
 }
 
-// limitReachedText describes when a limit is reached.
+// limitReachedText describes when a limit is reached, such as "in 5 days". It returns a dash if
+// that is unknown or there is no limit.
 func limitReachedText(w sizing.LimitForecast) string {
 	switch w.Reached {
 	case sizing.ReachedNow:
@@ -219,7 +220,7 @@ func formatRate(perSecond float64) string {
 	}
 }
 
-// formatPercent formats a percentage.
+// formatPercent formats a percentage with about two significant digits.
 func formatPercent(n float64) string {
 	if n > 0 && n < 0.01 {
 		return "< 0.01 %"

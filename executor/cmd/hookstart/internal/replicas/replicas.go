@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// State is the state of a stream's replicas.
+// State says how many replicas of a stream are complete, and how far the slowest one lags.
 type State struct {
 	Stream           string // the name of the stream
 	WantedReplicas   int    // number of replicas to wait for

@@ -150,7 +150,7 @@ func stop(one *server.Server) {
 
 func url(one *server.Server) string { return "nats://" + one.Addr().String() }
 
-// connect connects as an administrator.
+// connect connects to a server with the administrator's key.
 func (s *sites) connect(to *server.Server) jetstream.JetStream {
 	s.t.Helper()
 	key, err := nats.NkeyOptionFromSeed(s.admin())

@@ -16,7 +16,7 @@ import (
 type NATSUsage struct {
 	Streams []Stream
 	Tiers   []AccountTier
-	// SharedStreamCreatedAt is when the shared stream was created.
+	// SharedStreamCreatedAt is when the shared stream was created. It is zero if there is none.
 	SharedStreamCreatedAt time.Time
 }
 

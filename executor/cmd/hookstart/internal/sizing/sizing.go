@@ -74,7 +74,7 @@ type LimitForecast struct {
 	Advice string `json:"advice"`
 }
 
-// Unit is the unit of an amount.
+// Unit is what a limit and its current amount are measured in.
 type Unit string
 
 // Units of amounts.
