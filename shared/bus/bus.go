@@ -35,7 +35,7 @@ type Options struct {
 	// Extra holds further options of nats.go, such as nats.InProcessServer.
 	Extra []nats.Option
 	// Log receives a line if Connect has to wait, and a line for each later event of the
-	// connection, such as a lost connection. It is required.
+	// connection, such as a disconnect or a reconnect. It is required.
 	Log logrus.FieldLogger
 	// OnClosed is called once if the connection is closed for good, although the program did not
 	// call its Close method. The connection does not reconnect, so the program must be restarted.

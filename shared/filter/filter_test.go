@@ -175,8 +175,8 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// second is an independent implementation of Filter.Match, for comparison. It works on decoded
-// documents, with encoding/json and big numbers.
+// second is an independent implementation of Filter.Match, with which the tests compare it. It
+// decodes documents with encoding/json, and compares numbers as fractions of any size.
 func second(filterText string, r *sender.Request) bool {
 	//nolint:forcetypeassert,errcheck // it was parsed
 	conditions := decode([]byte(filterText)).(map[string]any)

@@ -75,8 +75,8 @@ type Ops struct {
 	Traces trace.TracerProvider
 }
 
-// New returns an Ops with the metrics of the Go runtime, the process and the build, in which
-// everything is ready.
+// New returns an Ops with the metrics of the Go runtime, the process and the build. Every component
+// counts as ready until it is marked as not ready.
 func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
@@ -154,8 +154,8 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	return listener, nil
 }
 
-// rootCause removes the prefix that package net puts before an error, such as "listen tcp
-// 127.0.0.1:80: ", because the message of Listen already contains the address.
+// rootCause removes a prefix like "listen tcp 127.0.0.1:80: ", which package net adds, from an
+// error, because the message of Listen already contains the address.
 func rootCause(err error) error {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation.Err

@@ -8,9 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// FuzzSigners compares the engine with the second, independent signer. The engine must verify
-// requests from the second signer, refuse them after one byte has been changed, and create the same
-// signatures.
+// FuzzSigners compares Verify with the independent signer of each provider in signers. Verify must
+// accept a request that this signer has signed, and refuse it after one bit of the body has
+// changed.
 func FuzzSigners(f *testing.F) {
 	all := signers()
 	for i := range all {

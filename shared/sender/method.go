@@ -203,8 +203,8 @@ type signatureCandidate struct {
 	hash string
 }
 
-// maxPublicKeySignatures is the maximum number of signatures in a request that are verified with a
-// public key. The limit exists because such verification is slow.
+// maxPublicKeySignatures is the maximum number of signatures of one request that are checked with a
+// public key. Further ones are ignored, because each check is slow.
 const maxPublicKeySignatures = 16
 
 // ambiguousTime replaces the time of a value that contains two different times, because it is

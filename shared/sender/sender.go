@@ -209,8 +209,8 @@ func checkSecret(text string) error {
 // Preset returns the ID of the preset, even if the Config contains an alias.
 func (s *Sender) Preset() string { return s.entry.ID }
 
-// Verifies reports whether requests are verified with a secret or a public key. With some presets,
-// they cannot be.
+// Verifies reports whether requests are verified with a secret or a public key. Some presets are
+// for providers whose requests cannot be verified.
 func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 
 // WaitsForSecret reports whether the sender has no secret yet and must store the secret that the

@@ -52,7 +52,7 @@ type InProcess struct {
 	Ops *ops.Ops
 }
 
-// Service is a running service. Its components are stopped in reverse order.
+// Service is a running service. Its components are stopped in the reverse order of their start.
 type Service struct {
 	lifecycle.Components
 	Ops       *ops.Ops            // Config.Ops, or the one that the service created

@@ -80,8 +80,8 @@ func TestPublishConcurrently(t *testing.T) {
 	}
 }
 
-// Every message in the queue gets its own result, even if the connection refuses some of the
-// messages.
+// Every caller of Publish gets the result of its own message, even if the connection refuses other
+// messages that wait in the same queue.
 func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)

@@ -22,7 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// start starts a runner. stop stops it and waits until Run has returned.
+// start calls runner.Run in the background, with the group "group" unless options name another one.
+// stop ends its context and waits until Run has returned.
 func start(
 	t *testing.T, nc *nats.Conn, options runner.Options, handler runner.Handler,
 ) (stop func()) {

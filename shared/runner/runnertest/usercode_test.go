@@ -29,7 +29,8 @@ func TestMarkingNoErrorMakesNone(t *testing.T) {
 	}
 }
 
-// codeError is an error type whose nil pointer is often returned as an error by mistake.
+// codeError is an error type for a common mistake: a handler returns a nil *codeError as an error,
+// which is then not nil.
 type codeError struct{ text string }
 
 func (e *codeError) Error() string { return e.text }

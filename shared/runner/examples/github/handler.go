@@ -16,9 +16,9 @@ type result struct {
 	Ref        string `json:"ref,omitempty"`
 }
 
-// newHandler returns a handler that accepts only requests signed with the secret. A retry would not
-// correct any of its errors, so the execution fails immediately and becomes a dead letter that an
-// operator sees.
+// newHandler returns a handler that accepts only requests signed with the secret. All its errors
+// are permanent, because a retry would not correct them: the execution fails immediately and
+// becomes a dead letter, which an operator sees.
 func newHandler(secret []byte) runner.Handler {
 	return func(_ context.Context, e runner.Execution) (any, error) {
 		// Check the signature against the bytes that GitHub sent: JSON that has been decoded and

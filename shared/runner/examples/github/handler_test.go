@@ -38,8 +38,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A runner with the handler accepts a webhook with a valid signature. It fails an execution whose
-// signature is missing or belongs to another body.
+// The execution of a webhook with a valid signature succeeds. It fails if the signature is missing
+// or belongs to another body.
 func TestHandler(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
