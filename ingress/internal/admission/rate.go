@@ -83,7 +83,7 @@ type Limits struct {
 // limitShard holds the usage of the workflows or accounts in one shard.
 type limitShard[Used any] struct {
 	states          map[string]gcraState
-	admitted        map[string]Used // admitted since the last call of DrainUsage or DrainBytes
+	admitted        map[string]Used // admitted since the last call to DrainUsage or DrainBytes
 	lastIdleRemoval time.Duration
 }
 

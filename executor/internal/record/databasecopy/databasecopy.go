@@ -65,7 +65,7 @@ type RegistryCopy struct {
 	// complete.
 	copiedRevisions map[string]uint64
 	changed         chan struct{}     // closed and replaced when copiedRevisions changes
-	restartMirror   map[string]func() // functions that restart a bucket's mirror, by bucket
+	restartMirror   map[string]func() // keyed by bucket; each restarts a bucket's mirror
 	// unusableReason is why the registry was unusable at the last comparison, or nil if it was
 	// usable.
 	unusableReason error

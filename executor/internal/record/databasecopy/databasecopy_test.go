@@ -664,7 +664,7 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	in.awaitAvailable(t)
 	p.workflow(t, "wf")
 
-	server.Stop() // the restored records are in the copy
+	server.Stop() // the copy must now have the restored records
 	fatal(t, os.RemoveAll(server.StoreDir()))
 	server.Restart()
 	in.awaitUnavailable(t, "wf")

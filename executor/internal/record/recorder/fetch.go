@@ -92,7 +92,7 @@ var errReconnected = errors.New("the connection was lost, and the stream may be 
 func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
-	running := map[string]context.CancelFunc{} // by stream
+	running := map[string]context.CancelFunc{} // keyed by stream name
 	follow := func(name string) {
 		if running[name] != nil {
 			return

@@ -165,12 +165,12 @@ type rig struct {
 	searchEvery  time.Duration // search interval of later recorders; 0 means the default
 	compareEvery time.Duration // comparison interval of later recorders; 0 means the default
 	noSearch     bool          // later recorders do not search for lost executions
-	retention    time.Duration // retention of later recorders; 0 means for ever
-	path         string        // of the database
+	retention    time.Duration // retention of later recorders; 0 means unlimited
+	path         string        // path of the database file
 
 	workflowsAway atomic.Bool  // whether Config.WorkflowInAccountSince fails
 	sendersAway   atomic.Bool  // whether Config.SenderPreset fails
-	asked         atomic.Int64 // the number of calls that have failed so
+	asked         atomic.Int64 // number of calls that these two have made fail
 }
 
 func start(t *testing.T) *rig {

@@ -36,7 +36,7 @@ import (
 // grown again between two of them.
 type ackMarks struct {
 	mu            sync.Mutex
-	marksByStream map[string][]ackMark // by stream
+	marksByStream map[string][]ackMark // keyed by stream name, oldest mark first
 }
 
 // ackMark identifies the last message that was acknowledged on a connection.

@@ -609,7 +609,7 @@ func TestADatabaseThatIsBehindAboveTheAckFloor(t *testing.T) {
 				t.Fatal("another message was fetched")
 			}
 			r.deliverAgain, r.compareEvery = time.Minute, time.Hour
-			r.noSearch = true // it compares, too
+			r.noSearch = true // a search would also compare the database with the streams
 			r.stop = r.again()
 			var lost []string
 			for range 4 {
