@@ -48,9 +48,9 @@ func ensureJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream,
 }
 
 // ensureRegistry creates the registry's buckets, and, if --registry-copy is set, the registry's
-// copy. If missing is nil, it creates the copy immediately. Otherwise, it creates a missing copy
-// only after some time, because the server may still be deleting the previous one; missing records
-// since when the copy has been missing.
+// copy. If missing is nil, it creates the copy immediately. Otherwise, it must be called
+// repeatedly, and creates the copy only when the copy has been missing for some time, because the
+// server may still be deleting the previous one. missing keeps track of that time.
 func ensureRegistry(
 	ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config,
 	missing stream.MissingStreams,
@@ -68,9 +68,9 @@ func ensureRegistry(
 	return nil
 }
 
-// ensureRegistryCopy creates the registry's copy. copies is the JetStream of the NATS account in
-// which the copy is stored. If missing is not nil, ensureRegistryCopy creates the copy only once it
-// has been missing for some time: see ensureRegistry.
+// ensureRegistryCopy creates the registry's copy in the NATS account that copies belongs to. If
+// missing is not nil, it creates the copy only when the copy has been missing for some time: see
+// ensureRegistry.
 func ensureRegistryCopy(
 	ctx context.Context, copies jetstream.JetStream, replicas int, missing stream.MissingStreams,
 ) error {

@@ -90,7 +90,7 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// executor is the state of one call of Run. Its run method calls the other methods one after
+// executor is the state of one call to Run. Its run method calls the other methods one after
 // another, and they fill in the fields.
 type executor struct {
 	*service.Service

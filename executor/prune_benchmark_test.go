@@ -20,9 +20,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// BenchmarkApplyBesidePruning records a batch of 250 every 50 ms while 1,000,000 old records are
-// being deleted, and as many batches after that. It measures how much longer a batch takes during
-// pruning. With -short there are 50,000 old records.
+// BenchmarkApplyBesidePruning measures how much longer recording a batch takes during pruning. It
+// records a batch of 250 every 50 ms while 1,000,000 old records are being deleted, and then the
+// same number of batches without pruning. With -short, there are 50,000 old records.
 func BenchmarkApplyBesidePruning(b *testing.B) {
 	for _, database := range []struct {
 		name string
@@ -92,8 +92,8 @@ func besidePruning(
 	return batches, time.Since(began)
 }
 
-// appliedUntil records one batch every 50 ms: until the channel done is closed or, if done is nil,
-// until it has recorded as many batches as least says. It returns the duration of each batch.
+// appliedUntil records one batch every 50 ms and returns the duration of each batch. It stops when
+// the channel done is closed or, if done is nil, after least batches.
 func appliedUntil(
 	b *testing.B, records store.Store, least int, done <-chan struct{},
 ) (took []time.Duration) {

@@ -21,8 +21,8 @@ import (
 )
 
 // readinessChecks returns the readiness checks. If one of them fails, the executor cannot record
-// executions or cannot serve operators. The recorder itself reports when its consumer is lost or
-// its transactions fail.
+// executions or cannot serve operators. In addition, the recorder marks the executor as not ready
+// while transactions fail, or while it records messages again that the database has lost.
 func readinessChecks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower,
 	copied *databasecopy.RegistryCopy,
@@ -67,10 +67,9 @@ type streamPosition struct {
 	recordedUpTo uint64 // every message up to this sequence is recorded
 }
 
-// recreateDeletedStreams recreates deleted streams, so that no process has to be restarted,
-// although the messages of these streams are lost. It logs the range of messages that had been
-// accepted and may not have been recorded. It returns an error if a stream is missing, even if it
-// has just recreated that stream.
+// recreateDeletedStreams recreates deleted streams, so that no process has to be restarted. Their
+// messages are lost. It logs the range of messages that had been accepted but may not have been
+// recorded. It returns an error if a stream is missing, even if it has just recreated that stream.
 func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	// Look up all streams first. ensureStreams creates every missing stream, so it must not be
 	// called while the server may still be deleting one of them.

@@ -1,7 +1,7 @@
 // Package withpostgres runs the executor with the PostgreSQL driver. It is a separate package so
-// that hookstart-local, which does not support PostgreSQL, need not link the driver. It is not a
-// separate module, because no program outside this repository imports the executor, so the
-// requirements in its go.mod burden nobody.
+// that hookstart-local, which does not support PostgreSQL, need not link the driver. It needs no
+// module of its own: only programs outside this repository would benefit from fewer requirements in
+// go.mod, and none of them imports the executor.
 package withpostgres
 
 import (

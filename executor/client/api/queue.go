@@ -21,7 +21,7 @@ type Queue struct {
 type QueueGroup struct {
 	Group   string `json:"group" doc:"The name of the group, or the name of the consumer if it was not created by the runner kit." example:"main"`
 	Members int    `json:"members" doc:"The number of running members. A member that was killed is no longer counted after at most 12 seconds. For runners that send no heartbeats, it is the number of waiting requests for work."`
-	// MembersUnknown is whether Members is 0 only because no heartbeat has been received yet.
+	// MembersUnknown is true if Members is 0 only because no heartbeat has been received yet.
 	MembersUnknown bool   `json:"membersUnknown,omitempty" doc:"Whether the group may have members although none is counted: the executor has started or reconnected, and has not listened to the heartbeats of runners for 12 seconds yet. Absent means false."`
 	Waiting        uint64 `json:"waiting" doc:"The number of starts that no member has received. Without members, it includes the starts that a former member received and did not finish."`
 	// MaxInFlight is the maximum number of executions in flight. nil means no limit.
@@ -40,7 +40,7 @@ type HeldKey struct {
 	Waiting     uint64    `json:"waiting" doc:"The number of executions that wait behind it: those with its key, and those with other keys in the same lane."`
 }
 
-// QueuePause describes since when a queue has been paused, and until when.
+// QueuePause holds the beginning and the end of a queue's pause.
 type QueuePause struct {
 	// Since is when the queue was paused.
 	Since time.Time `json:"since"`

@@ -2,7 +2,8 @@ package api
 
 import "time"
 
-// SenderPreset describes a kind of sender.
+// SenderPreset describes a preset for senders, usually of one provider: the settings and secrets
+// that it needs, and how to connect the provider.
 type SenderPreset struct {
 	// ID is the value of Sender.Preset and PutSender.Preset.
 	ID      string   `json:"id" example:"stripe"`

@@ -25,14 +25,15 @@ type Trigger struct {
 	Filtered          *Filtered       `json:"filtered,omitempty" doc:"The requests that did not meet the filter. Absent: there were none, and the node has no filter."`
 }
 
-// Answer makes the response to a request wait until its execution has finished.
+// Answer configures how the response to a request waits for the end of its execution.
 type Answer struct {
 	WaitSeconds int64 `json:"waitSeconds" minimum:"1" maximum:"25" doc:"The maximum number of seconds to wait, counted from the request. After that, the answer is 202." example:"10"`
 	Raw         bool  `json:"raw,omitempty" doc:"Whether the output alone is the body of the answer. An output of the form {\"http\": {\"status\", \"headers\", \"body\"}} also sets the status and the headers. If the execution does not succeed, the answer is 502 run_failed."`
 }
 
-// OrderKeyTrial is the result of testing an order key setting: how many of the last requests to a
-// trigger node have a value at the place that the setting names.
+// OrderKeyTrial is the result of testing an order key setting, which names a place in a request,
+// such as a JSON pointer into the body. It counts how many of the last requests to a trigger node
+// have a value at this place.
 type OrderKeyTrial struct {
 	OrderKey  string `json:"orderKey" doc:"The place that was tried." example:"ptr:/order/id"`
 	Requests  int    `json:"requests" doc:"The number of requests that were read: the last 20, except for the expired ones." example:"20"`
@@ -89,7 +90,7 @@ type SendTest struct {
 	Headers      map[string][]string `json:"headers,omitempty" doc:"Additional headers of the request."`
 }
 
-// SentTest is the endpoint's response to a test request.
+// SentTest describes how the webhook endpoint responded to a test request.
 type SentTest struct {
 	Success      bool   `json:"success" doc:"Whether the endpoint accepted the request."`
 	Status       int    `json:"status" doc:"The HTTP status of the endpoint's answer." example:"200"`

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// WhoAmI returns whose token or key the client uses, and what it permits.
+// WhoAmI returns the identity, role and account that belong to the client's token or key.
 func (c *Client) WhoAmI(ctx context.Context) (api.WhoAmI, error) {
 	return get[api.WhoAmI](ctx, c, "/whoami")
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/noredirect"
 )
 
-// Client calls the operators' API. It is safe for concurrent use. A failed call returns an
-// *api.Problem, which is the API's response, or a *ConnectionError.
+// Client calls the operators' API. It is safe for concurrent use. If the API refuses a call, the
+// error is an *api.Problem. If there is no response, or it is not from the API, the error is a
+// *ConnectionError.
 type Client struct {
 	baseURL        string
 	token          string
@@ -81,7 +82,7 @@ func (c *Client) IfNew() *Client {
 }
 
 // WithETag returns a client that stores the ETag of each successful response in tag, or "" if the
-// response has none. The calls of such a client must not be concurrent.
+// response has none. Do not use this client concurrently.
 func (c *Client) WithETag(tag *string) *Client {
 	noting := *c
 	noting.lastETag = tag
@@ -136,7 +137,7 @@ func Items[T any](fetch func(Page) (api.List[T], error)) iter.Seq2[T, error] {
 
 // ExecutionFilter selects executions. Zero fields do not filter.
 type ExecutionFilter struct {
-	// AccountID and WorkflowID are complete IDs.
+	// AccountID and WorkflowID select by exact ID, not by prefix.
 	AccountID, WorkflowID string
 	// Status is a status of an execution, such as api.StatusQueued.
 	Status string
@@ -170,8 +171,8 @@ func (c *Client) DeleteAccount(ctx context.Context, id string) error {
 	return c.delete(ctx, "/accounts/"+url.PathEscape(id))
 }
 
-// Events returns the settings of an account's operator events, and the conditions that they have
-// reported and that have not ended.
+// Events returns the settings of an account's operator events, and the ongoing conditions that
+// these events have reported.
 func (c *Client) Events(ctx context.Context, accountID string) (api.Events, error) {
 	return get[api.Events](ctx, c, "/accounts/"+url.PathEscape(accountID)+"/events")
 }
@@ -337,7 +338,7 @@ func (c *Client) PatchTrigger(
 }
 
 // TryOrderKey tests an order key setting: it counts how many of the last requests to a node have a
-// value at the given place. If place is "", it tests the node's current setting.
+// value at place, such as "ptr:/order/id". If place is "", it tests the node's current setting.
 func (c *Client) TryOrderKey(
 	ctx context.Context, workflowID, nodeID, place string,
 ) (result api.OrderKeyTrial, err error) {
@@ -446,7 +447,7 @@ func (c *Client) DismissDeadLetters(
 
 // DeadLetterFilter selects dead letters. Zero fields do not filter.
 type DeadLetterFilter struct {
-	// WorkflowID is a complete ID.
+	// WorkflowID selects by exact ID, not by prefix.
 	WorkflowID string
 	// Reason is a substring of the reason. It is case-sensitive.
 	Reason string
@@ -551,7 +552,8 @@ func list[T any](
 	return result, err
 }
 
-// send makes a call with a body. nil means no body.
+// send makes a call with body encoded as JSON, or without a body if body is nil, and returns the
+// decoded response.
 func send[T any](
 	ctx context.Context, c *Client, method, path string, body any,
 ) (result T, err error) {
@@ -563,8 +565,8 @@ func (c *Client) delete(ctx context.Context, path string) error {
 	return c.call(ctx, http.MethodDelete, path, nil, nil, nil)
 }
 
-// call makes a call with body encoded as JSON, or without a body if it is nil. It decodes the
-// response into result unless that is nil.
+// call makes a call with body encoded as JSON, or without a body if body is nil. It decodes the
+// response into result, unless result is nil.
 func (c *Client) call(
 	ctx context.Context, method, path string, query url.Values, body, result any,
 ) error {

@@ -11,7 +11,7 @@ import (
 type AuditFilter struct {
 	// Actor is the ID, the name or the kind of an api.Actor.
 	Actor string
-	// AccountID and WorkflowID are complete IDs.
+	// AccountID and WorkflowID select by exact ID, not by prefix.
 	AccountID, WorkflowID string
 	// Since (inclusive) and Until (exclusive) bound the entries' At.
 	Since, Until time.Time

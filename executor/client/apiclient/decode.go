@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// Decode is like json.Unmarshal, for the API's responses. It first cuts out inputs, outputs and
-// sample payloads, which may be nested too deeply for json.Unmarshal.
+// Decode unmarshals a response of the API into result. Inputs, outputs and sample payloads may be
+// nested too deeply for json.Unmarshal, so Decode stores them as unparsed JSON.
 func Decode(text []byte, result any) error {
 	switch result := result.(type) {
 	case *api.ExecutionDetail:

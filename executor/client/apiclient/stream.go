@@ -24,20 +24,21 @@ const (
 
 var errStreamIdle = errors.New("the stream of events is silent for too long")
 
-// ExecutionWatch configures Watch, and holds the position from which a further call resumes.
+// ExecutionWatch configures Watch, and holds the position from which the next call to Watch
+// resumes.
 type ExecutionWatch struct {
 	// WorkflowID selects the executions of this workflow. "" means all executions.
 	WorkflowID string
-	// LastEventID is the ID of the last event that was handled. Watch keeps it up to date, and
-	// begins with the changes since then, some of which it may report again. "" means that Watch
-	// reports the changes from now on.
+	// LastEventID is the ID of the last event that was handled. Watch updates it. If it is set,
+	// Watch first reports the changes since that event, and possibly some earlier ones again. If it
+	// is "", Watch reports only the changes from now on.
 	LastEventID string
 	// Opened is called when the event stream is open. Watch misses no change after that. Opened may
 	// be nil.
 	Opened func() error
-	// Gap is called if the executor no longer knows every change since LastEventID. It should look
-	// up the current state of the executions. If it returns an error, the next call of Watch calls
-	// it again. Gap may be nil.
+	// Gap is called if the executor no longer knows every change since LastEventID. Gap should look
+	// up the current state of the executions. If it returns an error, the next call to Watch calls
+	// Gap again. Gap may be nil.
 	Gap func() error
 	// Changed is called for every execution that changes.
 	Changed func(api.Execution) error
@@ -110,8 +111,8 @@ func (e *streamEvent) addLine(line string) {
 	}
 }
 
-// handleEvent calls the function of w that handles the event. If that succeeds, handleEvent sets
-// w.LastEventID to the event's ID.
+// handleEvent calls w.Gap or w.Changed, depending on the event. If the call succeeds, handleEvent
+// sets w.LastEventID to the event's ID.
 func (c *Client) handleEvent(w *ExecutionWatch, event streamEvent) error {
 	switch {
 	case event.name == "gap":

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The action in the entry is derived from the record, and the actor is read from the header. Even
-// if the header is unreadable, there is an entry.
+// NewStartEntry derives the action from the record, and reads the actor from the header. If the
+// actor cannot be decoded, it returns an entry with an unknown actor.
 func TestStartEntry(t *testing.T) {
 	t.Parallel()
 	const original = "original"

@@ -40,7 +40,7 @@ const heartbeatInterval = 5 * time.Second
 // watcherBufferSize is how many batches a watcher may fall behind before its watch ends.
 const watcherBufferSize = 64
 
-// StreamName is the name of the stream that keeps the announcements of the last minutes.
+// StreamName is the name of the stream that holds the announcements of the last few minutes.
 const StreamName = "CHANGES"
 
 // Limits of the stream of announcements. They leave room for the announcements of a few minutes in
@@ -53,9 +53,9 @@ const (
 // loadTimeout is the maximum time that LoadRecent spends reading the stream at startup.
 const loadTimeout = 5 * time.Second
 
-// EnsureStream creates the stream if it does not exist. The stream is small and kept in memory, so
-// it is empty after the restart of a single NATS server. Clients that reconnect are then told that
-// there is a gap: see Subscription.
+// EnsureStream creates the stream of announcements if it does not exist. The stream is small and
+// kept in memory, so it is empty after the restart of a single NATS server. Clients that reconnect
+// are then told that they may have missed changes: see Subscription.EarlierComplete.
 func EnsureStream(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -253,9 +253,9 @@ type Subscription struct {
 	Cancel func()
 }
 
-// Watch begins a watch. If after is zero, the client receives the changes from now on. Otherwise,
-// it also receives the earlier ones: after must be the At of the last batch that it received, from
-// this or another process.
+// Watch begins a watch of the changes from now on. If after is not zero, it must be the At of the
+// last batch that the client has received, from this or another process. The client then also
+// receives the changes since that batch.
 func (c *Notifier) Watch(after time.Time) Subscription {
 	w := make(chan Batch, watcherBufferSize)
 	c.mu.Lock()
@@ -315,8 +315,8 @@ func (c *Notifier) hasMissed(changed *hookstartv1.ExecutionsChanged) bool {
 	return known && before > last
 }
 
-// LoadRecent reads the announcements from before this Notifier was created from the stream. If it
-// fails, clients cannot resume from batches of that time.
+// LoadRecent reads from the stream the announcements that were made before this Notifier was
+// created. If it fails, clients cannot resume from batches of that time.
 func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package headerreader reads the headers of a stream's messages. It uses a consumer that only one
-// executor has at a time.
+// Package headerreader reads the headers of a stream's messages. Only one executor at a time can
+// read with a consumer of the same name.
 package headerreader
 
 import (
@@ -69,9 +69,9 @@ func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
 	return info.Config.Metadata[ownerMetadataKey] == r.ownerID
 }
 
-// NextMetadata returns the metadata of a message that the consumer has delivered. It must be called
-// once for each message, in order, because it fails with ErrMessagesLost if one is missing before
-// msg.
+// NextMetadata returns the metadata of msg, a message that the consumer has delivered. Call it once
+// for each message, in the order of delivery: if the message before msg is missing, it fails with
+// ErrMessagesLost.
 func (r *Reader) NextMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	meta, err := msg.Metadata()
 	if err != nil {

@@ -1,6 +1,7 @@
 // Package starts reads the start messages of executions from the streams, and publishes new ones. A
 // queue's start messages are in the shared stream or in the queue's own stream. While a queue moves
-// from one to the other, and until its old messages have expired, both have some of them.
+// from one to the other, and until its old messages have expired, each stream may hold some of
+// them.
 package starts
 
 import (
@@ -133,11 +134,13 @@ const (
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
 // the other stream. Publish therefore checks the queue again afterwards. If the queue has moved, it
-// stores the message's ID in the other stream, too.
+// also stores the message's ID in the other stream, which then recognizes duplicates of the
+// message.
 //
-// If Publish gets no confirmation, it stores no such ID, although the message may have been stored.
-// A later call with the same ID may then store the message a second time, in the other stream.
-// Callers must therefore check first whether there is a record of the execution.
+// If NATS does not confirm the message, Publish cannot tell whether it was stored, and does not
+// store its ID in the other stream. A later call with the same ID may then store the message a
+// second time, in the other stream. Before such a call, callers must therefore check whether the
+// execution is already recorded.
 func (s *Streams) Publish(
 	ctx context.Context, queue, workflowID string,
 	message func(stream.Layout) (*nats.Msg, error),
@@ -169,8 +172,8 @@ func (s *Streams) Publish(
 	return ack, err
 }
 
-// awaitLayout waits until the queue accepts start messages, and returns the stream that stores
-// them.
+// awaitLayout waits until the queue accepts start messages, and returns the layout of the stream
+// that stores them. After awaitMoveTimeout, it fails with ErrQueueMoving.
 func (s *Streams) awaitLayout(ctx context.Context, queue string) (layout stream.Layout, err error) {
 	waiting, cancel := context.WithTimeout(ctx, awaitMoveTimeout)
 	defer cancel()

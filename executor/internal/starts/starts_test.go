@@ -197,8 +197,8 @@ func TestAStartWaitsForAMove(t *testing.T) {
 	}
 }
 
-// A queue moves while a start message is being stored. The message's ID is stored in the other
-// stream, too, so that a repeat is recognized there.
+// A queue moves while Publish stores a start message. Publish stores the message's ID in the other
+// stream as well, which therefore recognizes the same message as a duplicate.
 func TestAMoveMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
