@@ -193,7 +193,7 @@ type comparison struct {
 }
 
 // literal is a constant in a filter that is compared with the value at a place. kind determines
-// which of the other fields is set.
+// which other field is set.
 type literal struct {
 	kind      kind
 	text      string

@@ -10,7 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A fault appears in /readyz within 3 s: readinessCheckInterval plus readinessCheckTimeout.
+// A failure appears in /readyz within 3 s: readinessCheckInterval plus readinessCheckTimeout.
 const (
 	readinessCheckInterval = time.Second
 	readinessCheckTimeout  = 2 * time.Second
@@ -26,7 +26,7 @@ type Check struct {
 }
 
 // Watch runs each check once a second, each in a separate goroutine, until stop is called, and
-// reports faults in o.Ready.
+// reports failures in o.Ready.
 func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup

@@ -18,18 +18,18 @@ import (
 // of a lane at a time, no matter which member requests it. So the members need no coordination
 // among themselves. Two things are left to the runner:
 //
-// A runner must not begin or continue an execution that another member may have by now, because the
-// runner was frozen or cut off for longer than AckWait, or because the consumer has a new leader:
-// see takeLease.
+// A runner must not begin or continue an execution that another member may be running. This can
+// happen if the runner was frozen or cut off for longer than AckWait, or if the consumer has a new
+// leader: see takeLease.
 //
 // A server that has lost a consumer's acknowledgments redelivers an execution that has already
 // ended, after later ones with the same key. Its final report was stored before it was
 // acknowledged, so the runner looks for that report before it calls the handler: see hasEnded.
 
-// ErrLost is the cause (context.Cause) of a handler's context when another member may have the
-// execution: either the server has not confirmed a heartbeat for four fifths of AckWait, or it has
-// delivered the message again. Only executions with an order key can be lost. The handler's result
-// is ignored.
+// ErrLost is the cause (context.Cause) of a handler's context when another member of the group may
+// be running the execution: either the server has not confirmed a heartbeat for four fifths of
+// AckWait, or it has delivered the message again. Only executions with an order key can be lost.
+// The handler's result is ignored.
 var ErrLost = errors.New("another member may have the execution: the runner was frozen or cut " +
 	"off, or NATS delivered the message again")
 
@@ -635,7 +635,7 @@ const reportReadTimeout = 2 * time.Second
 const maxReportReadFailures = 20
 
 // dropLostMessage abandons a message whose lease has expired. The message is neither acknowledged
-// nor handed back, because another member may have it.
+// nor handed back, because another member may be working on it.
 func (r *runner) dropLostMessage(m *message, o outcome) {
 	r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, HandedBack,
 		failureOutcome(fmt.Errorf("%w (%s)", ErrLost, o.reason)))

@@ -257,7 +257,7 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 
 // replaceReport replaces a report that the stream has refused because of another one, and publishes
 // the new version. If the new version cannot be built now, performDueActions later sends the old
-// one again. The stream then refuses that one too, and replaceReport is called again.
+// one again. When the stream refuses that as well, replaceReport gets another chance.
 func (u *inFlightMessages) replaceReport(m *message, refusals int) {
 	report, err := u.rebuildReport(m, refusals)
 	if err != nil {

@@ -238,7 +238,7 @@ func (o Options) group() stream.RunnerGroup {
 // consumer returns the name of the group's durable consumer.
 func (o Options) consumer() string { return o.group().Consumer() }
 
-// runner is the state of one call of Run.
+// runner is the state of one call to Run.
 type runner struct {
 	Options
 	nc            *nats.Conn

@@ -143,7 +143,7 @@ func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int,
 }
 
 // pullWithSharedSlots is like pull, but makes a single request and returns when that request ends,
-// so that lanes or the other source can use the slots.
+// so that lanes, or the source in the other stream, can use the slots.
 func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots int) (began int,
 	err error,
 ) {

@@ -294,7 +294,7 @@ func (s *Sender) hmacBody(spec *hmacResponseSpec, token, secretID string) []byte
 }
 
 // responseSpec is one of a preset's responses to a delivery, from the built-in table. The first one
-// whose conditions hold is used.
+// whose conditions hold for the request is used.
 type responseSpec struct {
 	When   map[string]string `json:"when"`
 	Status int               `json:"status"` // 200 by default

@@ -473,8 +473,9 @@ func TestDecodedURL(t *testing.T) {
 	}
 }
 
-// Mailgun signs a time that is directly followed by a token. If a digit is moved from one to the
-// other, which would change the delivery ID, the signature is refused even if any time is allowed.
+// Mailgun signs a time that is directly followed by a token, which is also the delivery ID. Moving
+// a digit between the two would change the delivery ID under a valid signature. Such a request is
+// refused even if any time is allowed.
 func TestMovedDigits(t *testing.T) {
 	const secret = "s-secret"
 	s := compile(t, sender.Config{

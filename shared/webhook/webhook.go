@@ -69,8 +69,9 @@ const TokenPrefix = "hst_"
 // execution has it.
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
-// OutcomeUnknown is the value of the member "outcome" in a refusal, if the request may have been
-// stored in spite of the refusal and has no delivery ID. Other refusals do not have this member.
+// OutcomeUnknown is the value of the member "outcome" in a refusal. It means that the request may
+// have been stored although it was refused. Only a refusal of a request without a delivery ID has
+// this member, because a retry of the request would then start a second execution.
 const OutcomeUnknown = "unknown"
 
 // IsHeaderName reports whether name can be the name of a header (RFC 9110).
