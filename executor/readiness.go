@@ -56,7 +56,7 @@ type lostStreamCheck struct {
 	js     jetstream.JetStream
 	config Config
 	log    logrus.FieldLogger
-	// the last known position of each stream, keyed by name
+	// lastPositions maps each stream's name to its last known position.
 	lastPositions  map[string]streamPosition
 	missingStreams stream.MissingStreams
 }

@@ -174,7 +174,7 @@ func (c *Notifier) endAllWatches() {
 	c.endAllWatchesLocked()
 }
 
-// endAllWatchesLocked is like endAllWatches. mu must be held.
+// endAllWatchesLocked is like endAllWatches, but the caller must hold mu.
 func (c *Notifier) endAllWatchesLocked() {
 	c.recent.reset(c.nextBatchTime())
 	for w := range c.watchers {

@@ -6,9 +6,9 @@ import (
 )
 
 // AuditLog keeps audit entries. The auditor copies entries from the registry's history into it, and
-// operate reads them and adds its own. Apply, RequestCancel, Dismiss and SaveRegistryCopy add
-// entries, too, each in the transaction that makes the audited change. PruneAudit deletes old
-// entries.
+// operate reads them and adds its own. Apply, RequestCancel, Dismiss and SaveRegistryCopy store
+// further entries in the same transaction as the change that the entries describe. PruneAudit
+// deletes old entries.
 type AuditLog interface {
 	// AddAudit adds audit entries in one transaction. If an entry's ID already exists, the stored
 	// entry is kept.

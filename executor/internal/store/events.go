@@ -32,7 +32,7 @@ type Events interface {
 		) (events []Event, used []string),
 	) error
 
-	// HasEventCauses reports whether there are undecided causes.
+	// HasEventCauses reports whether there are causes that DecideEvents has not settled yet.
 	HasEventCauses(ctx context.Context) (bool, error)
 
 	// UnpublishedEvents returns at most limit events that have not been published, oldest first. It
@@ -97,7 +97,7 @@ type OngoingCondition struct {
 	Since time.Time // when the state began
 }
 
-// OngoingConditionChange describes that a condition has begun or ended.
+// OngoingConditionChange is the beginning or the end of a condition.
 type OngoingConditionChange struct {
 	OngoingCondition
 	// Cause is the event cause of the change, or nil if no event reports the change. The store

@@ -14,7 +14,8 @@ type Origin struct {
 	Verified bool   // whether the sender's signature or secret was verified
 }
 
-// Origin returns the values of the record that belong to its origin.
+// Origin returns the record's origin, that is, the fields that it shares with other records of its
+// trigger node.
 func (r Record) Origin() Origin {
 	return Origin{
 		r.AccountID, r.WorkflowID, r.NodeID, r.Queue, r.Source, r.TokenID, r.Sender, r.Verified,

@@ -16,8 +16,8 @@ type Recording interface {
 	// store a step and its record at the same time, the step is applied to the record.
 	Apply(ctx context.Context, batch Batch) (ApplyResult, error)
 
-	// EndLostExecutions marks records as failed, with a time and a reason, and returns their IDs.
-	// It skips records that are final, and records whose StreamSequence has changed.
+	// EndLostExecutions marks records as failed, with the given time and reason, and returns their
+	// IDs. It skips records that are final, and records whose StreamSequence has changed.
 	EndLostExecutions(ctx context.Context, lost []LostExecution, at time.Time,
 		reason string) (ended []string,
 		err error)

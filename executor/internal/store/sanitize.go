@@ -13,7 +13,7 @@ import (
 
 // SanitizeText returns s as every driver stores it: each NUL and each invalid UTF-8 sequence
 // becomes U+FFFD. It is needed because PostgreSQL rejects both, and the error texts of runners can
-// contain anything. Apply it to lookup keys, too.
+// contain anything. Sanitize the texts in queries as well, so that they match the stored texts.
 func SanitizeText(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s

@@ -8,9 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A new connection may lead to a standby that has taken over. The standby may lack the latest
-// origins and give their numbers to other origins, so the new connection empties the cache of
-// origins.
+// A new connection may be to a standby that has taken over. The standby may lack the latest origins
+// and give their numbers to other origins, so the cache of origins is emptied when a connection is
+// opened.
 func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

@@ -69,7 +69,7 @@ func TestListUsesItsIndex(t *testing.T) {
 				},
 			},
 			{store.RecordFilter{Status: execution.Failed}, []string{"executions_trouble"}},
-			// This filter finds executions that have not ended.
+			// There is no separate index of executions that have not ended.
 			{store.RecordFilter{
 				Status: execution.Queued, Since: after.AcceptedAt.Add(-time.Hour),
 				Until: after.AcceptedAt,

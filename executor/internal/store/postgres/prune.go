@@ -10,7 +10,7 @@ import (
 const (
 	selectOldest = `SELECT id FROM executions WHERE accepted_at < $1 ORDER BY accepted_at, id LIMIT $2`
 
-	// Apply locks rows in the order of their IDs, so this statement does, too.
+	// Lock the rows in the order of their IDs, as Apply does, so that the two cannot deadlock.
 	lockOldest = `SELECT id FROM executions WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
 )
 

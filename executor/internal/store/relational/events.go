@@ -56,7 +56,8 @@ func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.Executi
 	return eventCauseTable.insert(ctx, tx, causes)
 }
 
-// collectInTx returns the rows of a table that meet a condition, as the transaction sees them.
+// collectInTx returns the rows of source that condition selects, as the transaction sees them.
+// condition holds the WHERE, ORDER BY and LIMIT clauses.
 func collectInTx[T any](
 	ctx context.Context, tx Tx, source table[T], condition string, args ...any,
 ) (found []T, err error) {

@@ -51,7 +51,7 @@ func (s *Store) AddFilteredRequests(
 ) error {
 	added = store.StorableFiltered(added)
 	return s.applyOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
-		// the insert also locks the rows
+		// This insert locks the rows until commit, so the lists that are read below cannot change.
 		if err := filteredRequestsTable.insert(ctx, tx, added); err != nil {
 			return err
 		}

@@ -20,8 +20,8 @@ var handledRangeTable = table[store.HandledRange]{
 	},
 }
 
-// mergeThreshold is the minimum number of rows that merging a stream's ranges must save. Below it,
-// HandledRanges does not merge them in the database. The number of rows alone does not matter,
+// mergeThreshold is how many rows HandledRanges must be able to save by merging a stream's ranges
+// in the database. Otherwise, it does not merge them. The total number of rows does not matter,
 // because ranges that are not adjacent cannot be merged.
 const mergeThreshold = 64
 

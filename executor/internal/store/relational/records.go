@@ -103,7 +103,8 @@ func (s *Store) CountByTime(
 		where.Args...)
 }
 
-// queryRecords returns the records that meet a condition.
+// queryRecords returns the records that SelectRecords, followed by condition, selects. condition
+// holds the WHERE, ORDER BY and LIMIT clauses.
 func (s *Store) queryRecords(
 	ctx context.Context, what, condition string, args ...any,
 ) ([]store.Record, error) {

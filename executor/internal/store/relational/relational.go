@@ -83,8 +83,8 @@ type ExecutionTx interface {
 	MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error)
 	Dismiss(ctx context.Context, ids []string, messages []store.MessageKey,
 		at time.Time) (dismissed []string, messageKeys []store.MessageKey, err error)
-	// PruneRecords deletes at most limit records that were accepted before a time, oldest first,
-	// along with their duplicate counts.
+	// PruneRecords deletes at most limit records that were accepted before the given time, oldest
+	// first, along with their duplicate counts.
 	PruneRecords(ctx context.Context, before time.Time, limit int) (pruned int64, err error)
 }
 
@@ -123,9 +123,9 @@ type Dialect struct {
 	UnindexedPrefix string
 	// HasStatistics is true if the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// MinTime is a time before every stored time. It is the lower bound of queries that have no
-	// other, because some databases read an index in order only if there is a bound. nil means that
-	// the database does not need one.
+	// MinTime is a time before every stored time. It is the lower bound of queries that set none,
+	// because some databases read an index in order only if there is a bound. nil means that the
+	// database does not need one.
 	MinTime any
 	// TimeStepExpr is an expression that rounds accepted_at down to a multiple of %[1]d
 	// microseconds.
@@ -140,7 +140,8 @@ type Dialect struct {
 	SizeQuery string
 }
 
-// Lock is the key of an advisory lock. A transaction acquires it before it locks any row.
+// Lock is the key of an advisory lock. A transaction acquires its advisory locks before it locks
+// any row.
 type Lock int64
 
 const (
@@ -245,7 +246,8 @@ func write[T any](
 	return result, nil
 }
 
-// runPrune runs one transaction that deletes rows, and returns how many it deleted.
+// runPrune runs do, which deletes rows, in a transaction that holds lock exclusively. It returns
+// the number of deleted rows.
 func (s *Store) runPrune(
 	ctx context.Context, operation string, lock Lock, do func(Tx) (int64, error),
 ) (int, error) {

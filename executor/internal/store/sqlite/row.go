@@ -18,7 +18,7 @@ const (
 	longColumnCount  = 21
 )
 
-// appendShortColumns appends the values of shortFormColumns.
+// appendShortColumns appends the values that r has in shortFormColumns to values.
 func appendShortColumns(
 	values []any, r store.Record, numbers relational.OriginRowIDs, computedID bool,
 ) []any {
@@ -36,7 +36,7 @@ func appendShortColumns(
 		store.StoredSequence(r.StreamSequence), content, delivery)
 }
 
-// appendLongColumns appends the values of fullFormColumns.
+// appendLongColumns appends the values that r has in fullFormColumns to values.
 func appendLongColumns(
 	values []any, r store.Record, numbers relational.OriginRowIDs, computedID bool,
 ) []any {
@@ -51,7 +51,7 @@ func appendLongColumns(
 		countOrNull(r.Attempts), nullableMicros(r.CancelRequestedAt))
 }
 
-// textOrNull returns s, or NULL for "".
+// textOrNull returns s, or nil if s is "". nil is stored as NULL.
 func textOrNull(s string) any {
 	if s == "" {
 		return nil
@@ -59,7 +59,7 @@ func textOrNull(s string) any {
 	return s
 }
 
-// blobOrNull returns b, or NULL if it is nil.
+// blobOrNull returns b, or an untyped nil if b is nil. nil is stored as NULL.
 func blobOrNull(b []byte) any {
 	if b == nil {
 		return nil
@@ -67,7 +67,7 @@ func blobOrNull(b []byte) any {
 	return b
 }
 
-// countOrNull returns n, or NULL for 0.
+// countOrNull returns n, or nil if n is 0. nil is stored as NULL.
 func countOrNull(n int) any {
 	if n == 0 {
 		return nil
@@ -75,7 +75,8 @@ func countOrNull(n int) any {
 	return int64(n)
 }
 
-// microsSince returns the number of microseconds from begin to t, or NULL if t is zero.
+// microsSince returns the number of microseconds from begin to t, or nil if t is zero. nil is
+// stored as NULL.
 func microsSince(begin, t time.Time) any {
 	if t.IsZero() {
 		return nil

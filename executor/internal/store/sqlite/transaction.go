@@ -54,7 +54,7 @@ func transact(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error 
 	return tx.Commit()
 }
 
-// transaction is a transaction that writes.
+// transaction implements relational.Tx.
 type transaction struct {
 	*sql.Tx
 

@@ -169,7 +169,7 @@ var lostExecutionTests = map[string]func(*testing.T, store.Store){
 		lost = append(lost,
 			store.LostExecution{ID: nthID(9), StreamSequence: 1},
 			store.LostExecution{ID: "\x00", StreamSequence: 1})
-		// In the second iteration, executions 0 and 1 have already ended.
+		// The second call ends nothing, because executions 0 and 1 have already ended.
 		for _, want := range [][]string{{nthID(0), nthID(1)}, nil} {
 			ended, err := s.EndLostExecutions(t.Context(), lost, at, "lost")
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// bucket is the bucket used in these tests.
+// bucket is the name of the registry bucket in these tests.
 const bucket = "registry"
 
 var registryTests = map[string]func(*testing.T, store.Store){
