@@ -242,7 +242,8 @@ func TestALostStreamIsNamed(t *testing.T) {
 }
 
 // When an executor starts, it creates the registry's copy immediately. If the copy is lost later,
-// the executor recreates it only once the server can no longer be deleting the lost one.
+// the executor waits before it recreates the copy, because the server may still be deleting the
+// lost one.
 func TestALostCopyOfTheRegistryIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

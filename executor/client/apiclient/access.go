@@ -24,7 +24,8 @@ func (c *Client) CreateKey(ctx context.Context, put api.PutKey) (api.NewKey, err
 	return send[api.NewKey](ctx, c, http.MethodPost, "/keys", put)
 }
 
-// RevokeKey revokes the key with the given ID. The API rejects it from the next request on.
+// RevokeKey revokes the key with the given ID. From then on, the API rejects requests with this
+// key.
 func (c *Client) RevokeKey(ctx context.Context, id string) error {
 	return c.delete(ctx, "/keys/"+url.PathEscape(id))
 }

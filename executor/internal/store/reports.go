@@ -11,8 +11,8 @@ import (
 // RequestCounts, and everything else through Senders.
 type Reports interface {
 	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. Adding a report
-	// with the same ID again has no effect. A count for an execution that is not recorded yet is
-	// kept until it is.
+	// with the same ID again has no effect. If an execution is not recorded yet, its count is kept
+	// until it is recorded.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
 	// AddRefusals adds counts of refused requests, both to the counts by workflow, code and minute

@@ -59,8 +59,8 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 }
 
 // checkSchema prevents migrations until the transaction ends, and returns an error if the tables
-// have a newer schema version than this program supports. It acquires the lock and reads the
-// version in one round trip.
+// have a newer schema version than this program supports. It acquires relational.MigrationLock and
+// reads the version in one round trip.
 func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	var version int64
 	both := &pgx.Batch{}
