@@ -120,7 +120,7 @@ func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	}
 }
 
-// changingBody is a body that calls change whenever it is read.
+// changingBody is a body that calls the function change before each read.
 type changingBody struct {
 	io.Reader
 
@@ -196,8 +196,8 @@ func (l *togglingLease) IsValidSince(_, _ time.Time) bool { return !l.expired.Lo
 
 func (l *togglingLease) AwaitValid(now time.Time) bool { return l.IsValid(now) }
 
-// retryingStream is a stream whose first attempt to store a message gets no reply. It calls
-// meanwhile before the second attempt.
+// retryingStream is a stream whose first attempt to store a message gets no reply. Before the
+// second attempt, it calls the function meanwhile.
 type retryingStream struct {
 	storedMessages
 

@@ -89,8 +89,8 @@ func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 			members = append(members, ops.Text(name, value))
 		}
 	}
-	// The fields are added in alphabetical order, the order in which they are logged, because
-	// sorting them would cost time.
+	// Add the fields in alphabetical order, in which they are logged: sorting them here would cost
+	// time.
 	put("answer", string(e.waitEndReason))
 	if e.bodyBytes > 0 {
 		members = append(members, ops.Number("body_bytes", e.bodyBytes))

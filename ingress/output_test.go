@@ -154,7 +154,8 @@ func TestHTTPResponse(t *testing.T) {
 			}
 		}
 	}
-	// A handler that returns a value that JSON cannot represent fails like any other handler.
+	// JSON cannot represent a func. A handler that returns such a value fails like any other
+	// handler.
 	if _, err := json.Marshal(runner.HTTPResponse{Body: func() {}}); err == nil {
 		t.Error("a func became JSON")
 	}

@@ -158,8 +158,8 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	return out
 }
 
-// storeRejection publishes the record of a request that was refused; why is the refusal. It returns
-// why if the record was stored, and otherwise the refusal for the failure to store it.
+// storeRejection publishes the record of a refused request, and returns the refusal with which to
+// respond: why if the record was stored, and otherwise one for the failure to store it.
 func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission.Refusal {
 	if out := h.chooseStream(d); out != nil {
 		return out.refusal

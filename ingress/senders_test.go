@@ -237,8 +237,8 @@ func TestASenderWhosePlanIsUnknown(t *testing.T) {
 	}
 }
 
-// A header that holds the sender's secret is never used as the delivery ID, even if it is
-// configured as one, because delivery IDs are recorded and shown.
+// A header that holds the sender's secret is never used as the delivery ID, even if it is one of
+// the configured delivery ID headers, because delivery IDs are recorded and shown.
 func TestTheSecretIsNoDeliveryID(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

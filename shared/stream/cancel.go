@@ -104,10 +104,10 @@ func PutCancellation(
 	}
 }
 
-// NextCancellation returns the ID and the revision of the first canceled execution at or after
-// revision from, or an empty ID if there is none. It queries the leader of the bucket's stream, so
-// it finds everything that PutCancellation stored before the call. If there is no bucket, it fails
-// with jetstream.ErrBucketNotFound.
+// NextCancellation returns the ID and the revision of the first canceled execution whose revision
+// is at least from, or an empty ID if there is none. It queries the leader of the bucket's stream,
+// so it finds everything that PutCancellation stored before the call. If there is no bucket, it
+// fails with jetstream.ErrBucketNotFound.
 func NextCancellation(
 	ctx context.Context, nc *nats.Conn, from uint64,
 ) (executionID string, revision uint64, err error) {

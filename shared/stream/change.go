@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ExecutionsStreamState holds the settings of EXECUTIONS and figures about its contents.
+// ExecutionsStreamState holds the settings of EXECUTIONS, and how many messages it contains, their
+// size and their age.
 type ExecutionsStreamState struct {
 	Settings
 	Messages uint64    // number of messages in the stream

@@ -12,8 +12,8 @@ import (
 // consumedPollInterval is the interval at which AwaitConsumed polls the consumer.
 const consumedPollInterval = 20 * time.Millisecond
 
-// Unacknowledged returns the number of a consumer's messages that are not acknowledged, whether
-// they are delivered or not.
+// Unacknowledged returns the number of a consumer's messages that have not been acknowledged,
+// whether or not they have been delivered.
 func Unacknowledged(info *jetstream.ConsumerInfo) int64 {
 	return int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // below 2^63
 }

@@ -36,7 +36,7 @@ type FilteredRequest struct {
 }
 
 const (
-	// MaxFilteredRequests is the maximum number of requests of one node in a report.
+	// MaxFilteredRequests is the maximum number of requests that a report describes for one node.
 	MaxFilteredRequests = 20
 	// MaxFilteredPlaceBytes is the maximum number of bytes of FilteredRequest.Place.
 	MaxFilteredPlaceBytes = 500

@@ -63,8 +63,8 @@ type LastReport struct {
 
 // ReadLastReport reads the last report on an execution. group is the caller's group of runners, and
 // subject is the subject of the execution's reports. Any replica of the stream may respond, and it
-// may lag a moment behind the leader. A report that cannot be decoded counts as a report that says
-// nothing about the end of the execution.
+// may lag a moment behind the leader. A report that cannot be decoded counts as one that does not
+// end the execution.
 func ReadLastReport(
 	ctx context.Context, nc *nats.Conn, subject, group string,
 ) (last LastReport, err error) {
@@ -106,12 +106,11 @@ func ReadLastReport(
 	return last, nil
 }
 
-// IsLastDelivery reports whether the consumer has a message that is not acknowledged, and msg is
-// the last message that it has delivered. If the consumer has delivered the same message again
-// since, to this or another client, msg is no longer the last one. A lane has at most one
-// unacknowledged message, so for a lane, a true result means that msg is that message.
-// IsLastDelivery queries the consumer's leader. It returns false if the consumer or the stream does
-// not exist.
+// IsLastDelivery reports whether msg is the last message that its consumer has delivered, and the
+// consumer still has an unacknowledged message. In a lane, which has at most one unacknowledged
+// message, that message is then msg. If the consumer has since delivered the same message again, to
+// this or another client, msg is no longer the last one. IsLastDelivery queries the consumer's
+// leader. It returns false if the consumer or the stream does not exist.
 func IsLastDelivery(
 	ctx context.Context, js jetstream.JetStream, msg jetstream.Msg,
 ) (bool, error) {

@@ -76,8 +76,8 @@ func (l Layout) StreamName(queue string) string {
 	return ExecutionsName
 }
 
-// ProgressStreamName returns the name of the stream that stores the reports on executions whose
-// start messages are stored according to l.
+// ProgressStreamName returns the name of the stream for the reports on those executions of a queue
+// whose start messages l locates.
 func (l Layout) ProgressStreamName(queue string) string {
 	if l.Own {
 		return OwnProgressStreamName(queue)
@@ -291,7 +291,7 @@ const (
 )
 
 // Layout returns where the queue's start messages are stored. open is false if no start messages
-// are accepted at the moment; layout is then the one from which the queue is moving away.
+// are accepted at the moment; layout is then where the last accepted ones are stored.
 func (p QueueStreamPhase) Layout() (layout Layout, open bool) {
 	switch p {
 	case QueuePhaseOwnStream, QueuePhaseMovingToShared:

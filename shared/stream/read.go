@@ -11,13 +11,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// nextMessageTimeout is how long ForEachMessage waits for the next message, which should be
-// available.
+// nextMessageTimeout is how long ForEachMessage waits for the next message, which the stream
+// already holds.
 const nextMessageTimeout = 30 * time.Second
 
 // ForEachMessage calls each(msg, meta) for every message that a stream holds at the time of the
-// call, in the order of the stream. It stops at the first error of each and returns it. config can
-// select messages and omit their data; its zero value means all messages with their data.
+// call, in the order of the stream. It stops at the first error and returns it. config can select
+// messages and omit their data; its zero value means all messages with their data.
 func ForEachMessage(
 	ctx context.Context, js jetstream.JetStream, name string,
 	config jetstream.OrderedConsumerConfig,

@@ -45,8 +45,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// RecorderConsumer is the name of the durable consumer of each stream that all executors share.
-// They use it to record the stream's messages in the database.
+// RecorderConsumer is the name of the durable consumer through which executors record a stream's
+// messages in the database. Each stream has one, which all executors share.
 const RecorderConsumer = "executor"
 
 // ExecutionsName is the name of the shared stream of start messages and rejections.
@@ -243,8 +243,8 @@ func addMissingSubjects(
 	_, err := js.UpdateStream(ctx, have)
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
 		uint16(api.ErrorCode) == CodeInvalidConfig {
-		// The server refuses the subjects, for example because one of the stream's wildcards covers
-		// them.
+		// The server refuses to add the subjects, for example because a wildcard of the stream
+		// already covers them.
 		return settingsMismatch(want.Name, []string{
 			fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s",
 				strings.Join(missing, " "), api.Description),

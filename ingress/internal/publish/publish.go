@@ -1,5 +1,5 @@
-// Package publish publishes messages to the stream. Its results distinguish messages that are
-// stored, not stored, and perhaps stored.
+// Package publish publishes messages to the stream. Its errors distinguish messages that are
+// certainly not stored from those that may be stored.
 package publish
 
 import (
@@ -65,7 +65,7 @@ type DeliveryPublisher struct {
 	lastFailure atomic.Pointer[storeFailure]
 }
 
-// storeFailure is a failure of a reachable stream to store a message.
+// storeFailure records that a stream could be reached but did not store a message.
 type storeFailure struct {
 	at         time.Time
 	err        error

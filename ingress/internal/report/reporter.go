@@ -29,8 +29,8 @@ func newReporter(
 	return reporter{js: js, log: log, what: what, interval: interval, nextReport: nextReport}
 }
 
-// Run sends the counts at each interval until the context is done. It then sends the last ones, and
-// drops them if the stream does not accept them.
+// Run sends the counts at each interval until the context is done. It then sends the remaining
+// counts once, and drops them if the stream does not accept them.
 func (r *reporter) Run(ctx context.Context) {
 	tick := time.NewTicker(r.interval)
 	defer tick.Stop()

@@ -175,7 +175,7 @@ func TestSumsReplaceCounts(t *testing.T) {
 	if !s.Reserve("purged", 1) || s.Reserve("other", 1) {
 		t.Error("the sums are not in force")
 	}
-	// Below seven tenths the sums are discarded, because no executor sends new ones.
+	// Below seven tenths, an executor sends no new sums, so the old ones are discarded.
 	s.SetUsage(limit, 69_000, week, noon)
 	s.SetUsage(limit, 91_000, week, noon)
 	if !s.Reserve("other", 1) {

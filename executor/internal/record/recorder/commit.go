@@ -128,9 +128,9 @@ func (r *Recorder) noteLateStarts(group []*entry) {
 }
 
 // handleRefusedEntry handles an entry that the database has refused although it was alone in its
-// transaction. The entry is retried for a while and then put aside as a dead letter. Of an
-// unreadable report, only the report is put aside, and its execution is not marked as failed. If
-// the database refuses even the dead letter, the entry is retried indefinitely.
+// transaction. The entry is retried for a while and then put aside as a dead letter. If it is an
+// unreadable report, its execution is not marked as failed. If the database refuses even the dead
+// letter, the entry is retried indefinitely.
 func (r *Recorder) handleRefusedEntry(ctx context.Context, e *entry, why error) {
 	e.verdict = verdictPoisonSuspect
 	if !r.suspects.mustPutAside(e, time.Now()) {

@@ -15,8 +15,8 @@ import (
 // maxBackoff is the longest pause between two attempts while the database fails.
 const maxBackoff = 5 * time.Second
 
-// backoff returns the pause after the given number of consecutive failures, which doubles with each
-// of them, up to maxBackoff.
+// backoff returns the pause after the given number of consecutive failures. The pause doubles with
+// each failure, up to maxBackoff.
 func backoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 10), maxBackoff)
 }

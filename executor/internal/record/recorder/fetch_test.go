@@ -40,8 +40,8 @@ type bodyOnly struct {
 
 func (m bodyOnly) Data() []byte { return m.body }
 
-// No more messages are fetched while a full batch is waiting. A batch is full because of the number
-// of its messages or because of the total length of their bodies.
+// No more messages are fetched while a full batch is waiting. Either the number of messages or the
+// total length of their bodies can fill a batch.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	short, long := bodyOnly{}, bodyOnly{body: make([]byte, maxBatchBytes/2)}

@@ -620,8 +620,8 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 }
 
 // reapplyReportsAndAudit makes executors apply the ingresses' reports and the audit entries again,
-// because a database that lacks messages may lack their effects, too. Each of them still takes
-// effect only once.
+// because a database that lacks messages may also lack the effects of reports and entries. No
+// report and no entry takes effect twice.
 func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, stream.RecorderConsumer, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

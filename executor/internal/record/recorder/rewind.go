@@ -32,8 +32,8 @@ import (
 // rewindToUnrecorded.
 
 // ackMarks holds, for each stream and each connection to NATS, the last message that this process
-// acknowledged. The connections are kept apart because a stream may have been rolled back and have
-// grown again between two of them.
+// acknowledged. The connections are kept apart because between two connections, a stream may have
+// been rolled back and have grown again.
 type ackMarks struct {
 	mu            sync.Mutex
 	marksByStream map[string][]ackMark // keyed by stream name, oldest mark first
@@ -208,8 +208,8 @@ func (r *Recorder) wasRolledBack(
 	return len(lost) > 0, err
 }
 
-// newestRecords returns the newest records, not older than since, whose start messages may be in
-// the stream.
+// newestRecords returns the newest records, accepted at the time since or later, whose start
+// messages may be in the stream.
 func (r *Recorder) newestRecords(
 	ctx context.Context, name string, since time.Time,
 ) (found []lostCandidate, err error) {

@@ -581,9 +581,9 @@ func TestWhatWasDeletedIsNotRecordedAgain(t *testing.T) {
 }
 
 // An executor dies with a message that it has not acknowledged, which holds back the ack floor.
-// Then the database loses transactions of messages after that one. The recorder finds these
-// messages and records them again as soon as the floor has passed them, before the next periodic
-// comparison. Until it has compared, it is not ready.
+// Then the database loses transactions of later messages. The recorder finds these messages and
+// records them again as soon as the ack floor has passed them, before the next periodic comparison.
+// Until it has compared the database with the stream, it is not ready.
 func TestADatabaseThatIsBehindAboveTheAckFloor(t *testing.T) {
 	t.Parallel()
 	for name, reportsBehind := range map[string]bool{"nothing else": false, "reports": true} {
