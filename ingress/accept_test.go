@@ -108,8 +108,8 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	}
 }
 
-// Even if a request repeats the token in other places, neither a start message nor a rejection
-// contains it.
+// Neither a start message nor a rejection contains the token, even if the request repeats it in
+// other places.
 func TestTheTokenIsInNoMessage(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

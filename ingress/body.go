@@ -21,8 +21,8 @@ const (
 // bodyRateGracePeriod is how long a body may take before its average rate must reach MinBodyRate.
 const bodyRateGracePeriod = 5 * time.Second
 
-// bodyReservation is what has been reserved for a request's body: a slot for a request in flight,
-// and bytes of memory.
+// bodyReservation records what has been reserved for a request's body: a slot for a request in
+// flight, and bytes of memory.
 type bodyReservation struct {
 	h         *handler
 	accountID string

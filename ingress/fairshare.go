@@ -32,13 +32,14 @@ func newFairShareLimiter(maxInFlight, maxBytes int64) *fairShareLimiter {
 	}
 }
 
-// reserveSlot reserves a slot for a request and bytes for its body. It reserves both or neither,
-// and reports whether it did.
+// reserveSlot reserves a slot for a request and bytes for its body, or neither if one of them is
+// not available. It reports whether it has reserved them.
 func (s *fairShareLimiter) reserveSlot(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 1, bytes)
 }
 
-// reserveMore reserves further bytes for a request that has a slot, and reports whether it did.
+// reserveMore reserves further bytes for a request that has a slot, and reports whether they were
+// available.
 func (s *fairShareLimiter) reserveMore(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 0, bytes)
 }

@@ -261,7 +261,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("#", "Content-Length: 5", []byte("\x00"))
 	h, token, messages, refused, logged := tryHandler(f, alwaysValid{})
 	server := httptest.NewUnstartedServer(h.router())
-	// Use a Unix socket: so many connections would exhaust the TCP ports.
+	// Use a Unix socket, because the large number of connections would exhaust the TCP ports.
 	_ = server.Listener.Close()
 	listener, err := net.Listen("unix", filepath.Join(f.TempDir(), "socket"))
 	if err != nil {

@@ -109,7 +109,7 @@ func canonicalNames(headers []string) []string {
 	return names
 }
 
-// webhookPath is the path of a webhook, up to the workflow ID.
+// webhookPath is the beginning of a webhook's path, before the workflow ID.
 const webhookPath = "/webhooks/"
 
 // router returns the routes of the endpoint. The router never redirects: it responds with 404 to

@@ -30,8 +30,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// Limits of a connection. Go's server reads 4 KB more than MaxHeaderBytes, which results in 32 KB
-// for the request line and headers.
+// Limits of a connection. Go's server reads 4 KB more than MaxHeaderBytes, so the request line and
+// headers may have 32 KB in total.
 const (
 	maxHeaderBytes    = 32<<10 - 4<<10
 	readHeaderTimeout = 10 * time.Second
@@ -233,8 +233,8 @@ func (e *endpoint) startHeartbeat(ctx context.Context) error {
 	return nil
 }
 
-// server returns the endpoint's HTTP server, with limits for each connection. Shutting it down also
-// ends the waits of requests for their executions.
+// server returns the endpoint's HTTP server, with limits for each connection. When it is shut down,
+// requests stop waiting for their executions.
 func (h *handler) server(log *logrus.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           h.router(),

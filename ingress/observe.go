@@ -149,8 +149,7 @@ type signatureRefusalLabels struct {
 
 // responseLabels holds the label values of the counter for requests.
 type responseLabels struct {
-	// status is the HTTP status. customStatusLabel represents any status set by an execution's
-	// output.
+	// status is the HTTP status, or customStatusLabel if an execution's output set the status.
 	status int
 	code   webhook.Code // "" means accepted, filtered, or a handshake
 }

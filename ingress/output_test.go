@@ -40,7 +40,7 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Res
 	if d.event.status != recorder.Code {
 		t.Errorf("the log says %d, the response %d", d.event.status, recorder.Code)
 	}
-	// Encode the response as for the network and read it back: a client must be able to read it.
+	// Write the response as it is sent over the network, and read it as a client does.
 	var wire bytes.Buffer
 	if err := recorder.Result().Write(&wire); err != nil {
 		t.Fatalf("the response to %q cannot be sent: %v", output, err)

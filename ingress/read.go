@@ -13,7 +13,7 @@ import (
 // ID is determined only after the request has been verified.
 func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
-	// Refuse an ID that is too long before the body is read, if the ID is not in the body.
+	// If the ID is not in the body, refuse an ID that is too long before the body is read.
 	if !d.identified && !unknown && !h.mayHaveIDInBody(d) {
 		if out := h.checkDeliveryID(d); out != nil {
 			return out
@@ -74,8 +74,9 @@ func (h *handler) mayHaveIDInBody(d *delivery) bool {
 	return s != nil && s.DeliveryIDInBody() && d.firstHeader(h.priorityIDHeaders) == ""
 }
 
-// findDeliveryID determines the delivery ID, once. In order of precedence, it comes from the data
-// that the signature covers, the first headers, the sender's sources, and the other headers.
+// findDeliveryID determines the delivery ID, unless it has been determined before. In order of
+// precedence, the ID comes from the data that the signature covers, the first headers, the sender's
+// sources, and the other headers.
 func (h *handler) findDeliveryID(d *delivery) {
 	if d.identified {
 		return

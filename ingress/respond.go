@@ -145,7 +145,7 @@ type problemBody struct {
 	ExecutionID string `json:"executionId,omitempty"`
 }
 
-// respond writes the response for out and records it in the event.
+// respond writes the response for the outcome out, and records it in the request's event.
 func (h *handler) respond(d *delivery, out outcome) {
 	switch {
 	case out.refusal != nil:
@@ -297,7 +297,7 @@ func (h *handler) respondFiltered(d *delivery) {
 // request would take too much time.
 func (h *handler) extendWriteDeadline(d *delivery) {
 	if now := time.Now(); now.Sub(d.event.start) > h.responseTimeout/2 {
-		// If deadlines are not supported, there is none to extend.
+		// Ignore the error: if deadlines are not supported, there is none to extend.
 		_ = http.NewResponseController(d.w).SetWriteDeadline(now.Add(h.responseTimeout))
 	}
 }

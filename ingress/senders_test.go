@@ -151,7 +151,7 @@ func TestVerifiedRequestsThatStartNothingAreReported(t *testing.T) {
 	}
 }
 
-// A secret that the provider sends is stored encrypted, and no execution is started.
+// A secret that the provider sends is stored encrypted. It starts no execution.
 func TestACapturedSecretTravelsSealed(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

@@ -166,7 +166,7 @@ func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 	}
 }
 
-// If a slow body delays the response, the client still has the full time to read it.
+// If a slow body delays the response, the client still has the full time to read the response.
 func TestALateAnswerIsRead(t *testing.T) {
 	t.Parallel()
 	addr, token, _ := serveSlow(t, func(h *handler) { h.responseTimeout = 500 * time.Millisecond })

@@ -15,11 +15,11 @@ import (
 )
 
 // requestSteps are the checks of a request, in order. A step returns nil if the request may go on
-// to the next step; otherwise, its outcome is that of the request. The numbers in the comments are
-// those with which the names of the scripts in testdata/webhook begin.
+// to the next step; otherwise, its outcome is that of the request. The numbers in the comments
+// refer to the scripts in testdata/webhook, whose names begin with these numbers.
 var requestSteps = [...]func(*handler, *delivery) *outcome{
 	(*handler).findTrigger, // 5, 6
-	// A handshake starts nothing, so it gets its response in any state of the plan and the
+	// A handshake starts nothing, so it gets its response whatever the state of the plan and the
 	// workflow.
 	(*handler).respondToHandshake,
 	(*handler).checkPlan,      // 7, 8
@@ -112,7 +112,8 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		return nil
 	}
 	if d.r.Method == http.MethodPost && s.HandshakeNeedsBody() && h.readBodyOnce(d) != nil {
-		// A request with an unreadable body is not a handshake. A step after checkPlan refuses it.
+		// The body cannot be read, so the request is not a handshake. A step after checkPlan
+		// refuses it.
 		return nil
 	}
 	now := time.Now()
@@ -189,7 +190,7 @@ func (h *handler) checkLimits(d *delivery) *outcome {
 
 // rejectInactive returns nil if the workflow is active. Otherwise it records the request, so that
 // operators can look up the ID in the response and replay the request, and returns the refusal. The
-// record includes the body unless that cannot be read. If the stream does not store the record,
+// record includes the body unless the body cannot be read. If the stream does not store the record,
 // rejectInactive returns the refusal for that failure instead.
 func (h *handler) rejectInactive(d *delivery) *outcome {
 	if d.trigger.Workflow.Active {
@@ -200,7 +201,7 @@ func (h *handler) rejectInactive(d *delivery) *outcome {
 	return &outcome{refusal: h.storeRejection(d, d.trigger.RefuseInactive(d.id))}
 }
 
-// checkBody runs checks 11 to 13, which need the body.
+// checkBody runs checks 11 to 13 (see requestSteps), which need the body.
 func (h *handler) checkBody(d *delivery) *outcome {
 	if out := h.readBodyAndID(d); out != nil {
 		return out

@@ -83,7 +83,7 @@ func (s *spans) startPublish(
 	return tracing.Traceparent(ctx)
 }
 
-// endPublish ends the publish span, and records in it whether the message was a repeat and why it
+// endPublish ends the publish span, and records in it whether the message was a repeat or why it
 // was not stored.
 func (s *spans) endPublish(duplicate bool, err error) {
 	if s == nil || s.publish == nil {
@@ -126,7 +126,7 @@ func (s *spans) end(e *requestEvent) {
 		span.SetAttributes(tracing.RefusalCodeKey.String(string(e.code)))
 	}
 	if e.status >= http.StatusInternalServerError {
-		// A 4xx is the client's error, not this service's.
+		// Only a 5xx is a failure of this service; a 4xx is the client's error.
 		tracing.Fail(span, string(e.code), problemsByCode[e.code].title)
 	}
 	span.End()

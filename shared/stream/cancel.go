@@ -30,7 +30,7 @@ const CancellationsStream = keyvalue.StreamPrefix + CancellationsBucket
 const cancellationsPrefix = keyvalue.SubjectPrefix + CancellationsBucket + "."
 
 // EnsureCancellations creates the bucket if it does not exist. It makes an existing bucket keep its
-// keys for at least as long as messages are kept.
+// keys for at least s.MaxAge, for which messages are kept.
 func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	err := extendCancellationsMaxAge(ctx, js, s.MaxAge)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

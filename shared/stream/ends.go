@@ -16,8 +16,7 @@ import (
 // changed its queue since its execution was started.
 const AnyQueue = "*"
 
-// statusNotFound is the value of the Status header in the server's response if it has found no
-// message.
+// statusNotFound is the Status header of the server's response if there is no such message.
 const statusNotFound = "404"
 
 // FirstFinalReport returns the first final report on an execution in PROGRESS, which is the only
@@ -57,8 +56,8 @@ func (l Layout) FirstFinalReport(
 	}
 }
 
-// nextMessage returns the first report on a subject at or after the sequence number from, or nil if
-// there is none.
+// nextMessage returns the first report on a subject whose sequence number is at least from, or nil
+// if there is none.
 func nextMessage(
 	ctx context.Context, nc *nats.Conn, subject string, from uint64,
 ) (*nats.Msg, error) {

@@ -30,8 +30,8 @@ type FilteredCount struct {
 type FilteredRequest struct {
 	At         time.Time // when the request arrived
 	DeliveryID string    // at most execution.MaxDeliveryIDBytes bytes; "" if it has none
-	// Place is the part of the request that did not meet its condition, for example a path in the
-	// body; at most MaxFilteredPlaceBytes bytes.
+	// Place names the part of the request that did not meet the filter's condition, for example a
+	// path in the body. It is at most MaxFilteredPlaceBytes bytes long.
 	Place string
 }
 

@@ -16,7 +16,8 @@ import (
 )
 
 // Names of the headers that start messages, rejections and reports on executions have in addition
-// to Content-Type. A message whose repeats must be recognized also has a Nats-Msg-Id.
+// to Content-Type. If the stream must recognize repeats of a message, the message also has a
+// Nats-Msg-Id.
 const (
 	HeaderExecutionID = "Hookstart-Execution-Id"
 	HeaderWorkflowID  = "Hookstart-Workflow-Id"
@@ -179,8 +180,8 @@ type DecodedMessage struct {
 	Progress  *execution.Progress
 }
 
-// ErrUnreadable means that a message could not be decoded. Its subject determines the kind of
-// message that was expected.
+// ErrUnreadable means that a message could not be decoded as the kind of message that its subject
+// requires.
 var ErrUnreadable = errors.New("unreadable message")
 
 // Decode decodes a start message, a rejection or a runner's report. Its errors wrap ErrUnreadable.
@@ -267,8 +268,8 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 		m.GetQueue()); err != nil {
 		return nil, err
 	}
-	// A kind that only a later version defines counts as BodyNone. An error would keep operators
-	// from looking up the rejection.
+	// A kind that only a later version defines counts as BodyNone. Returning an error instead would
+	// keep operators from looking up the rejection.
 	kind := execution.BodyNone
 	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON &&
 		k <= hookstartv1.BodyKind_BODY_KIND_BINARY {

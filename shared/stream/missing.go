@@ -15,8 +15,8 @@ const recreateDelay = time.Second
 // messages until the server restarts.
 type MissingStreams map[string]time.Time
 
-// RecordCheck records the result of a check: whether a stream exists. creatable reports whether the
-// stream may be created, because it is missing now and was already missing at a check at least
+// RecordCheck records whether the named stream existed at a check. creatable reports whether a
+// process may create the stream: it is missing now, and was already missing at a check at least
 // recreateDelay ago.
 func (m MissingStreams) RecordCheck(name string, exists bool) (creatable bool) {
 	if exists {

@@ -104,7 +104,7 @@ func (l Layout) OrderedSubject(queue string, lane int, workflowID, nodeID string
 	return OrderedSubject(queue, lane, workflowID, nodeID)
 }
 
-// RejectedSubject returns the subject of the record of a rejected request.
+// RejectedSubject returns the subject of the message that records a rejected request.
 func (l Layout) RejectedSubject(queue, workflowID, nodeID string) string {
 	if l.Own {
 		return ownSubjectPrefix + queue + ".rejected." + workflowID + "." + nodeID
@@ -173,8 +173,8 @@ func (l Layout) DedupMarkerMessage(queue, workflowID, id string) *nats.Msg {
 	return msg
 }
 
-// LayoutOf returns the Layout to which a subject belongs. If that is a queue's own stream, queue is
-// the name of the queue; otherwise it is "".
+// LayoutOf returns the Layout to which a subject belongs. If the subject belongs to a queue's own
+// stream, queue is the name of the queue; otherwise it is "".
 func LayoutOf(subject string) (l Layout, queue string) {
 	if queue, _, ok := parseOwnSubject(subject); ok {
 		return Layout{Own: true}, queue

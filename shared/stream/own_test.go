@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every subject, in the shared streams as well as in a queue's own streams, is recognized as the
-// subject of exactly one kind of message.
+// Every subject in the shared streams and in a queue's own streams is recognized as that of exactly
+// one kind of message.
 func TestSubjectsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []stream.Layout{{}, {Own: true}} {

@@ -163,9 +163,9 @@ func QueuesWithOwnStreams(
 	return queues, nil
 }
 
-// EnsureOwnConsumers creates consumers in a queue's own stream: one for each group that has a
-// consumer in the shared stream, unless it already exists. So a group that is offline while its
-// queue moves, or that may not create consumers, finds its consumer when it comes back.
+// EnsureOwnConsumers ensures that each group with a consumer in the shared stream also has one in
+// the queue's own stream. So a group that is offline while its queue moves, or that may not create
+// consumers, finds its consumer when it comes back.
 func EnsureOwnConsumers(ctx context.Context, js jetstream.JetStream, queue string) error {
 	shared, err := js.Stream(ctx, ExecutionsName)
 	if err != nil {

@@ -151,7 +151,8 @@ func (s QueueSettings) consumerPauseEnd(now time.Time) *time.Time {
 	return &until
 }
 
-// applyTo applies the settings to the configuration of a consumer that is about to be created.
+// applyTo applies the settings to config, the configuration of a consumer of the given group that
+// is about to be created. now is the current time.
 func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, now time.Time) {
 	config.PauseUntil = s.consumerPauseEnd(now)
 	if limit, isSet := s.MaxInFlightByGroup[group]; isSet && !isLaneConsumer(*config) {
@@ -255,8 +256,8 @@ const readSettingsTimeout = 5 * time.Second
 
 // EnsureRunnerConsumer returns the durable consumer of a group. If it does not exist,
 // EnsureRunnerConsumer creates it with the settings of its queue, and then reads the settings
-// again. A pause stored before that second read is applied here. A pause stored later is applied by
-// an executor, which stores the record before it lists the consumers and therefore finds this one.
+// again. It applies a pause that was stored before this second read. An executor applies a later
+// pause: it stores the record before it lists the consumers, so it finds this one.
 func EnsureRunnerConsumer(
 	ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {

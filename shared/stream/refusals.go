@@ -95,7 +95,7 @@ func validCode(code string) bool {
 }
 
 // SanitizeUserAgent truncates a User-Agent header to the length that is stored, and replaces every
-// byte that is not printable ASCII by a question mark.
+// byte that is not printable ASCII with a question mark.
 func SanitizeUserAgent(text string) string {
 	kept := []byte(text[:min(len(text), MaxUserAgentBytes)])
 	for i, c := range kept {

@@ -107,8 +107,8 @@ func ConsumerBeginsAfter(consumer *jetstream.ConsumerInfo, sequence uint64, stor
 	}
 }
 
-// LaneOfConsumer returns the group and the lane of a consumer for one of the queue's lanes. ok is
-// false for any other consumer.
+// LaneOfConsumer returns the group and the lane of a consumer. ok is false unless it is the
+// consumer of one of the queue's lanes.
 func LaneOfConsumer(
 	config jetstream.ConsumerConfig, queue string,
 ) (group string, lane int, ok bool) {

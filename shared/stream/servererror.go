@@ -31,7 +31,8 @@ const (
 	// another message with the same ID. Storing the other message may still fail.
 	CodeDuplicateInProcess = 10158
 	// CodeWrongLastSequenceInProcess takes the place of CodeWrongLastSequence while the server is
-	// still storing another message with the same subject. Storing that one may still fail.
+	// still storing another message with the same subject. Storing the other message may still
+	// fail.
 	CodeWrongLastSequenceInProcess = 10164
 	CodeTooManyRequests            = 10167
 )

@@ -86,8 +86,8 @@ func IsStart(subject string) bool {
 	return strings.HasPrefix(subject, startPrefix) || strings.HasPrefix(subject, orderedPrefix)
 }
 
-// isRejected reports whether a subject belongs to the record of a rejected request, in EXECUTIONS
-// or in a queue's own stream.
+// isRejected reports whether a subject belongs to a message that records a rejected request, in
+// EXECUTIONS or in a queue's own stream.
 func isRejected(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "rejected.")
@@ -95,7 +95,8 @@ func isRejected(subject string) bool {
 	return strings.HasPrefix(subject, rejectedPrefix)
 }
 
-// RejectedSubject returns the subject, in EXECUTIONS, of the record of a rejected request.
+// RejectedSubject returns the subject, in EXECUTIONS, of the message that records a rejected
+// request.
 func RejectedSubject(queue, workflowID, nodeID string) string {
 	return rejectedPrefix + queue + "." + workflowID + "." + nodeID
 }
@@ -291,7 +292,7 @@ func SettingsDifferences(
 	return configDifferences(have, want), nil
 }
 
-// serverLimit returns a limit in the server's notation, in which -1 means no limit.
+// serverLimit converts a limit to the server's notation, in which -1 instead of 0 means no limit.
 func serverLimit[N int32 | int64](limit N) N {
 	if limit == 0 {
 		return -1

@@ -121,8 +121,7 @@ func TestMessagesKeepEverything(t *testing.T) {
 	}
 }
 
-// A start message that the hand-written encoder has encoded can be decoded with the generated code,
-// without any difference.
+// The generated code decodes a start message from the hand-written encoder without any difference.
 func TestStartsAreEncodedAsGenerated(t *testing.T) {
 	t.Parallel()
 	full := newStart()
@@ -247,7 +246,7 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 	}
 }
 
-// Decode treats an invalid name of a group in a report as if the report named no group.
+// Decode treats an invalid group name in a report as if the report named no group.
 func TestDecodeIgnoresAnInvalidGroup(t *testing.T) {
 	t.Parallel()
 	for _, group := range []string{"a b", strings.Repeat("g", 65)} {

@@ -47,7 +47,7 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
-// admit makes all checks that come before the check of the workflow's state.
+// admit runs all checks before the check of the workflow's state.
 func admit(
 	a *Admission, workflowID, token string, bodyBytes int64, at time.Time,
 ) (Trigger, *Refusal) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// day is the window of a plan's limit on bytes.
+// day is the window of a plan's limit on bytes per day.
 const day = 24 * time.Hour
 
 // byteLimit returns a plan's limit on bytes in the form of a rate limit, in which each byte counts

@@ -148,9 +148,9 @@ func (l *Limits) DrainUsage() map[string]Usage {
 	return usage
 }
 
-// ReceiveUsage counts the requests that another ingress has admitted for a workflow, whose limit at
-// this ingress is limit. It ignores requests that the other ingress has counted under a different
-// rate.
+// ReceiveUsage counts the requests that another ingress has admitted for a workflow. limit is the
+// workflow's rate limit at this ingress. Requests that the other ingress has counted under a
+// different rate are ignored.
 func (l *Limits) ReceiveUsage(
 	workflowID string,
 	used Usage,

@@ -150,7 +150,7 @@ func threeIngresses(t *testing.T, lost float64) {
 			ingresses[1].origin = origin
 		}
 	}
-	// Skip the first window: it starts idle, so it accepts the burst as well. The later windows may
+	// Skip the first window: it starts idle, so it also accepts the burst. The later windows may
 	// exceed the limit slightly, because ingresses learn of each other's requests late, or not at
 	// all if messages are lost.
 	for w, n := range accepted[1:] {

@@ -28,12 +28,12 @@ import (
 const MaxWaitsPerAccount = 1000
 
 const (
-	// firstReadDelay is the time after which a Wait without a signal reads the stream. The pause
+	// firstReadDelay is the time after which a Wait without a signal reads the stream. The delay
 	// doubles with each read, up to maxReadDelay.
 	firstReadDelay = 250 * time.Millisecond
 	maxReadDelay   = 8 * time.Second
 	// signalReadDelay is the time after which a Wait reads the stream again if a signal has arrived
-	// but the report is not in the stream yet. The pause doubles with each read.
+	// but the report is not in the stream yet. The delay doubles with each read.
 	signalReadDelay = time.Millisecond
 	// readTimeout is the maximum duration of a read that begins before the request's time limit.
 	// Such a read also ends at the limit. finalReadTimeout is the maximum duration of the last
@@ -235,13 +235,14 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	return wait, nil
 }
 
-// subscribe subscribes to the reports of a queue, and adds their stream to the streams to read.
+// subscribe subscribes to the reports of a queue, whose stream at identifies, and adds this stream
+// to the streams to read.
 func (w *Wait) subscribe(at stream.Layout, queue string) error {
 	w.sources = append(w.sources, reportSource{at, queue})
 	return w.listen(at, queue)
 }
 
-// listen subscribes to the reports of a queue, which may be AnyQueue.
+// listen subscribes to the reports of a queue, which may be AnyQueue. at identifies their stream.
 func (w *Wait) listen(at stream.Layout, queue string) error {
 	sub, err := w.waits.nc.ChanSubscribe(
 		at.ProgressSubject(queue, w.execution.WorkflowID, w.execution.ID),

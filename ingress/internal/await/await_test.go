@@ -59,7 +59,8 @@ func (b *bed) report(status execution.Status, output string) {
 	b.reportIn(stream.Layout{}, queue, status, output)
 }
 
-// reportIn is like report, but for a start message in the given stream and queue.
+// reportIn is like report, but for an execution whose start message is in the given stream and
+// queue.
 func (b *bed) reportIn(
 	at stream.Layout, queue string, status execution.Status, output string,
 ) {
@@ -216,8 +217,8 @@ func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	}
 }
 
-// Whatever the reason for the end of a Wait, its slot is then free and its subscription is gone.
-// After Stop, a Waits no longer watches the connection.
+// When a Wait has ended, for whatever reason, its slot is free and its subscription is gone. After
+// Stop, a Waits no longer watches the connection.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -102,7 +102,7 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An iterator switches to another server if a node of the cluster has just stopped.
+	// Use an iterator, which switches to another server if a node of the cluster has just stopped.
 	messages, err := consumer.Messages()
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ const filteredReportInterval = time.Second
 
 // Bounds on memory use, which also keep a report below the maximum size of a NATS message.
 const (
-	// maxFilteredNodes is the maximum number of nodes. Requests to other nodes are not counted
-	// until the next report has been sent.
+	// maxFilteredNodes is the maximum number of nodes in a report. Requests to further nodes are
+	// not counted until the report has been sent.
 	maxFilteredNodes    = 1000
 	maxFilteredRequests = 700 // maximum number kept; further ones are only counted
 )

@@ -62,8 +62,8 @@ import (
 
 // Thresholds, in twentieths of the stream's size.
 const (
-	// From nearFullThreshold on, the ingress also counts the bytes that are not yet in the sums.
-	// Below it, sums are discarded.
+	// From nearFullThreshold on, the ingress also counts the bytes that are not in an executor's
+	// sums yet. Below it, sums are discarded.
 	nearFullThreshold       = 14
 	equalShareThreshold     = 18 // from here on, accounts that hold their equal share are refused
 	shrinkingShareThreshold = 19 // from here on, the equal share shrinks
@@ -91,7 +91,7 @@ type StreamSpace struct {
 	// unannounced is the approximate number of bytes that have not been announced to the other
 	// ingresses yet.
 	unannounced atomic.Int64
-	// nearFull means that the stream is full to nearFullThreshold, so executors may send sums.
+	// nearFull means that the stream has reached nearFullThreshold, so executors may send sums.
 	nearFull         atomic.Bool
 	usesExecutorSums atomic.Bool // an executor's sums are used instead of this ingress's counts
 

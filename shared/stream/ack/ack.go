@@ -75,8 +75,7 @@ type waiter struct {
 	sendErr chan error
 }
 
-// result holds the values with which done was called. They are sent to Publish, which waits for
-// them.
+// result holds the arguments of a call to done, for Publish, which waits for them.
 type result struct {
 	ack Ack
 	err error
@@ -263,7 +262,7 @@ func (e *Publisher) watch(lost chan nats.Status) {
 	}
 }
 
-// failWaiters removes the waiters for which selected returns true, and calls their done functions
+// failWaiters removes the waiters w for which selected(w) is true, and calls their done functions
 // with err.
 func (e *Publisher) failWaiters(err error, selected func(*waiter) bool) {
 	var failed []*waiter

@@ -6,7 +6,7 @@ package keyvalue
 import "github.com/nats-io/nats.go"
 
 const (
-	// StreamPrefix is followed by the name of a bucket in the name of the bucket's stream.
+	// StreamPrefix is the prefix of the names of buckets' streams: KV_{bucket}.
 	StreamPrefix = "KV_"
 	// SubjectPrefix is the beginning of the subject of each key: $KV.{bucket}.{key}.
 	SubjectPrefix = "$KV."

@@ -49,7 +49,8 @@ type Config struct {
 	Follower *consistency.Follower
 	// EnsureBuckets creates the registry's buckets if they do not exist.
 	EnsureBuckets func(context.Context) error
-	// AdoptDatabase allows an empty database to join a registry that has an identity.
+	// AdoptDatabase allows an empty database to be used with a registry that already has an
+	// identity.
 	AdoptDatabase bool
 	// Log receives a warning when the registry becomes unusable, and an entry about each repair.
 	Log logrus.FieldLogger
@@ -319,8 +320,8 @@ func (c *RegistryCopy) outdatedBuckets(
 }
 
 // restore restores the older buckets, and everything else that the registry lacks, from the
-// database's copy. It then writes the registry's identity, unless that still exists, which makes
-// the registry usable.
+// database's copy. It then makes the registry usable by writing its identity, unless the identity
+// still exists.
 func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) error {
 	begun, err := c.beginRestore(ctx, older)
 	if err != nil {

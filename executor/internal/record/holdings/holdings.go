@@ -139,8 +139,8 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	return nil
 }
 
-// startScan creates the consumer with which the stream is read from its first message. It returns
-// nil without an error if another executor is already reading the stream.
+// startScan creates the consumer that reads the stream from its first message. It returns nil
+// without an error if another executor is already reading the stream.
 func (h *Tracker) startScan(ctx context.Context, state jetstream.StreamState) (*streamScan, error) {
 	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.ExecutionsName,
 		jetstream.ConsumerConfig{
@@ -171,8 +171,8 @@ func (h *Tracker) releaseConsumer(ctx context.Context) {
 	}
 }
 
-// readNewMessages adds the messages that have arrived since the last call to the sums. complete
-// reports whether it has reached the end of the stream.
+// readNewMessages adds to the sums the messages that have arrived since the last call. account
+// returns the account of a workflow. complete reports whether the end of the stream was reached.
 func (r *streamScan) readNewMessages(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {

@@ -213,7 +213,7 @@ func TestSums(t *testing.T) {
 	r.await("what expired", func(sums map[string]int64) bool {
 		return known(sums) && sums["b"] == b
 	})
-	// When the stream is less than seven tenths full, its messages are no longer read.
+	// Leave less than seven tenths in the stream. Its messages are then no longer read.
 	if err := s.Purge(t.Context(), jetstream.WithPurgeKeep(10)); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestTwoExecutors(t *testing.T) {
 	r.run()
 	stopSecond()
 	whole(r.next())
-	// A restart of NATS loses the consumer.
+	// Restart NATS, which loses the consumer.
 	r.server.Stop()
 	r.server.Restart()
 	var err error

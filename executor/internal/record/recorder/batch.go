@@ -40,8 +40,8 @@ const (
 	kindRejection
 	kindProgress
 	kindUnreadable // it cannot be decoded
-	// An empty message with the delivery ID of a start message in another stream. Because of such a
-	// marker, this stream recognizes repeats of that delivery, too. It is not recorded.
+	// A marker: an empty message with the delivery ID of a start message in another stream, by
+	// which this stream recognizes repeats of that delivery. It is not recorded.
 	kindDedupMarker
 	// A start, a rejection or a report that is older than the retention of records. It is delivered
 	// again if, for example, the recorder's consumer is lost. It is not recorded, because its
@@ -144,7 +144,8 @@ func (e *entry) setDecoded(
 	}
 }
 
-// asideMessage returns the dead letter that is stored when the entry is put aside.
+// asideMessage returns the dead letter that is stored when the entry is put aside for the given
+// reason.
 func (e *entry) asideMessage(reason string) store.AsideMessage {
 	return store.AsideMessage{
 		StreamSequence: e.meta.Sequence.Stream,

@@ -78,8 +78,8 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	r.searchEvery = 20 * time.Millisecond
 	r.stop = r.again()
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
-	// passes returns the beginning of the last, and therefore earliest, window of each search that
-	// has ended.
+	// passes returns, for each search that has ended, the beginning of its last window, which is
+	// the earliest one.
 	passes := func() (oldest []time.Time) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -142,7 +142,7 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 	})
 }
 
-// One stream has a large backlog. The messages of another stream wait for only a few batches.
+// One stream has a large backlog. The messages of another stream still wait for only a few batches.
 func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	t.Parallel()
 	for name, places := range map[string][2]stream.Layout{

@@ -21,7 +21,7 @@ const (
 	busyRequestsPerCPU = 4
 	// quietPeriod is how long the number of requests must stay below the limit before the recorder
 	// continues. It must not be too short: NATS acknowledges many requests together, so even during
-	// a burst there are moments without any.
+	// a burst there are moments without any requests.
 	quietPeriod       = 50 * time.Millisecond
 	quietPollInterval = 2 * time.Millisecond
 	// maxRecordDelay is the age at which a message is recorded even if the burst of requests
@@ -82,7 +82,7 @@ func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
 }
 
 // messagesPerYield is the number of messages after which the recorder lets other goroutines run.
-// Handling them takes about 50 µs.
+// Handling that many messages takes about 50 µs.
 const messagesPerYield = 16
 
 // yieldToOthers lets other goroutines run after every messagesPerYield messages; message is the

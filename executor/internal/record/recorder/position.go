@@ -452,7 +452,8 @@ func (r *Recorder) rewindToUnrecorded(
 
 // consumerPosition is the position of the recorder's consumer in a stream.
 type consumerPosition struct {
-	// stream is nil if the stream or the consumer does not exist. Nothing is acknowledged then.
+	// stream is nil if the stream or the consumer does not exist, which means that nothing is
+	// acknowledged.
 	stream   jetstream.Stream
 	name     string
 	ackFloor uint64 // the sequence up to which every message is acknowledged

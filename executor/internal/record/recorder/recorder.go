@@ -65,11 +65,11 @@ type Config struct {
 	// Observations about a sender with another preset are ignored. After an error, the recorder
 	// retries until it succeeds. nil means that no observation is ignored for this reason.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
-	// WorkflowInAccountSince returns since when a workflow has been in its account, or ok = false
-	// if there is no workflow with that ID. Earlier observations are ignored: they concern the
-	// workflow's time in another account, or an earlier workflow with the same ID. After an error,
-	// the recorder retries until it succeeds. nil means that no observation is ignored for this
-	// reason.
+	// WorkflowInAccountSince returns the time since which a workflow has been in its account, or ok
+	// = false if there is no workflow with that ID. Earlier observations are ignored: they concern
+	// the workflow's time in another account, or an earlier workflow with the same ID. After an
+	// error, the recorder retries until it succeeds. nil means that no observation is ignored for
+	// this reason.
 	WorkflowInAccountSince func(ctx context.Context, id string) (at time.Time, ok bool, err error)
 	// OnDatabaseBehind is called when the database is found to lack acknowledged messages. The
 	// database may then also lack data that does not come from the recorder's streams, such as
@@ -197,8 +197,8 @@ func New(c Config) *Recorder {
 	}
 }
 
-// Run records until the context is done. It survives failures of NATS and of the database: the
-// streams keep the messages that are not recorded yet.
+// Run records the streams' messages until the context is done. It survives failures of NATS and of
+// the database: the streams keep the messages that are not recorded yet.
 func (r *Recorder) Run(ctx context.Context) {
 	// recording outlives ctx, so that messages that have already arrived can still be recorded when
 	// ctx is done.

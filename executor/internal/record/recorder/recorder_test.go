@@ -388,7 +388,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 		ids = append(ids, r.begin("wf"))
 	}
 	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
-	// NATS updates the number of pending messages with a slight delay, so wait for it.
+	// NATS updates the number of pending messages with a slight delay.
 	r.await("all are still to be recorded", func() bool { return r.pending() == int64(len(ids)) })
 	r.store.setAway(false)
 	for _, id := range ids {
@@ -516,8 +516,8 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	}
 }
 
-// The database responds but cannot write records, which is not the messages' fault. No message is
-// put aside or acknowledged, although the database could still write dead letters.
+// The database responds but cannot write records, whatever the messages contain. No message is put
+// aside or acknowledged, although the database could still write dead letters.
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)

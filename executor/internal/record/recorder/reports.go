@@ -108,7 +108,7 @@ func (r *Recorder) applyReportOnce(ctx context.Context, msg jetstream.Msg) error
 	case stream.FilteredSubject:
 		return r.applyFiltered(ctx, msg.Data())
 	default:
-		// The only other subject is DuplicatesSubject, that of the oldest kind of report.
+		// The only remaining subject is DuplicatesSubject, that of the oldest kind of report.
 		return r.applyDuplicates(ctx, msg.Data())
 	}
 }
@@ -184,10 +184,10 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// workflowInAccountSince returns the result of Config.WorkflowInAccountSince, or a zero time and
-// true if that is nil. It returns an error while the registry is unavailable, so that the report
-// waits: observations from the workflow's time in another account must not be shown to its current
-// one.
+// workflowInAccountSince returns the result of Config.WorkflowInAccountSince or, if that function
+// is nil, the zero time and true. It returns an error while the registry is unavailable, so that
+// the report waits: observations from the workflow's time in another account must not be shown to
+// its current one.
 func (r *Recorder) workflowInAccountSince(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
@@ -200,8 +200,9 @@ func (r *Recorder) workflowInAccountSince(
 	return at, ok, err
 }
 
-// isFromDeletedWorkflow reports whether an observation must be ignored: there is no workflow with
-// the ID, or the observation is older than the workflow or than its move to its current account.
+// isFromDeletedWorkflow reports whether an observation must be ignored because there is no workflow
+// with the ID, or because the observation is older than the workflow or than its move to its
+// current account.
 func (r *Recorder) isFromDeletedWorkflow(
 	ctx context.Context, id string, observed time.Time,
 ) (bool, error) {

@@ -39,7 +39,7 @@ type ackMarks struct {
 	marksByStream map[string][]ackMark // keyed by stream name, oldest mark first
 }
 
-// ackMark identifies the last message that was acknowledged on a connection.
+// ackMark identifies the last message that this process acknowledged on one connection.
 type ackMark struct {
 	connection  uint64 // the number of reconnects at that time
 	sequence    uint64 // the message's sequence in its stream
@@ -279,8 +279,8 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 	case err == nil && event.Progress != nil:
 		return r.isApplied(ctx, event.Progress)
 	case err != nil && stream.IsProgress(msg.Subject):
-		// A report that cannot be decoded names no execution to look up. Treat it as recorded, so
-		// that the consumer is not rewound because of it.
+		// It is unknown what a report that cannot be decoded would have changed. Treat it as
+		// recorded, so that the consumer is not rewound because of it.
 		return true, nil
 	}
 	if id := msg.Header.Get(stream.HeaderExecutionID); id != "" {

@@ -217,7 +217,7 @@ func (r *Recorder) publishStartCopy(
 	if err == nil && record.Status.Final() {
 		return 0, nil
 	}
-	// The execution may have ended without its last report being recorded yet.
+	// The execution may have ended although its last report is not recorded yet.
 	at, _ := stream.LayoutOf(raw.Subject)
 	reports, err := r.js.Stream(ctx, pairOfStream(s.CachedInfo().Config.Name).reports)
 	if err != nil {
@@ -247,9 +247,9 @@ func (r *Recorder) publishStartCopy(
 	return ack.Sequence, nil
 }
 
-// republishSkipped publishes copies of the start messages in unreported that the given consumers
-// have skipped, except for executions that have ended. It returns the rest of unreported: the
-// executions whose start messages runners have acknowledged without a report.
+// republishSkipped publishes copies of those start messages in unreported that one of the given
+// consumers has skipped, unless their executions have ended. It returns the other elements of
+// unreported: the executions whose start messages runners have acknowledged without a report.
 func (r *Recorder) republishSkipped(
 	ctx context.Context, streams startStreams, consumers []SkippedConsumer,
 	unreported []lostCandidate,

@@ -57,7 +57,8 @@ func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	return known.refusals >= s.minTries && now.Sub(known.firstRefused) >= s.minRetryTime
 }
 
-// remove removes the messages of entries that have been recorded or put aside.
+// remove removes the messages of the given entries, which have been recorded or put aside, from the
+// suspects.
 func (s *poisonSuspects) remove(entries []*entry) {
 	if len(s.byMessageID) == 0 {
 		return
