@@ -219,8 +219,8 @@ func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) 
 	if p.status == http.StatusUnauthorized && s != nil {
 		header.Set("WWW-Authenticate", s.WWWAuthenticate())
 	}
-	// The server never sends 100 Continue. So announce that the connection will be closed if the
-	// client may be waiting for a 100, or if the body is too long to drain. A reset while the
+	// Announce that the connection will be closed if the request has an Expect header, so that no
+	// 100 Continue is sent, or if the rest of the body is too long to drain. A reset while the
 	// client is still sending could destroy the response.
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscardedBodyBytes
 	if ends {

@@ -182,8 +182,8 @@ func isLaneConsumer(config jetstream.ConsumerConfig) bool {
 }
 
 // EnforceQueueSettings applies the settings of a queue to the existing consumer of a group, unless
-// they are already applied. It does not end pauses that no operator has set, such as the one while
-// a backup is being restored.
+// they are already applied. It does not change pauses that no operator has set, such as the one
+// while a backup is being restored.
 func EnforceQueueSettings(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string,
 	s QueueSettings,
