@@ -76,8 +76,8 @@ func runEcho(natsURL string) error {
 	})
 }
 
-// waitingSender sends requests to nodes whose responses wait for the end of the execution, and
-// counts the outcomes.
+// waitingSender sends requests to webhooks that do not respond until the execution has ended or
+// waitSeconds have passed, and counts the outcomes.
 type waitingSender struct {
 	t     *testing.T
 	b     *breakable
@@ -167,8 +167,9 @@ type endAnswer struct {
 
 // check describes what is wrong with the response for the execution with the given ID, or returns
 // "" if the response is correct. repeated means that an earlier request with the same delivery ID
-// may have been accepted. early means that the response came before the workflow's waitSeconds had
-// passed.
+// may have been accepted, so the response may say that it is deduplicated. early means that the
+// workflow's waitSeconds had not passed, so the response must report that the execution has
+// succeeded.
 func (a *endAnswer) check(id string, input echoInput, repeated, early bool) string {
 	switch {
 	case a.ExecutionID != id || a.idInHeader != id:

@@ -221,8 +221,9 @@ func reach(t *testing.T, count *atomic.Int64, want int64) {
 	}
 }
 
-// wantAllTaken waits until the audit log contains all earlier changes. To find out, it creates one
-// more workflow and starts one more execution, and waits until both are stored.
+// wantAllTaken waits until the audit log contains all earlier changes. It creates a workflow and
+// starts an execution, and waits until both are stored: changes of the same kind are stored in
+// order.
 func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Helper()
 	makeWorkflow(t, admin, "the-end")
@@ -248,9 +249,9 @@ func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Fatal("what was done last is not in the audit")
 }
 
-// wantReruns checks that reruns, the audit entries keyed by execution ID, has exactly one entry for
-// each recorded execution. started[n] holds the IDs of the executions whose start was confirmed to
-// actor n; their entries must name this actor.
+// wantReruns checks that reruns has an entry for each recorded execution and for no other. reruns
+// holds audit entries, keyed by execution ID. started[n] holds the IDs of the executions whose
+// start was confirmed to actor n; their entries must name this actor.
 func wantReruns(
 	t *testing.T, admin *apiclient.Client, reruns map[string]api.AuditEntry,
 	started []map[string]bool,

@@ -22,8 +22,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// sizeOf returns the size of a test: the value of the environment variable, which acceptance tests
-// set, or the given default size if the variable is not set.
+// sizeOf returns the number of things that a test creates, such as executions: the value of the
+// environment variable, which acceptance tests set, or the given default if the variable is not
+// set.
 func sizeOf(t *testing.T, variable string, size int) int {
 	t.Helper()
 	if text := os.Getenv(variable); text != "" {
@@ -171,8 +172,9 @@ func TestBackupUnderLoad(t *testing.T) {
 			again++
 		}
 	}
-	// An execution may run again if it ran after the oldest execution that had not ended at the
-	// time of the backup. On a busy machine this applies to many, so the bound is generous.
+	// A backup records which executions are acknowledged only as a position in the stream:
+	// everything up to it is. So every execution after the oldest unacknowledged one may run again.
+	// On a busy machine these are many, so the bound is generous.
 	if again > len(before)*3/4 {
 		t.Errorf("%d executions ran again in the new installation", again)
 	}

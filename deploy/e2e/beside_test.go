@@ -100,7 +100,8 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 }
 
 // Pressing the / key moves the focus to the search field. A chart shows the values of the bar under
-// the pointer. Hours are shown from 0 to 23, unless the browser's language uses the 12-hour clock.
+// the pointer. Hours are shown from 0 to 23, even with the language en-US, unless the browser's
+// language explicitly selects the 12-hour clock.
 func TestSearchKeyChartsAndHours(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -146,7 +147,7 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 		strings.Contains(title, "PM") {
 		t.Errorf("the time is %s", title)
 	}
-	// The locale of a browser can also select the 12-hour clock explicitly.
+	// The part u-hc-h12 of a language tag explicitly selects the 12-hour clock.
 	_, err = chromedp.Call(b.ctx, emulation.SetUserAgentOverride,
 		emulation.SetUserAgentOverrideParams{
 			UserAgent:      b.evaluate(`navigator.userAgent`),

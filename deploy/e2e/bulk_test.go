@@ -151,8 +151,8 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// requeuesOf counts the start messages in the stream that requeue an execution, keyed by the ID of
-// the requeued execution.
+// requeuesOf returns how often each execution has been requeued, keyed by execution ID. It counts
+// the start messages in the stream that name the execution as the one that they rerun.
 func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	t.Helper()
 	times := map[string]int{}

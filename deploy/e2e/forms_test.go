@@ -70,9 +70,9 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.click(`[id="demo:set-stream"]`)
 	b.text("#queue-said", "Seconds that messages are kept: must be at least ")
 
-	// If a form is submitted without the page's script, the browser shows the confirmation question
-	// on a page of its own. When another form is submitted in the same way, its question replaces
-	// the first one.
+	// If a form is submitted without the page's script, the next page asks for confirmation in an
+	// open dialog. If another form is then submitted with the script, the dialog asks about that
+	// form instead.
 	b.visit("/accounts")
 	b.evaluate(`document.getElementById("one:delete").submit(); ""`)
 	b.text("dialog[open]", "Delete “one”?")
@@ -97,7 +97,8 @@ func TestFormsInTheBrowser(t *testing.T) {
 	if chosen := b.evaluate(`document.querySelector("` + choice + `").value`); chosen != "pro" {
 		t.Errorf("the form returns to the plan %s", chosen)
 	}
-	// A sample payload that was saved without leaving the page can be changed and saved again.
+	// A sample payload that has been saved can be changed and saved again without reloading the
+	// page.
 	b.visit("/workflows/demo")
 	b.wait(fragmentsAreThere)
 	for _, sample := range []string{"[1]", "[2]", "[3]"} {

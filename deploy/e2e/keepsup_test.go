@@ -27,8 +27,8 @@ func TestConsoleKeepsUp(t *testing.T) {
 	b.contented()
 }
 
-// goOnAfterLast follows the link "Older" on pages that have gained rows since they were opened, and
-// checks that this skips no row.
+// goOnAfterLast follows the link "Older" on lists to which rows have been added since the page was
+// opened, and checks that the next page begins with the row after the last one shown.
 func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	const shown = `[...document.querySelectorAll("[data-id]")].map((row) => row.dataset.id)`
@@ -111,8 +111,9 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	b.see("[data-live-state].on")
 	const newest = `document.querySelector("[data-id]").dataset.id`
 	before := b.evaluate(newest)
-	// Make the page's requests for the list return an old response, without the execution that is
-	// started below. The first request after the start is the last one to get it.
+	// Until the page says that the execution below has started, answer its requests for the list
+	// with an old response, which lacks the execution. Answer the first request after that in the
+	// same way.
 	b.evaluate(`(async () => {
 		const rows = document.querySelector("[data-live]").dataset.live, real = fetch;
 		const old = await (await real(rows)).text();

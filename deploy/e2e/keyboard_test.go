@@ -87,7 +87,8 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[data-delete]")`)
 	press(kb.Enter)
 	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
-	// Simulate a late close event of the first opening. The dialog must ignore it.
+	// The close event of the dialog that Escape closed above may arrive only after the dialog has
+	// been opened again. Simulate this: the dialog must ignore the event.
 	b.evaluate(`String(document.querySelector("dialog[open]").dispatchEvent(new Event("close")))`)
 	to("dialog [value=yes]")
 	press(kb.Enter)

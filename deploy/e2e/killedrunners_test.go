@@ -106,8 +106,8 @@ type testRunner struct {
 type testRun struct {
 	by    *testRunner
 	began int64 // microseconds since 1970; comparable, because all runners are on one machine
-	// after is the number of executions whose handlers returned later in the same process, or -1 if
-	// the handler of this run did not return.
+	// after is the number of handlers that returned after this one in the same process, or -1 if
+	// this one did not return.
 	after int
 }
 
@@ -297,12 +297,12 @@ func finalStates(
 	}
 }
 
-// checkRepeats checks that each execution that ran again was in flight when its runner was killed:
-// its handler had not returned, or the server may not have received the acknowledgement. The latter
-// is possible if at most 3n other handlers returned afterwards, where n is the number of the
-// runner's concurrency slots: n acknowledgements may be pending, and on a busy machine 2n more may
-// be in transit. checkRepeats returns the number of repeats, and how many of them followed a run
-// whose handler had returned.
+// checkRepeats checks that an execution ran again only if it was in flight when its runner was
+// killed: its handler had not returned, or its acknowledgement may not have reached the server. The
+// latter is possible if at most 3*places handlers returned after it: one acknowledgement may be
+// pending for each of the runner's places, and on a busy machine twice as many may be in transit.
+// repeats is the number of runs that were followed by another run of the same execution, and
+// unacknowledged the number of those whose handler had returned.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
 	t.Helper()
 	runs := map[string][]*testRun{}

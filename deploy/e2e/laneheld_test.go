@@ -174,10 +174,10 @@ func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 	}
 }
 
-// answerOutdated answers requests for the record of orderedQueue, in place of the registry. Its
-// answers say that the queue drains its own stream, except for one: the first answer after a
-// message of a lane in the own stream has been delivered is outdated, and says that the queue still
-// uses its own stream. answered is true once this answer has been given.
+// answerOutdated answers requests for the record of orderedQueue, in place of the registry. The
+// answers say that the queue drains its own stream. Only one answer is outdated and says that the
+// queue still uses its own stream: the first one after a message of a lane in the own stream has
+// been delivered. answered becomes true when this answer is given.
 func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 	answered = &atomic.Bool{}
 	answerSettings(t, nc, stream.Layout{Own: true}, func(delivered bool) stream.QueueStreamPhase {

@@ -26,8 +26,8 @@ func (m withPrograms) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	programs.dir, programs.path = dir, map[string]string{}
-	// Run more of these tests in parallel: they wait for programs and browsers more than other
-	// tests do, and are still running when the tests of other packages have finished.
+	// Run six of these tests in parallel instead of four: they mostly wait for programs and
+	// browsers, and are still running when the tests of other packages have finished.
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == "4" {
 		_ = parallel.Value.Set("6")

@@ -68,7 +68,8 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 				t.Fatal(err)
 			}
 			childtest.Launch(t, nodeRunner(blockedRunner, server.URL()))
-			// Wait for four heartbeats, because a lane's first two are sent right at the beginning.
+			// Wait for four heartbeats. A lane's first two are sent immediately, so only the later
+			// ones show that the kit sends them often enough for the consumer's ack wait.
 			for n := range 4 {
 				heartbeat, err := answers.NextMsg(time.Minute)
 				if err != nil {
@@ -96,10 +97,10 @@ func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 }
 
 // keepsItsConcurrency breaks a runner's connection while the runner's request for messages waits at
-// the server, and checks that the runner then never runs too many handlers at once. It returns
-// false if that was not tested: the request had already ended, so the server did not deliver more
-// messages than the runner has concurrency slots. attempts is the maximum number of attempts of an
-// execution.
+// the server, and checks that the runner then never runs more handlers than it has concurrency
+// slots. attempts is the maximum number of attempts of an execution. delivered reports whether the
+// server delivered more messages than the runner has slots. If it did not, because the request had
+// already ended, nothing was tested.
 func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {
 	t.Helper()
 	const concurrency, first, then = 4, 3, 10
@@ -251,8 +252,8 @@ func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 }
 
 // A Node.js runner that is stopped while NATS cannot be reached exits. If executions have only one
-// attempt, a stopping runner waits for the messages that its last request may still bring, but not
-// forever.
+// attempt, the runner first waits for messages that the server may already have sent for its last
+// request, but only for a limited time.
 func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

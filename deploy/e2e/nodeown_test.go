@@ -62,8 +62,8 @@ func TestNodeFollowsItsQueue(t *testing.T) {
 	ingress.MoveToSharedStream(t, "ordered")
 	begin()
 	await(all)
-	// DeleteOwnStream also deletes the reports of the executions that ran there, so wait only for
-	// the later executions.
+	// DeleteOwnStream also deletes the reports of the executions in the own stream, so from here on
+	// wait only for executions that are started later.
 	ingress.DeleteOwnStream(t, "ordered")
 	before := len(all)
 	begin()

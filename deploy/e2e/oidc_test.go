@@ -187,8 +187,8 @@ func TestSessionsThroughAProviderEnd(t *testing.T) {
 	signInAtProvider(b, "test-user2", "verysecure")
 	b.page("Workflows")
 	b.do(chromedp.Navigate(b.base + "/workflows/demo?node=webhook"))
-	// Wait for a field of the provider's page: when the session ended, so did the console's event
-	// stream, and the page redirected to the provider.
+	// The end of the session also ends the console's event stream, and the page then redirects to
+	// the provider. Wait for a field of the provider's page.
 	b.see("#username")
 	submitAtProvider(b, "test-user2", "verysecure")
 	b.wait(`location.pathname + location.search === "/workflows/demo?node=webhook"`)

@@ -111,8 +111,8 @@ func (o *ordered) post(url string, executions, keys int) error {
 }
 
 // run starts executions with post, and returns when all of them have ended. Meanwhile it calls
-// disturb: every 2 s in a long test, and otherwise each time another executions/parts of them have
-// ended.
+// disturb: every 2 s in a long test, and otherwise whenever a further 1/parts of the executions
+// have ended.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
 	posted := make(chan error, 1)
@@ -150,8 +150,9 @@ func (o *ordered) ended() int {
 }
 
 // check waits until all executions have ended, and checks that the handlers of each key ran in the
-// order of acceptance. failed is the number of handler runs that failed. repeats is the number of
-// runs that repeated a run that had not failed, for example because a runner was killed.
+// order of acceptance. failed is the number of runs whose handler failed. repeats is the number of
+// runs that followed a run of the same execution that had not failed, for example because the
+// runner was killed.
 func (o *ordered) check() (failed, repeats int) {
 	t := o.t
 	t.Helper()
