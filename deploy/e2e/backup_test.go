@@ -172,9 +172,9 @@ func TestBackupUnderLoad(t *testing.T) {
 			again++
 		}
 	}
-	// A backup records which executions are acknowledged only as a position in the stream:
-	// everything up to it is. So every execution after the oldest unacknowledged one may run again.
-	// On a busy machine these are many, so the bound is generous.
+	// For acknowledgements, a backup contains only the position in the stream up to which all
+	// executions are acknowledged. So every later execution may run again, even if it has ended. On
+	// a busy machine these are many, so the bound is generous.
 	if again > len(before)*3/4 {
 		t.Errorf("%d executions ran again in the new installation", again)
 	}

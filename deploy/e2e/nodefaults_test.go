@@ -252,8 +252,8 @@ func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 }
 
 // A Node.js runner that is stopped while NATS cannot be reached exits. If executions have only one
-// attempt, the runner first waits for messages that the server may already have sent for its last
-// request, but only for a limited time.
+// attempt, the runner first waits for messages that the server may still send in response to its
+// last request, but only for a limited time.
 func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

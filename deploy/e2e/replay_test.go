@@ -43,7 +43,7 @@ func TestReplayIsTheRequestAsSent(t *testing.T) {
 	client := l.client()
 	makeWorkflow(t, client, "random")
 	if _, err := client.PutWorkflow(t.Context(), "random", api.PutWorkflow{
-		// The demo workflow's runner runs the executions.
+		// The queue demo has a runner, so the executions succeed.
 		AccountID: "tests",
 		Name:      "random",
 		Queue:     "demo",

@@ -307,8 +307,9 @@ func TestNodeExample(t *testing.T) {
 	}
 }
 
-// evilRunner is a program that uses the Node.js kit. Its handler throws or returns the bad value
-// that the input names. The functions among its options, such as log, throw as well.
+// evilRunner is a program that uses the Node.js kit. The input names an entry of values, with which
+// the handler throws or returns a value that is hard to convert to text or JSON. Those options of
+// the runner that are functions, such as log, throw as well.
 const evilRunner = `
 import { connect } from "@nats-io/transport-node";
 import { Permanent, run } from "hookstart-runner";

@@ -296,8 +296,8 @@ func (c *camera) look(scheme string, width, height int64) {
 	c.do(chromedp.EmulateViewport(width, height))
 }
 
-// fill creates examples of everything that pages show, and returns the ID of an execution in each
-// state.
+// fill creates examples of everything that pages show. It returns the ID of one execution for each
+// state, keyed by state, and the ID of a rerun under the key "rerun".
 func fill(t *testing.T, l *localProgram) map[string]string {
 	t.Helper()
 	ctx := t.Context()
@@ -498,7 +498,8 @@ func awaitShown(t *testing.T, client *apiclient.Client, ids map[string]string) {
 	}
 }
 
-// shown reports whether every execution is in its state and all refused requests are counted.
+// shown reports whether each execution in ids has the status under which its ID is listed, or any
+// status in the case of "rerun", and whether all three refused requests are counted.
 func shown(ctx context.Context, client *apiclient.Client, ids map[string]string) bool {
 	for state, id := range ids {
 		if e, err := client.Execution(ctx, id); err != nil ||

@@ -23,7 +23,7 @@ type senderState struct {
 	do             func(*tab)
 }
 
-// choose returns a step that opens the choice of senders and types the given name.
+// choose returns a step that unfolds the form for setting a sender and enters name as the preset.
 func choose(name string) func(*tab) {
 	return func(b *tab) {
 		b.evaluate(`document.querySelector("#sender-form").parentElement.open = true; ""`)
@@ -173,8 +173,8 @@ func sendersToShow(t *testing.T, l *localProgram) {
 	for {
 		seen, err := client.Sender(ctx, "stripe", "node")
 		must(err)
-		// Read the node with Trigger. Sender would return the captured secret, which the API shows
-		// only once, and the page could no longer show it.
+		// Read the node with Trigger, which leaves the captured secret unread. Sender would return
+		// the secret, which the API shows only once, so the page could no longer show it.
 		brought, err := client.Trigger(ctx, "captured", "node")
 		must(err)
 		if seen.LastRefusal != nil && seen.DeliveriesWithoutID == 1 &&

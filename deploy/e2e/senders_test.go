@@ -23,13 +23,14 @@ type realSender struct {
 	preset, secret, next string // next is the secret after the rotation
 	settings             map[string]string
 	contentType          string
-	// delivery returns the body of the nth delivery, which contains its delivery ID.
+	// delivery returns the body of the nth delivery. Unless header is set, the body contains the
+	// delivery ID.
 	delivery  func(n int) string
 	header    string          // header that holds the delivery ID instead; "" means none
 	handshake func(*senderAt) // called while the workflow is inactive
 }
 
-// senderAt is a provider that calls a node.
+// senderAt is a provider that sends its requests to the trigger node of one workflow.
 type senderAt struct {
 	realSender
 	t       *testing.T

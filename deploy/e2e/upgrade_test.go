@@ -24,9 +24,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// nextMigrations are the migrations of the simulated next version, keyed by kind of database. Each
-// changes the executions table so that inserts of the current version violate a constraint. Each
-// takes some seconds, as on a large table, so that the test can kill a process in the middle of it.
+// nextMigrations are the migrations to the simulated next version, keyed by kind of database. After
+// the migration, inserts of the current version violate a constraint. The migration takes some
+// seconds, as on a large table, so that the test can kill a process in the middle of it.
 var nextMigrations = map[string]string{
 	"sqlite": `ALTER TABLE executions ADD COLUMN made_by TEXT;
 UPDATE executions SET made_by = 'before' WHERE (WITH RECURSIVE c (x) AS
@@ -40,8 +40,8 @@ SELECT pg_sleep(3);
 `,
 }
 
-// nextInserts are the code changes of the simulated next version. In each file, the second text
-// replaces the first.
+// nextInserts are the code changes of the simulated next version, which make its inserts set the
+// new column made_by. In each file, buildNext replaces the first text with the second.
 var nextInserts = map[string][2]string{ // keyed by file
 	"sqlite/insert.go": {
 		"INTO executions (` + i.columns + `) VALUES ` + values +",
@@ -218,9 +218,9 @@ func notReady(ops string) string {
 	return text
 }
 
-// A rolling upgrade to a version with an incompatible migration loses nothing, puts nothing aside,
-// and starts nothing twice. The test covers both databases, and upgrades either the executors or
-// the ingresses first, with a process of hookstart run in between. It kills new processes shortly
+// A rolling upgrade to a version with an incompatible migration loses no execution, puts no message
+// aside and runs no execution twice. With each database, the test upgrades either the executors or
+// the ingresses first, and hookstart run in between. It kills new ingresses and executors shortly
 // after their start, executors even while they migrate.
 func TestUpgrade(t *testing.T) {
 	nextExecutor, nextIngress := buildNext(t,

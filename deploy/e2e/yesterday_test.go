@@ -294,9 +294,9 @@ func TestMakeYesterday(t *testing.T) {
 			must(err)
 			for name := range msg.Header {
 				if strings.HasPrefix(name, "Nats-") && name != jetstream.MsgIDHeader {
-					// Drop the headers that the server adds when a message is read, and the headers
-					// that were conditions for storing it. Only the message ID must be published
-					// again.
+					// Of NATS's own headers, keep only the message ID. The others were added by the
+					// server when the message was read, or were conditions for storing the message,
+					// which would not hold again.
 					msg.Header.Del(name)
 				}
 			}

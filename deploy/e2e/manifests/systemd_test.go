@@ -59,7 +59,8 @@ func TestSystemd(t *testing.T) {
 				t.Errorf("no such program: %s", command[1])
 			}
 		}
-		// The programs are not installed here, so the copies of the units run /bin/true.
+		// systemd-analyze requires that the programs of a unit are installed, which they are not
+		// here. So the copies of the units that it checks run /bin/true instead.
 		verifiable := strings.NewReplacer("ExecStart=/usr/bin/"+command[1], "ExecStart=/bin/true",
 			"ExecReload=/usr/bin/"+command[1], "ExecReload=/bin/true").Replace(string(text))
 		copies = append(copies, filepath.Join(folder, filepath.Base(unit)))
@@ -84,9 +85,9 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// Each setting that the units' example environment files or the documents mention exists in its
-// program, and is in an environment file that the program's unit reads. An environment file
-// mentions the admin token if, and only if, its program needs one.
+// Each program accepts every setting in its example environment file, and every setting that the
+// documents append to its environment file. The program's unit reads that file. The settings
+// include the admin token if, and only if, the program needs one.
 func TestSettingsOfUnits(t *testing.T) {
 	documents := read(t, "README.md") + read(t, "docs", "one-machine.md")
 	for file, program := range map[string]string{

@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Texts in the target that no attacker may read (the first three) or change (record). Reading or
-// changing one proves that an attack has succeeded.
+// The target contains these texts. An attacker who receives one of the first three, or changes
+// record, has succeeded.
 const (
 	secretToken   = "the-token-nobody-may-read"
 	secretInput   = "the-input-of-another-queue"
@@ -28,7 +28,8 @@ const (
 	record        = "the-record-as-it-was"
 )
 
-// registryCopy is the API prefix of the registry's copy in accounts.conf.
+// registryCopy is the subject prefix under which accounts.conf makes the JetStream API for the
+// registry's copy available. Executors get it with --registry-copy.
 const registryCopy = "FEED.API"
 
 // target is an installation that an attacker tries to read from and to damage.

@@ -18,12 +18,12 @@ type attempt struct {
 	do    func(a *attacker)
 	// by is the time that the action may take to have an effect. 0 means hardlyAnyTime.
 	by time.Duration
-	// brings is a text that attacker.result contains only if the action itself had its effect, not
-	// merely the steps that prepare it. "" means that any effect counts.
+	// TestEveryAttemptWouldBeSeen waits until attacker.result contains the text brings. It is set
+	// if the preparations for the action already have an effect, and "" otherwise.
 	brings string
-	// control is another action with the effect that do attempts. TestEveryAttemptWouldBeSeen runs
-	// it with all permissions, to prove that TestDenied would notice the effect. It is needed only
-	// if do fails even with all permissions; if it is nil, do itself is run.
+	// TestEveryAttemptWouldBeSeen runs control with all permissions, to prove that TestDenied would
+	// notice the effect of do. control is another action with the same effect, for a do that fails
+	// even with all permissions. If control is nil, the test runs do.
 	control func(a *attacker)
 }
 
@@ -81,8 +81,8 @@ func watched(subject string, do func(*attacker)) func(*attacker) {
 	}
 }
 
-// consumer returns an action that creates a consumer that would be useful to an attacker, and
-// fetches its first message.
+// consumer returns an action that creates a durable consumer of the stream's messages with the
+// subject filter ("" means all), and fetches the first message from it.
 func consumer(stream, name, filter string) func(*attacker) {
 	return func(a *attacker) {
 		config := fmt.Sprintf(`{"stream_name": %q, "config": {"durable_name": %q, "ack_policy": "explicit", "filter_subject": %q}}`, stream, name, filter)
@@ -155,7 +155,8 @@ var attempts = []attempt{
 		do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main",
 			`{"batch": 1, "no_wait": true}`),
 	},
-	// Executors create the consumers of runner groups; reading from one is denied above.
+	// Executors are exempt from this attempt, because they create the consumers of runner groups.
+	// The attempt above shows that they cannot fetch messages from such a consumer.
 	{
 		name:  "read another queue by a consumer of one's own",
 		roles: "ri",
@@ -341,8 +342,8 @@ var attempts = []attempt{
 	{
 		name: "acknowledge the executors' messages by an empty answer", roles: "ri",
 		do: func(a *attacker) { a.send(runnerNext, a.ack, `{"batch": 10, "no_wait": true}`, nil) },
-		// The server refuses such a reply subject from every client, so the control publishes
-		// directly to the subject.
+		// The server refuses an acknowledgement subject as the reply subject of any client, so the
+		// control publishes directly to that subject.
 		control: func(a *attacker) { a.send(a.ack, "", "", nil) },
 	},
 	{

@@ -255,8 +255,9 @@ func addGroups(t *testing.T, d *documented, acks string) {
 	}
 }
 
-// runs publishes a start message to the queue with owner, and runs a runner of the group with nc.
-// It reports whether the runner receives the execution and can report its success within 20 s.
+// runs publishes a start message for the queue through owner, and runs a runner of the group on the
+// connection nc. It reports whether the runner receives the execution and can report its success
+// within 20 s.
 func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

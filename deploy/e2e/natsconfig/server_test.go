@@ -153,10 +153,10 @@ type site struct {
 	url     string
 }
 
-// startSite starts the given number of servers with a configuration file. The callback each, if not
-// nil, is called before a server reads the file, for example to change the environment. The
-// callbacks in change are called afterwards, and may modify the options from the file. All
-// callbacks get the number of the server, counted from 0.
+// startSite starts the given number of servers with a configuration file. For each server it calls
+// each before it reads the file, for example to change the environment, and then the functions in
+// change, which may modify the options from the file. i is the number of the server, counted from
+// 0. each may be nil.
 func startSite(
 	tb testing.TB, file string, servers int, each func(i int), change ...func(
 		i int, o *server.Options,

@@ -54,7 +54,8 @@ type request struct {
 	how    []string // the changes that were made to the request
 }
 
-// provider creates requests that are signed for one of the libraries.
+// provider creates requests that are signed as one webhook provider signs them. library is the npm
+// library that verifies them for comparison.
 type provider struct {
 	library, preset string
 	secret          func(n int) string
@@ -157,8 +158,8 @@ func providers(t *testing.T) []provider {
 	}
 }
 
-// signTwilio signs the URL and the sorted fields of a form. For any other body, the URL contains
-// the hash of the body.
+// signTwilio signs a request as Twilio does. It signs the URL and the sorted fields of a form. If
+// the body is JSON, it adds the hash of the body to the URL, and signs only the URL.
 func signTwilio(key string, r *request, _ string) {
 	text := r.URL
 	if r.Headers["Content-Type"] == "application/json" {
@@ -192,8 +193,8 @@ var (
 
 func pick[T any](r *rand.Rand, choices []T) T { return choices[r.IntN(len(choices))] }
 
-// make returns a random request. It is signed, in some cases with an invalid time or another
-// secret, and then changed up to three times.
+// make returns a random request of the provider. It is signed, sometimes with an invalid time or
+// with a secret that the receiver does not have, and then changed at random up to three times.
 func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	key := p.secret(0)
 	made := &request{
