@@ -123,8 +123,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	}
 }
 
-// handleClosed logs and reports that the connection was closed for good, although the program did
-// not call its Close method.
+// handleClosed logs that the connection was closed for good, although the program did not call its
+// Close method, and calls OnClosed.
 func (o *Options) handleClosed(nc *nats.Conn) {
 	err := ErrClosed
 	if last := nc.LastError(); last != nil {
@@ -145,9 +145,9 @@ const (
 	maxPings     = 2
 )
 
-// connectRetryInterval is the pause between two attempts to connect. Connect logs nothing about
-// attempts that fail within connectQuietPeriod, because programs that start together often wait
-// that long for the server.
+// Connect waits connectRetryInterval between two attempts. It does not log failures within the
+// first connectQuietPeriod, because programs that start together often wait that long for the
+// server.
 const (
 	connectRetryInterval = 250 * time.Millisecond
 	connectQuietPeriod   = time.Second

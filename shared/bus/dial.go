@@ -42,13 +42,14 @@ func (dialer) Dial(network, address string) (net.Conn, error) {
 	return newConn(raw, writeStallTimeout, maxSilence), nil
 }
 
-// conn is a connection that notices when the server's host has failed without closing it. The pings
-// of nats.go do not notice this while a write blocks: they need a lock that the write holds, for up
-// to a minute. A conn therefore closes itself if a write makes no progress.
+// conn is a connection that notices a failure of the server's host even though the host has not
+// closed the connection. The pings of nats.go do not notice this while a write blocks: they need a
+// lock that the write holds for up to a minute. A conn therefore closes itself if a write makes no
+// progress.
 //
 // If a conn is closed after the server has been silent, it discards the data that the kernel has
-// not sent. Otherwise the kernel would send the data if the host came back, long after the callers
-// were told that their messages had failed.
+// not sent yet. Otherwise, the kernel would send the data when the host came back, long after the
+// callers were told that their messages had failed.
 type conn struct {
 	net.Conn
 	stallTimeout, maxSilence time.Duration

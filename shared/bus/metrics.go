@@ -6,7 +6,7 @@ import (
 )
 
 // Register registers two metrics of a component's connection to NATS: whether it is connected, and
-// how often it has reconnected.
+// the number of reconnects.
 func Register(r prometheus.Registerer, component string, nc *nats.Conn) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

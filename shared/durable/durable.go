@@ -42,8 +42,8 @@ func MkdirAll(folder string, perm fs.FileMode) error {
 	return nil
 }
 
-// WriteFile is like os.WriteFile, but replaces the file by renaming. Other processes, and a boot
-// after a power cut, find either the complete old file or the complete new one.
+// WriteFile is like os.WriteFile, but replaces the file by renaming. Other processes therefore see
+// either the complete old file or the complete new one, even after a power cut.
 func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 // Status is the state that an execution has reached, such as Running.
 type Status string
 
-// The states of an execution. It goes from Queued through Running to Succeeded or Failed, and can
-// be canceled until then. Rejected is the only state of an execution that was refused. Succeeded,
-// Failed, Rejected and Canceled are final.
+// The states of an execution. It goes from Queued through Running to Succeeded or Failed. It can
+// become Canceled at any time before it succeeds or fails. A refused execution is Rejected from the
+// beginning. Succeeded, Failed, Rejected and Canceled are final.
 const (
 	Queued    Status = "queued"
 	Running   Status = "running"
@@ -49,8 +49,9 @@ func (s Status) Follows(before Status) bool {
 // Source identifies the kind of event that started an execution.
 type Source string
 
-// The sources of executions: a request to the webhook endpoint; an operator's rerun, replay or
-// requeue; and an operator event of the account.
+// The sources of executions. SourceWebhook is a request to the webhook endpoint. SourceRerun is an
+// operator's rerun, replay or requeue. SourceEvent is an operator event of the account, which
+// reports for example a failed execution.
 const (
 	SourceWebhook Source = "webhook"
 	SourceRerun   Source = "rerun"
@@ -148,8 +149,8 @@ type Progress struct {
 	StartedAt time.Time
 	Attempt   int    // number of the attempt, from 1; 0 means unknown
 	Group     string // the runner's group; empty means unknown
-	// EndedGroups lists the other runner groups that had already reported a final status of this
-	// execution when Group made its report. It is set only for an execution with an order key.
+	// EndedGroups lists the groups other than Group that had already reported a final status of
+	// this execution when this report was made. It is set only for an execution with an order key.
 	EndedGroups []string
 	Error       string // Failed: why it failed; Canceled: what the runner reported
 	Output      []byte // the output, with Succeeded: one JSON text, or empty

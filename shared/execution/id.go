@@ -2,9 +2,9 @@ package execution
 
 import "encoding/hex"
 
-// IDForDelivery returns the ID of the execution that a delivery starts. It is the same for the same
-// workflow, node and delivery ID, so a repeat is recognized without a lookup. It is a version 8
-// UUID (RFC 9562), made from a SHA-256 hash.
+// IDForDelivery returns the ID of the execution that a delivery starts. The same workflow, node and
+// delivery ID always give the same result, so a repeated delivery is recognized without a database.
+// The ID is a version 8 UUID (RFC 9562), made from a SHA-256 hash.
 func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("start", workflowID, nodeID, deliveryID)
 }
@@ -43,10 +43,10 @@ func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }
 
-// IDForRerun returns the ID of the execution that a rerun with an idempotency key starts.
-// executionID is the execution to rerun, with the sample payload of its trigger node as the body.
-// The result depends only on executionID and the key, so repeating the rerun with the same key
-// starts nothing new.
+// IDForRerun returns the ID of the execution that a rerun of executionID with an idempotency key
+// starts. A rerun uses the sample payload of the trigger node instead of the original body. The
+// result depends only on executionID and the key, so repeating the rerun with the same key starts
+// nothing new.
 func IDForRerun(executionID, key string) string {
 	return hashUUID("rerun", executionID, "", key)
 }

@@ -55,7 +55,8 @@ func ValidJSON(text []byte) bool {
 			return false
 		}
 
-		// A value ended here: close the brackets that end with it, or go on to the next value.
+		// A value has ended. Scan what follows: closing brackets, which also end the values around
+		// it, or a comma and the beginning of the next value.
 	after:
 		for {
 			i = skipSpace(text, i)

@@ -2,8 +2,8 @@
 // places in a request, such as a header or a JSON pointer into the body, to conditions on the
 // values there.
 //
-// The package does no I/O: its input is a request, and its output is a verdict. Every filter that
-// can be parsed can be evaluated for every request.
+// The package does no I/O: its input is a request, and its output is a verdict. All errors in a
+// filter are found when it is parsed; matching a request never fails.
 package filter
 
 import (

@@ -224,7 +224,8 @@ func second(filterText string, r *sender.Request) bool {
 	return true
 }
 
-// loose is text without a type, from a header, a form field or a query parameter.
+// loose is the value of a header, form field or query parameter. Unlike a JSON string, it also
+// equals a number or a boolean with the same text.
 type loose string
 
 func decode(text []byte) any {

@@ -41,7 +41,7 @@ func ParseOrderKeyPlace(text string) (*OrderKeyPlace, error) {
 	return k, nil
 }
 
-// String returns the place as written in the setting.
+// String returns the place as it was passed to ParseOrderKeyPlace.
 func (k *OrderKeyPlace) String() string { return k.text }
 
 // Header returns the canonical name of the header that contains the order key, or "" if another

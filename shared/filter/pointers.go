@@ -13,7 +13,8 @@ type pointerSet struct {
 	numNodes    int // number of nodes in the tree
 }
 
-// node is a node in a tree of pointers: a step that one or more pointers have in common.
+// node is one step in a tree of JSON pointers. Pointers that begin with the same steps share the
+// nodes of these steps.
 type node struct {
 	number         int    // number of the node in the tree, from 0
 	name           string // name of the member that this step selects
@@ -104,8 +105,8 @@ func (s *scanner) scanNode(n *node) {
 	default:
 		s.setValue(n, s.scanValue())
 	}
-	// Pointers below this node that were not found here do not exist anywhere in the document. They
-	// no longer count as unresolved.
+	// The whole value has been scanned. Pointers below this node that have no value yet cannot have
+	// one elsewhere in the document, so stop counting them as unresolved.
 	s.unresolved = min(s.unresolved, before-n.numPointers)
 }
 

@@ -30,8 +30,9 @@ type value struct {
 	json []byte
 }
 
-// equals reports whether a value equals a value in the filter. Text that is not from JSON also
-// equals a number of the same value, or a boolean that is written the same way.
+// equals reports whether v equals the filter's literal l. Text from a header, form field or query
+// parameter has no type, so it also equals a number of the same value or a boolean with the same
+// spelling.
 func (v value) equals(l *literal) bool {
 	switch l.kind {
 	case kindText:
@@ -95,9 +96,9 @@ type decimal struct {
 	exponent int64
 }
 
-// maxExponent limits exponents: parseDecimal replaces larger ones with maxExponent, and those below
-// -maxExponent with -maxExponent. The limit does not change how such a number compares with an
-// ordinary one, because no number is long enough to make up for so many digits.
+// maxExponent limits exponents in both directions: parseDecimal replaces a larger exponent with
+// maxExponent, and one below -maxExponent with -maxExponent. This does not change the result of a
+// comparison with an ordinary number, which never has that many digits.
 const maxExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.

@@ -11,8 +11,8 @@ import (
 // Components holds the components of a process. The zero value is empty and ready to use. Its
 // methods must be called from a single goroutine; only the components themselves run concurrently.
 //
-// Each component that is started with Go or Start has a separate context. It ends when the context
-// that was passed to Go or Start ends, or when Stop stops the component.
+// Each component that is started with Go or Start gets its own context. The context ends when the
+// one passed to Go or Start ends, or when Stop stops the component.
 type Components struct {
 	stopFuncs          []func()
 	requiredComponents []*Component

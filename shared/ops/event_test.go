@@ -72,8 +72,8 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 // LogEvent writes the first line immediately. It holds back the lines that follow for a short time,
-// and writes them together. A line that is logged with logrus itself is not held back; it is
-// written after those that are.
+// and writes them together. A line that is logged with logrus itself is written immediately, after
+// the lines that are held back.
 func TestLinesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	out := &counted{came: make(chan struct{}, 1)}

@@ -32,8 +32,8 @@ func (f jsonLineFormatter) Format(e *logrus.Entry) ([]byte, error) {
 	return f.append(line, e.Level, e.Time, e.Message, members), nil
 }
 
-// append appends a log line to the buffer line, with the members sorted by name. It sorts members
-// in place.
+// append appends a log line to line and returns the result. The line is a JSON object of members
+// and the standard fields, sorted by name. append sorts the slice members itself.
 func (f jsonLineFormatter) append(
 	line []byte, level logrus.Level, at time.Time, message string, members []Field,
 ) []byte {

@@ -44,15 +44,14 @@ type batchedLineWriter struct {
 	timer        *time.Timer // starts a write; nil until the first line is held back
 	timed        bool        // whether timer is running
 	writing      bool        // whether a goroutine has been started to write, and has not ended
-	// writeNow means that the goroutine that calls write must write the waiting lines immediately,
-	// instead of holding them back.
+	// writeNow tells the goroutine that runs write not to hold back the waiting lines.
 	writeNow bool
 	// drained is closed when no lines are left. It is nil unless flush is waiting.
 	drained chan struct{}
 }
 
-// Write queues a line and has all waiting lines written without further delay. It returns before
-// the line is written.
+// Write appends a line to the waiting ones, and makes a goroutine write them all immediately. It
+// returns before the line is written.
 func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,8 +122,8 @@ func (w *batchedLineWriter) writeHeldBack() {
 	w.write()
 }
 
-// write writes the waiting lines. It returns when none are left, or when the remaining ones can be
-// held back until the timer expires.
+// write writes the waiting lines, until none are left or only lines remain that the timer will
+// write.
 func (w *batchedLineWriter) write() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +149,8 @@ func (w *batchedLineWriter) write() {
 	}
 }
 
-// writeOut writes lines, followed by a line that reports how many lines were dropped after them.
+// writeOut writes lines. If dropped is not 0, it appends a line that reports how many lines after
+// them were dropped.
 func (w *batchedLineWriter) writeOut(lines []byte, dropped int) error {
 	if dropped > 0 {
 		lines = jsonLineFormatter{filepath.Base(os.Args[0])}.append(lines, logrus.WarnLevel,

@@ -20,8 +20,8 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// RegisterReadiness registers a component's gauge, which is 1 while the whole process is ready, and
-// 0 otherwise.
+// RegisterReadiness registers the gauge hookstart_{component}_ready. It is 1 while all components
+// of the process are ready, not only this one, and 0 otherwise.
 func (o *Ops) RegisterReadiness(component string) {
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_" + component + "_ready", Help: "1 while /readyz answers 200.",

@@ -20,8 +20,8 @@ import (
 // Header is the header that contains the question in a request and the answer in the response.
 const Header = "Hookstart-Probe"
 
-// maxKeysPerQuestion is the maximum number of ingresses that one question addresses. If there are
-// more, several questions are needed to address them all, because the URL may lead to any of them.
+// maxKeysPerQuestion is the maximum number of keys, and thus of ingresses, in one question. An
+// installation with more ingresses needs several questions, because the URL may reach any ingress.
 const maxKeysPerQuestion = 50
 
 // NewKey returns a random key, with which one ingress proves that it received a Question.

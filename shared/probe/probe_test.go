@@ -25,8 +25,7 @@ func TestWhoCanAnswer(t *testing.T) {
 	if answer := probe.NewAnswerer(stranger).Answer(question.Header()); answer != "" {
 		t.Errorf("a stranger's ingress answers %q", answer)
 	}
-	// None of these texts is an answer to this question; one of them is the answer to another
-	// question.
+	// Invalid answers, including a valid answer to another question, are refused.
 	old := probe.NewQuestion(keys)
 	for _, wrong := range []string{
 		"", question.Header(), strings.Split(question.Header(), ".")[2],

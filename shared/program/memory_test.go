@@ -24,8 +24,8 @@ func TestGarbageIsBoundedByWhatIsInUse(t *testing.T) {
 	}
 }
 
-// The amount of live data after a collection determines how far the heap may grow until the next
-// collection, both when that amount grows and when it shrinks.
+// The GC percentage is adjusted after each collection: it falls when the live heap grows, and rises
+// again when the live heap shrinks.
 func TestThePercentageFollowsTheHeap(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)

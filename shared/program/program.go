@@ -20,10 +20,10 @@ import (
 // EnvPrefix is the prefix of the environment variables for flags: --nats-url is HOOKSTART_NATS_URL.
 const EnvPrefix = "HOOKSTART"
 
-// Main fills a C, which is a struct with kong's tags, from the command line and the environment,
-// and calls run with it. The context of run ends on SIGINT or SIGTERM. Main returns if run returns
-// nil. It exits with code 1 if run fails, and with code 2 for invalid usage. Every program has the
-// --version flag.
+// Main is the main function of a program. C is a struct with kong's tags; Main sets its fields from
+// the command line and the environment, and passes it to run. The context of run ends on SIGINT or
+// SIGTERM. Main returns if run returns nil. It exits with code 1 if run fails, and with code 2 if
+// the flags are invalid. Every program has the --version flag.
 func Main[C any](name, description string, run func(context.Context, C) error) {
 	var flags struct {
 		Config C `embed:""`

@@ -28,9 +28,10 @@ const maxEndedGroups = 100
 // output.
 const reportOverheadBytes = 16 << 10
 
-// beginAttempt begins an attempt at the execution of one message. The handler runs in a separate
-// goroutine, and occupies a concurrency slot until it has returned or has been abandoned. o is the
-// lease of a message with an order key, and nil for all other messages.
+// beginAttempt begins an attempt at the execution in msg. The caller must have taken a concurrency
+// slot, which is freed when the handler has returned or has been abandoned. The handler runs in a
+// separate goroutine. o is the lease of a message with an order key, and nil for all other
+// messages.
 func (r *runner) beginAttempt(msg jetstream.Msg, o *leaseState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
@@ -120,9 +121,9 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 }
 
 // claimOrdered takes the lease of a message, and then determines whether its execution has ended or
-// has been canceled. If this took so long that less than half of AckWait is left of the lease,
-// claimOrdered starts over. held is false if another member of the group may be running the
-// execution. The error is not nil if ctx ends, or if the lease cannot be taken within AckWait.
+// has been canceled. It repeats both if less than half of AckWait is left of the lease afterwards.
+// held is false if another member of the group may be running the execution. The error is not nil
+// if ctx ends, or if the lease cannot be taken within AckWait.
 func (r *runner) claimOrdered(ctx context.Context, m *message) (
 	held, ended, canceled bool, err error,
 ) {
@@ -269,9 +270,9 @@ func (r *runner) handBack(m *message, after time.Duration) {
 }
 
 // reportRunning publishes a report that the execution is running. It does not wait for a
-// confirmation, because the final report makes up for a lost one. A report that arrives after the
-// final one has no effect. The stream refuses the report on an ordered execution if another group
-// has reported on it in the meantime.
+// confirmation: if this report is lost, the final one still follows. A report that arrives after
+// the final one has no effect. The stream refuses the report on an ordered execution if another
+// group has reported on it in the meantime.
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progressMessage(m, execution.Progress{
 		Status:  execution.Running,
@@ -288,10 +289,10 @@ func layoutOf(msg jetstream.Msg) stream.Layout {
 	return layout
 }
 
-// progressMessage returns a report as a message. The stream that holds the start message determines
-// to which stream, and thus to which subject, the report is published. The message of an ordered
-// execution has a condition: the stream refuses it if another report on the execution was stored
-// after the last one that the runner has read.
+// progressMessage encodes a report as a message. The report belongs in the shared or the own
+// stream, like the execution's start message. For an ordered execution whose reports can be read,
+// the message names the last report that the runner has read. The stream refuses the message if it
+// has stored a later report on the execution.
 func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, error) {
 	start := m.start
 	p.ID, p.Group = start.ID, r.Group

@@ -14,14 +14,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A cancellation is a key in a bucket. The executor first stores the key, and then checks whether
-// the execution has been delivered to any group. If it has not, the executor itself ends the
-// execution as canceled, and tells the operator so. A runner looks for new keys after a message has
-// arrived and before it calls the handler. So there are two cases. If an execution was delivered
-// before the executor's check, the executor leaves the final state to the runner. If it was
-// delivered later, the key was already stored when the runner looked for it, so the handler is
-// never called. This works without clocks, and without a live runner. Messages that arrive together
-// share one read of the bucket, so the check costs a busy runner little.
+// To cancel an execution, the executor stores a key in a bucket. Then it checks whether the
+// execution has been delivered to any group. If it has not, the executor itself ends the execution
+// as canceled, and tells the operator so. A runner looks for new keys after a message has arrived
+// and before it calls the handler. So there are two cases. If an execution was delivered before the
+// executor's check, the executor leaves the final state to the runner. If it was delivered later,
+// the key was already stored when the runner looked for it, so the handler is never called. This
+// works without clocks, and without a live runner. One read of the bucket serves all messages that
+// are waiting at that moment, so the check costs a busy runner little.
 //
 // A runner that finds the key reports the state CANCELED and acknowledges the message. For every
 // reader, the first final report that is stored counts.
@@ -73,16 +73,17 @@ type cancellations struct {
 	lastRevision    uint64
 	lastExecutionID string
 	// lastCheck is when the bucket was last known to contain the key with lastRevision, and
-	// reconnectsAtCheck is how often the connection had reconnected by then.
+	// reconnectsAtCheck is the connection's number of reconnects at that time.
 	lastCheck         time.Time
 	reconnectsAtCheck uint64
-	// everRead reports whether a request has ever succeeded. From then on, failed requests are
+	// everRead means that at least one request has succeeded. From then on, failed requests are
 	// always retried.
 	everRead bool
 	// failures is the number of failed requests since the last pause. It is used only until the
 	// first request succeeds.
 	failures int
-	// forgetAtCount is the number of known cancellations at which expired ones are removed next.
+	// forgetAtCount is the number of known cancellations that triggers the next removal of expired
+	// ones.
 	forgetAtCount int
 }
 
@@ -180,14 +181,15 @@ func (c *cancellations) serveReads() {
 	}
 }
 
-// catchUp reads the IDs of the executions that have been canceled since the last call. It also
-// checks whether the bucket still has the key that was the newest one before: whenever it has found
-// new keys, after a reconnect, and at least every cancelCheckInterval. If that key is gone, the
-// bucket has lost keys or was replaced by a new one, and new keys may have lower revisions. catchUp
-// then reads all keys again, and keeps the cancellations that it already knows.
+// catchUp reads the keys of new cancellations. It also checks that the bucket still contains the
+// newest key of the previous call: whenever it has found new keys, after a reconnect, and at least
+// every cancelCheckInterval. If that key is gone, the bucket has lost keys or has been recreated,
+// and new keys may have lower revisions. catchUp then reads all keys again, and keeps the
+// cancellations that it already knows.
 //
-// When catchUp has read all keys again, it checks that the bucket still has the newest of them, in
-// case the bucket was replaced meanwhile. An older key would not do, because it may have expired.
+// After reading all keys again, catchUp checks that the bucket still contains the newest of them,
+// in case the bucket was recreated meanwhile. An older key would not do, because it may have
+// expired.
 func (c *cancellations) catchUp() error {
 	reconnects, last, lastID := c.nc.Stats().Reconnects, c.lastRevision, c.lastExecutionID
 	fromBeginning := last == 0
@@ -261,8 +263,8 @@ func (c *cancellations) forgetExpired() {
 	c.forgetAtCount = max(minCancellationsToForget, 2*len(c.revisionByID))
 }
 
-// handleReadError handles the error of a failed request to the bucket. It returns nil if handlers
-// may begin although the bucket could not be read.
+// handleReadError handles the error of a failed request to the bucket. It returns nil if the runner
+// should not wait for the bucket, but call handlers without knowing all cancellations.
 func (c *cancellations) handleReadError(err error) error {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		c.lastRevision = 0 // if the bucket is recreated, it begins again with the first revision

@@ -65,7 +65,7 @@ func ExampleHandler() {
 	// <nil> the bank is closed
 }
 
-// Permanent(nil) is nil, so it can wrap the result of any call.
+// Permanent(nil) is nil, so a handler can pass any error to Permanent without checking it first.
 func ExamplePermanent() {
 	save := func() error { return nil }
 	fmt.Fprintln(os.Stdout, runner.Permanent(save()))

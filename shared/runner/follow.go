@@ -62,11 +62,11 @@ func (r *runner) followSettings(
 	}
 }
 
-// readSettings reads the queue's record. known is false if it cannot be read; a runner in a
-// separate NATS account may lack the permission. readSettings then counts the lane consumers that
-// the executor has created for its group, and sets only the number of lanes. It still requests the
-// record every time, because a missing permission looks like a cluster that is starting: in both
-// cases, there are no responders.
+// readSettings reads the queue's record. If nothing responds, which is also the case if the
+// runner's separate NATS account lacks the permission, readSettings sets only s.Lanes: it counts
+// the lane consumers that the executor has created for the group. known is false if the record
+// could not be read. The record is requested every time, because a cluster that is starting does
+// not respond either.
 func (r *runner) readSettings(
 	ctx context.Context, js jetstream.JetStream,
 ) (s stream.QueueSettings, known bool) {

@@ -2,11 +2,11 @@ package runner
 
 import "encoding/json"
 
-// HTTPResponse is an output that determines the complete response to the request that started the
-// execution. It has this effect only if the responses of the trigger node wait for the execution
-// (waitSeconds) and one of two conditions holds: the response is only the output (raw), or the
-// node's sender shows the response to its users, as Slack does. Otherwise it is an ordinary output.
-// An HTTPResponse that cannot be sent causes a 502.
+// HTTPResponse is an output that replaces the complete response to the request that started the
+// execution. It does so only if the trigger node waits for the execution (waitSeconds), and either
+// responds with nothing but the output (raw) or has a sender that shows the response to its users,
+// as Slack does. Otherwise it is an ordinary output. An HTTPResponse that cannot be sent causes a
+// 502.
 type HTTPResponse struct {
 	// Status is the HTTP status code, 200 to 599. 0 means 200, or 204 if Body is nil and the node's
 	// sender expects that.

@@ -13,8 +13,9 @@ import (
 // lanePullTimeout is how long a request for the next message of a lane stays open.
 const lanePullTimeout = time.Second
 
-// lanePull is a request for the next message of a lane, if there is one at the moment. The server
-// does not respond immediately if a message of the lane is unacknowledged.
+// lanePull is a request for the next message of a lane. If the lane is empty, the server says so
+// immediately. But the server does not respond immediately while a message of the lane is
+// unacknowledged.
 //
 // A lanePull drains its subscription when it ends. jetstream.Consumer.FetchNoWait would unsubscribe
 // after a second instead, and drop a message that the server has already sent. No member would then
@@ -67,8 +68,8 @@ func (p *lanePull) finish(ctx context.Context) (jetstream.Msg, error) {
 	if err := p.sub.Drain(); err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", p.consumer, err)
 	}
-	// The subscription is closed once everything that the server has sent has been received. The
-	// error ErrBadSubscription then means that the server sent no message.
+	// After draining, the client closes the subscription once it has received everything that the
+	// server had sent. ErrBadSubscription therefore means that no message was sent.
 	last, err := p.sub.NextMsgWithContext(context.WithoutCancel(ctx))
 	if !errors.Is(err, nats.ErrBadSubscription) {
 		return p.parse(last, err)

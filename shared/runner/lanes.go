@@ -38,9 +38,9 @@ const (
 	// requested the next message of a lane. The server does not respond immediately if a message of
 	// the lane is unacknowledged.
 	laneSlotReservationTime = 50 * time.Millisecond
-	// pullExpirySharedSlots is the expiry of a request for executions without an order key, while
-	// the runner also consumes from lanes or from a second stream. It is short, because the request
-	// reserves concurrency slots that these could use.
+	// pullExpirySharedSlots is how long a request for executions without an order key stays open
+	// while the runner also consumes from lanes or from a second stream. It is short, because an
+	// open request reserves concurrency slots that these could use.
 	pullExpirySharedSlots = time.Second
 )
 
@@ -63,10 +63,10 @@ type laneConsumer struct {
 	stream.Layout
 	consumer jetstream.Consumer // nil means that it has not been looked up yet
 	failures int                // number of consecutive failed requests
-	// held is a message that must not begin yet: when it arrived, its stream was the newer one, and
-	// the group had not finished with the older one. nil means that there is none. While the queue
-	// moves, both consumers of the lane may hold a message, and mayBegin determines again each time
-	// which stream is the older one.
+	// held is a message that had to wait when it arrived: its stream was the newer one, and the
+	// group had not finished with the older one. nil means that no message is waiting. While the
+	// queue moves, both consumers of the lane may hold a message. mayBegin then determines again
+	// for each of them which stream is the older one.
 	held *heldMessage
 }
 
@@ -96,10 +96,10 @@ func (r *runner) consumeLane(
 	r.finishHeldMessages(js, l)
 }
 
-// finishHeldMessages finishes with the held executions of a lane when the runner stops. It hands an
-// execution back to the group, unless this is its last attempt: another member would then let it
-// fail without calling the handler. The runner waits until it may begin such an execution, and runs
-// it. Only if handlers must stop before that does it hand the execution back.
+// finishHeldMessages hands back or runs the held messages of a lane when the runner stops. It hands
+// a message back to the group, unless this is the message's last attempt: another member would then
+// let the execution fail without calling the handler. So the runner waits until it may begin such
+// an execution, and runs it. It hands the message back only if handlers must stop before that.
 func (r *runner) finishHeldMessages(js jetstream.JetStream, l *lane) {
 	consumers := []*laneConsumer{&l.sharedConsumer, &l.ownConsumer}
 	handBack := func(c *laneConsumer) {
@@ -382,9 +382,9 @@ func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 }
 
 // reserveSlot reserves a concurrency slot for a message of a lane. It returns false if no slot
-// becomes free within a quarter of AckWait, or before ctx ends. If this is the message's last
-// attempt, it waits longer, until a slot is free or handlers may no longer continue, and sends
-// heartbeats for the message meanwhile.
+// becomes free within a quarter of AckWait, or before ctx ends. For a message's last attempt, it
+// ignores both limits: it sends heartbeats for the message until a slot is free, and returns false
+// only if handlers may no longer continue.
 func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
 	if r.isLastAttempt(msg) {
 		//nolint:contextcheck // a runner that stops runs the last attempt, too
@@ -578,12 +578,12 @@ func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastRep
 	return stream.ReadLastReport(ctx, r.nc, subject, r.Group)
 }
 
-// rebuildReport returns a new version of a final report that the stream has refused, because
-// another report was stored after the last one that the runner had read. It returns nil if the
-// group has already ended the execution: the stream has stored the report after all, or another
-// member has reported. refusals is the number of times that the stream has refused the report. If
-// it exceeds maxReportRefusals, rebuildReport returns a report that the stream does not refuse,
-// although this may hide the final report of another group.
+// rebuildReport returns a new version of a final report that the stream has refused because another
+// report was stored in the meantime. It returns nil if no report is needed, because this group has
+// already ended the execution: the stream had stored the report after all, or another member has
+// reported. refusals is the number of times that the stream has refused the report. If it exceeds
+// maxReportRefusals, rebuildReport returns a report that the stream accepts in any case, although
+// this may hide the final report of another group.
 func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
 	if refusals > maxReportRefusals {
 		r.inFlight.setLastReport(m, nil)
@@ -604,8 +604,8 @@ func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
 	return r.progressMessage(m, m.finalProgress)
 }
 
-// maxReportRefusals is how often the stream may refuse a final report because another report was
-// stored first. After that, the runner sends a report that the stream does not refuse.
+// maxReportRefusals is how many times the stream may refuse a final report because another report
+// was stored first. After that, the runner sends a report that the stream accepts in any case.
 const maxReportRefusals = 10
 
 // setLastReport sets the last known report on an ordered execution. nil means that reports cannot
@@ -629,9 +629,8 @@ func (u *inFlightMessages) lastReport(m *message) *stream.LastReport {
 // reportReadTimeout is the maximum duration of one request for the last report.
 const reportReadTimeout = 2 * time.Second
 
-// maxReportReadFailures is the maximum number of requests for the last report that may fail because
-// there are no responders. After that, the runner assumes that its NATS account lacks the
-// permission to read reports.
+// maxReportReadFailures is how many requests for the last report may fail with no responders before
+// the runner assumes that its NATS account lacks the permission to read reports.
 const maxReportReadFailures = 20
 
 // dropLostMessage abandons a message whose lease has expired. The message is neither acknowledged
@@ -643,8 +642,9 @@ func (r *runner) dropLostMessage(m *message, o outcome) {
 	r.markDone(m)
 }
 
-// markDone records that a message was acknowledged, handed back or given up. Run and the message's
-// lane wait for this.
+// markDone records that the runner has finished with a message: it has acknowledged the message,
+// handed it back, or given it up. Run waits for all messages, and a lane waits before it takes its
+// next message.
 func (r *runner) markDone(m *message) {
 	r.unacknowledgedMessages.Done()
 	if m.lease != nil {

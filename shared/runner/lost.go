@@ -16,10 +16,10 @@ import (
 const consumerCheckInterval = time.Second
 
 // recreateLostConsumers recreates the group's consumers in the shared stream and in the queue's own
-// stream after NATS has lost its storage. Without it, the runner would request messages forever:
-// the server ends a waiting request if the consumer is deleted, but not if it is missing.
+// stream after NATS has lost its storage. Otherwise, the runner would wait forever: the server ends
+// an open request if the consumer is deleted, but not if its storage is lost.
 //
-// recreateLostConsumers looks for the streams after each reconnect, until ctx ends. It creates a
+// recreateLostConsumers looks up the streams after each reconnect, until ctx ends. It creates a
 // consumer only if the stream is a new one. In a stream that the runner already knows, a new
 // consumer would redeliver executions that have already ended. main is the group's consumer in the
 // shared stream.

@@ -54,8 +54,7 @@ type messageKey struct {
 	id       string // ID of the execution
 }
 
-// message is a message in flight with its current attempt. inFlightMessages.mu guards the fields in
-// the second part, until the message is removed.
+// message is a message in flight with its current attempt.
 type message struct {
 	messageKey
 	layout          stream.Layout // where the start message is stored
@@ -66,7 +65,7 @@ type message struct {
 	lease           *leaseState        // nil for a message without an order key
 	finalProgress   execution.Progress // content of the final report, set before the field report
 
-	// The fields below are guarded by inFlightMessages.mu.
+	// The fields below are guarded by inFlightMessages.mu until the message is removed from there.
 	jetstream.Msg           // the last delivery
 	lastHeartbeat time.Time // when the last heartbeat was sent
 	// handlerCtx is the handler's context. It is nil before the handler is called, and after it has
@@ -155,8 +154,9 @@ func (u *inFlightMessages) remove(m *message) {
 	delete(u.messages, m.messageKey)
 }
 
-// watchHandler begins to watch a running handler. From then on, the runner reports the execution as
-// running, and cancels or abandons the handler, when that is due. ctx is the handler's context.
+// watchHandler begins to watch a running handler, whose context is ctx. From then on,
+// performDueActions reports the execution as running, cancels the handler if its lease expires, and
+// abandons it if it hangs.
 func (u *inFlightMessages) watchHandler(ctx context.Context, m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -196,14 +196,14 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 	}
 }
 
-// publishReport publishes a report, and repeats it until the stream confirms it. Repeated reports
-// are harmless. If the stream refuses the report because of another one, the report is built again
-// from the message's final state. The callback is called exactly once: with nil after the
-// confirmation, or with an error if there is none within AckWait.
+// publishReport publishes a report, and sends it again until the stream confirms it. Repeated
+// reports are harmless. If the stream refuses the report because another one was stored first, the
+// runner builds a new version. published is called exactly once: with nil after the confirmation,
+// or with an error if there is none within AckWait.
 //
-// While the storage of NATS is full and handlers may continue, AckWait begins again with each
-// refusal, because another attempt at the execution could not be reported either. A warning is then
-// logged once per AckWait.
+// If the storage of NATS is full, each refusal restarts AckWait for as long as handlers may
+// continue, because another attempt at the execution could not be reported either. A warning is
+// then logged once per AckWait.
 func (u *inFlightMessages) publishReport(m *message, report *nats.Msg, published func(error)) {
 	now := time.Now()
 	u.mu.Lock()
@@ -230,7 +230,8 @@ func (u *inFlightMessages) sendReport(m *message) {
 // the report again later.
 func (u *inFlightMessages) handleReply(m *message, err error) {
 	u.mu.Lock()
-	// waits is false if an earlier attempt was confirmed, or if AckWait has passed.
+	// waits is false if an earlier attempt at sending the report was confirmed, or if AckWait has
+	// passed.
 	waits := u.messages[m.messageKey] == m
 	if m.reportErr == nil || !errors.Is(err, ack.ErrTimeout) { // a refusal says more than a timeout
 		m.reportErr = err
@@ -255,9 +256,9 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	}
 }
 
-// replaceReport replaces a report that the stream has refused because of another one, and publishes
-// the new version. If the new version cannot be built now, performDueActions later sends the old
-// one again. When the stream refuses that as well, replaceReport gets another chance.
+// replaceReport builds and publishes a new version of a report that the stream has refused because
+// another one was stored first. If it cannot build one now, performDueActions sends the old version
+// again. The stream refuses that as well, and replaceReport is called again.
 func (u *inFlightMessages) replaceReport(m *message, refusals int) {
 	report, err := u.rebuildReport(m, refusals)
 	if err != nil {

@@ -23,9 +23,9 @@ func unconfirmedReport(t *testing.T, at time.Time) (*inFlightMessages, *message)
 	}, m
 }
 
-// After the stream has refused a report because its storage is full, the runner keeps the report
-// for another AckWait, even if other errors follow: in a cluster, the stream has no leader for a
-// moment after such a refusal.
+// The stream refuses a report because its storage is full, and then another error follows. The
+// runner nevertheless keeps the report for AckWait after the refusal: in a cluster, the stream has
+// no leader for a moment after such a refusal.
 func TestARefusalForLackOfRoomCountsAfterOthers(t *testing.T) {
 	t.Parallel()
 	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeInsufficientResources)}
@@ -81,9 +81,9 @@ func TestReportsThatWaitForRoomAreLogged(t *testing.T) {
 	}
 }
 
-// When handlers may no longer continue, the runner gives up a report that the stream refuses
-// because its storage is full. But it first waits for AckWait, counted from the last refusal before
-// the handlers had to stop, because the stream's next leader may have space.
+// The stream refuses a report because its storage is full, and then handlers must stop. The runner
+// keeps the report until AckWait has passed since the last refusal before the stop, because the
+// stream's next leader may have space. Later refusals do not prolong this time.
 func TestAStoppedRunnerGivesUpAReportAfterAckWait(t *testing.T) {
 	t.Parallel()
 	u, m := unconfirmedReport(t, time.Now().Add(-9*time.Second))

@@ -247,8 +247,8 @@ type runner struct {
 	inFlight      *inFlightMessages // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
-	// slotsShared is canceled, by shareSlots, once the group's consumer in the shared stream must
-	// share the concurrency slots with lanes or with the consumer in the queue's own stream.
+	// slotsShared is canceled when the group's consumer in the shared stream must begin to share
+	// the concurrency slots with lanes or with the consumer in the queue's own stream.
 	slotsShared context.Context    //nolint:containedctx // it says since when slots are shared
 	shareSlots  context.CancelFunc // cancels slotsShared
 	// queuePhase is the stream.QueueStreamPhase in the queue's record when it was last read. It

@@ -86,9 +86,9 @@ func isTemporary(err error) bool {
 // errIteratorFailed means that the iterator over the messages of a request has failed.
 var errIteratorFailed = errors.New("the request for messages has failed")
 
-// usesLongPoll reports whether requests to a source wait until there are messages. If the queue has
-// its own stream, only requests to the source that delivered the last execution wait, because a
-// waiting request reserves concurrency slots. The other source is polled at intervals.
+// usesLongPoll reports whether a request to s stays open until there are messages. If the queue has
+// its own stream, this applies only to the source that delivered the last execution, because an
+// open request reserves concurrency slots. The other source is polled at intervals.
 func (r *runner) usesLongPoll(s *pullSource) bool {
 	return r.ownSource.Load() == nil || r.lastFromOwnStream.Load() == s.Own
 }
@@ -113,11 +113,11 @@ func receiveTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 	}
 }
 
-// pull requests as many messages as there are free concurrency slots, and begins them as they
-// arrive, until it has received them all or ctx ends. Each request has a separate iterator. An
-// iterator that lives longer would request more messages as soon as half of them have been
-// received, no matter how long their handlers run. A message that waits for a slot for longer than
-// AckWait would also run on another member.
+// pull requests one message for each of the free concurrency slots, and begins the messages as they
+// arrive, until it has received them all or ctx ends. It creates an iterator for this request only.
+// A long-lived iterator would request more messages as soon as half of them had been received, even
+// if no slot was free. A message that waits for a slot for longer than AckWait would also run on
+// another member.
 func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int, err error) {
 	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(slots),
 		jetstream.StopAfter(slots), jetstream.PullExpiry(pullExpiry),
@@ -167,10 +167,9 @@ func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots i
 	return began, ignoreNoMessage(batch.Error())
 }
 
-// nakDelay is the delay before a message that a stopping runner has not begun is redelivered.
-// Without it, the server could keep redelivering the message to the same runner, whose request has
-// not ended yet, until no attempt is left. The requests of pullWithSharedSlots end only when they
-// expire.
+// nakDelay is the delay with which a stopping runner hands a message back. It is longer than the
+// longest request of pullWithSharedSlots. Otherwise, the server could keep redelivering the message
+// to the request that is still open in the same runner, until no attempt is left.
 const nakDelay = pullExpirySharedSlots + 100*time.Millisecond
 
 // beginOrNak begins an execution without an order key and returns true. If the runner is stopping,

@@ -24,8 +24,8 @@ const (
 // themselves read are kept.
 type CleanEnvRunner struct{ *testing.M }
 
-// Run removes the variables from the environment, and GOGC, which "make test" sets. Then it runs
-// the tests and returns the exit code, as testscript's TestingM requires.
+// Run unsets the variables that set flags, and GOGC, which "make test" sets. Then it runs the tests
+// and returns the exit code. A type with this method can be passed to testscript.Main.
 func (m CleanEnvRunner) Run() int {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
@@ -46,8 +46,8 @@ type Process struct {
 	output *child.Output
 }
 
-// Launch starts a command, with this process's environment unless the command has one set. A data
-// race in the process fails the test.
+// Launch starts a command. If the command has no environment set, it gets that of this process. The
+// test fails if the race detector reports a data race in the command's output.
 func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{t: t, name: cmd.Args[0], output: &child.Output{}}

@@ -128,9 +128,9 @@ func compare(b *testing.B, executions, places int, work func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// once makes a new group process the whole stream with run, and returns how long it took until the
-// server had received every acknowledgment and stored every report. executions and reports are the
-// expected numbers. run must call its last argument after each execution.
+// once makes a new group process the whole stream with the function run. It returns the time until
+// the server had received every acknowledgment and stored every report, of which it expects the
+// given numbers. run gets the group's name, and must call its last argument after each execution.
 func once(
 	b *testing.B, server *natstest.Node, js jetstream.JetStream, executions, reports int,
 	group string, run func(context.Context, *nats.Conn, string, func()) error,
@@ -190,10 +190,9 @@ func once(
 }
 
 // consume returns a function that runs executions with plain nats.go, as one would write it without
-// package runner. For each message, it calls work, at most places times concurrently, and then
-// reports. reports must publish the final report, and must call acknowledge as soon as the message
-// may be acknowledged. A nil reports means that nothing is reported and the message is acknowledged
-// immediately.
+// package runner. For each message it calls work, at most places calls at a time, and then reports.
+// reports must publish the final report on msg, and must call acknowledge as soon as msg may be
+// acknowledged. If reports is nil, messages are acknowledged without a report.
 func consume(
 	places int, work func(), reports func(
 		js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error),

@@ -43,7 +43,7 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 	stop()
 	server.Restart()
-	// Use a new connection: a message would be lost if nc had not noticed the restart yet.
+	// Connect again: if nc had not noticed the restart yet, it would lose what is published next.
 	nc = server.Connect(t)
 	ingress = runnertest.NewIngress(t, nc)
 	// A new group receives all executions again.
@@ -57,9 +57,9 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 }
 
-// In a bucket that was deleted and recreated, revisions begin with 1. After a reconnect, a runner
-// finds a cancellation there even if its revision is lower than the last one that the runner has
-// read.
+// A runner has read three cancellations when the bucket is deleted and recreated, so that revisions
+// begin with 1 again. After a reconnect, the runner finds a new cancellation there although its
+// revision is lower than those that it has read.
 func TestCancellationsWithLowerRevisions(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -93,9 +93,9 @@ func TestCancellationsWithLowerRevisions(t *testing.T) {
 	}
 }
 
-// Even without a reconnect, a runner notices that the bucket was deleted and recreated. It finds a
-// cancellation in the new bucket although its revision is lower than the last one that the runner
-// has read.
+// A runner has read three cancellations when the bucket is deleted and recreated. Even without a
+// reconnect, the runner finds a new cancellation there although its revision is lower than those
+// that it has read.
 func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -121,9 +121,9 @@ func TestCancellationsOfANewBucketWithoutAReconnect(t *testing.T) {
 	}
 }
 
-// While a runner that has read three keys is idle, the bucket is deleted, recreated and given four
-// keys. The runner finds the first of them, although it has already read a key with that revision,
-// and although the last of the four has a higher revision.
+// An idle runner has read three cancellations when the bucket is deleted, recreated and given four
+// new ones. The runner finds the first of these, although it has already read a key with the same
+// revision, and although the fourth one has a higher revision than any that it has read.
 func TestCancellationsOfANewBucketThatHasMoreKeys(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -232,8 +232,9 @@ func deleteCancellations(t *testing.T, nc *nats.Conn) {
 	}
 }
 
-// A runner calls handlers before it has read all cancellations: after 1000 of them, which take 20 s
-// to read, an execution begins within 10 s. A canceled execution nevertheless ends as canceled.
+// A runner does not wait until it has read all cancellations. With 1000 of them, which take 20 s to
+// read over a slow connection, a handler is called within 10 s. The handler of a canceled execution
+// is not called.
 func TestManyCancellationsDoNotDelayHandlers(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

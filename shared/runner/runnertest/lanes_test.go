@@ -268,8 +268,8 @@ func TestGroupsEndAnOrderedExecutionTogether(t *testing.T) {
 	}
 }
 
-// expectBegun waits until a handler reports on begun that it has begun, and checks that the text it
-// sends is want.
+// expectBegun waits up to 20 s for the next text from begun, which handlers send when they begin.
+// The test fails if the text is not want.
 func expectBegun(t *testing.T, begun <-chan string, want string) {
 	t.Helper()
 	select {
@@ -392,8 +392,8 @@ func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
 	}
 }
 
-// A group with OnlyNew receives no earlier executions with an order key, even if the consumers of
-// its lanes are created later.
+// A new group with OnlyNew receives only the executions that are accepted after it was created,
+// even from a lane whose consumer is created later.
 func TestLanesBeginWhereTheirGroupBegan(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A delivery is the last one until the message is delivered again, even to another client, or is
-// acknowledged. The test is in this package because the module of package stream must not depend on
-// a NATS server, not even in its tests.
+// stream.IsLastDelivery is true for a delivery until the message is acknowledged or delivered
+// again, even to another client. The test is in this package because the module of package stream
+// must not depend on a NATS server, not even in its tests.
 func TestIsLastDelivery(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

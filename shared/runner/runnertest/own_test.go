@@ -222,8 +222,8 @@ func TestANewGroupInAnOwnStream(t *testing.T) {
 	}
 }
 
-// Executions with the same key keep their order if their queue moves while they wait, even if some
-// members of the group notice the move late.
+// Executions with the same key keep their order when their queue moves to another stream while they
+// wait, even if some members of the group notice the move late.
 func TestOrderAcrossMoves(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -269,7 +269,8 @@ func TestOrderAcrossMoves(t *testing.T) {
 	begin(4)
 	start(t, server.Connect(t), options, handler)
 	start(t, server.Connect(t), options, handler)
-	// Now all executions wait in the shared stream.
+	// So far, all executions are in the shared stream. Move the queue, so that the next ones are in
+	// its own stream.
 	ingress.MoveToOwnStream(t, execution.DefaultQueue)
 	begin(4)
 	open()

@@ -109,8 +109,7 @@ func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	}
 	id := ingress.Start(t, runnertest.Post{})
 	runs, refused := make(chan int, 10), make(chan struct{}, 100)
-	// Another subscriber receives the reports without replying. It shows the test that a report was
-	// sent again.
+	// This subscriber does not reply. It only shows the test that a report was sent.
 	if _, err := nc.Subscribe("executions.progress.>", func(msg *nats.Msg) {
 		if msg.Reply != "" {
 			refused <- struct{}{}

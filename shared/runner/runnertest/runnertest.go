@@ -243,8 +243,8 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	}
 }
 
-// reportConsumer returns a consumer for the reports of an execution, in the stream that contains
-// its first report.
+// reportConsumer returns a consumer for the reports on an execution. If a queue has its own
+// streams, reportConsumer first waits for a report, to find out which stream the reports are in.
 func (i *Ingress) reportConsumer(
 	ctx context.Context, executionID string,
 ) (jetstream.Consumer, error) {

@@ -64,9 +64,9 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 				way.Heal() // the request has expired: let the runner send the next one
 			}
 		}
-		// The server counts a delivery before it sends the message. But it sends the messages and
-		// acknowledgments of a stream in order, so once it has acknowledged this later message, it
-		// has also sent the first one to the runner.
+		// Wait until the server has sent the first message to the runner. It counts a delivery
+		// before it sends the message. But it sends a stream's messages and confirmations in order,
+		// so once it has confirmed this later message, it has also sent the first one.
 		ingress.Start(t, runnertest.Post{Queue: "other"})
 		stop()
 		way.Heal()

@@ -29,8 +29,8 @@ func TestMarkingNoErrorMakesNone(t *testing.T) {
 	}
 }
 
-// codeError is an error type for a common mistake: a handler returns a nil *codeError as an error,
-// which is then not nil.
+// codeError makes a common mistake possible: a handler returns a nil *codeError as its error. The
+// resulting error is not nil.
 type codeError struct{ text string }
 
 func (e *codeError) Error() string { return e.text }
@@ -48,8 +48,8 @@ type badError struct{}
 
 func (badError) MarshalJSON() ([]byte, error) { return nil, evil{} }
 
-// evilTraces is a provider of traces. Its tracers and spans panic, or it panics itself when a
-// tracer is requested.
+// evilTraces is a provider of traces of which one part panics: the provider itself, its tracers, or
+// their spans, depending on the field panics.
 type evilTraces struct {
 	embedded.TracerProvider
 	panics string
@@ -147,7 +147,7 @@ func TestPanicsInOptions(t *testing.T) {
 	ingress := runnertest.NewIngress(t, nc)
 	for queue, options := range map[string]runner.Options{
 		"observe": {Observe: func(runner.Attempt) { panic(evil{}) }},
-		// Observe gets an error whose methods panic.
+		// The handler's first attempt fails with evil, so a.Err.Error panics.
 		"text":     {Observe: func(a runner.Attempt) { _ = a.Err.Error() }},
 		"backoff":  {Backoff: func(int) time.Duration { panic(evil{}) }},
 		"ready":    {OnReady: func() { panic(evil{}) }},
