@@ -39,8 +39,8 @@ func (d *bodyReservation) release() {
 	}
 }
 
-// bodyReader returns a reader for a request's body. If the request declares no length, a read
-// beyond the maximum length of a body fails.
+// bodyReader returns a reader for a request's body. If the request declares no length, the reader
+// returns an error once the body exceeds the maximum length.
 func (h *handler) bodyReader(w http.ResponseWriter, r *http.Request) io.Reader {
 	if r.ContentLength < 0 {
 		return http.MaxBytesReader(w, r.Body, h.maxBody)
@@ -83,8 +83,8 @@ func (h *handler) readBody(
 		if reservation.read == len(body) {
 			grown := min(maxLength, int64(reservation.read)*bodyBufferGrowthFactor)
 			if grown == int64(reservation.read) {
-				// The length is undeclared and the limit is reached. Read one more byte to find out
-				// whether the body ends here.
+				// The body has no declared length and has reached the maximum. Read one more byte
+				// to find out whether it ends here.
 				var next [1]byte
 				if _, err := io.ReadFull(source, next[:]); !errors.Is(err, io.EOF) {
 					return nil, reservation, bodyReadRefusal(err)
@@ -115,12 +115,12 @@ func (h *handler) readBody(
 	return body[:reservation.read], reservation, nil
 }
 
-// bodyDeadline returns how long after the headers the body must be complete. declared is the
-// Content-Length, or -1 if there is none, and read is the number of bytes that have arrived so far.
-// A short body may take the whole body timeout, because it uses little memory. A body of undeclared
-// length counts as short until it has filled the initial buffer. A longer body must keep the
-// minimum rate. Otherwise, a slow sender could occupy a slot and memory by sending a few bytes per
-// second.
+// bodyDeadline returns how long the body may take to arrive, counted from the end of the headers.
+// declared is the Content-Length, or -1 if there is none, and read is the number of bytes that have
+// arrived so far. A short body may take the whole body timeout, because it uses little memory. A
+// body without a declared length counts as short until it has filled the initial buffer. A longer
+// body must keep the minimum rate. Otherwise, a sender could occupy a slot and memory for long by
+// sending a few bytes per second.
 func (h *handler) bodyDeadline(declared int64, read int) time.Duration {
 	isShort := declared <= initialBodyBuffer
 	if declared < 0 {

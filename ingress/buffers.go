@@ -33,8 +33,8 @@ func (b *buffers) reset() {
 	clear(b.headers)
 }
 
-// detach returns b's buffers and gives b empty ones. The caller may let other requests use the
-// returned buffers, so this request must no longer need their contents.
+// detach returns b's buffers and gives b empty ones. Call it only if the request no longer needs
+// the contents of the old buffers, because the caller may pass them on to other requests.
 func (b *buffers) detach() buffers {
 	own := *b
 	*b = newBuffers()

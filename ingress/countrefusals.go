@@ -9,10 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// countRefusal counts a refused request for its workflow, and records its time, declared length and
-// User-Agent, so that operators can see why a sender's requests fail. The workflow's ID comes from
-// the path, because most refused requests, for example those with a wrong token, never get as far
-// as the lookup of the workflow.
+// countRefusal counts a refused request for its workflow, and records the request's time, declared
+// length and User-Agent, so that operators can see why a sender's requests fail. It takes the
+// workflow's ID from the path, because many requests are refused before the workflow is looked up.
 func (h *handler) countRefusal(d *delivery) {
 	e := &d.event
 	if e.code == "" || e.code == webhook.CodeRunFailed || e.probe {

@@ -204,8 +204,8 @@ func tryHandler(
 	return tryWaiting(tb, l, nil)
 }
 
-// tryWaiting is like tryHandler, but sets how responses of the workflow's node wait for the
-// execution. They do not wait if a is nil.
+// tryWaiting is like tryHandler, but also sets how the responses of the workflow's node wait for
+// the execution. If a is nil, they do not wait.
 func tryWaiting(
 	tb testing.TB, l registryLease, a *registry.SyncResponse,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {

@@ -146,9 +146,9 @@ func (h *handler) router() http.Handler {
 	return router
 }
 
-// serve handles a request. decide runs the checks in steps.go and publishes the start message,
-// respond writes the response, and finishEvent records the metrics and the log line. No step calls
-// another process before the message is published.
+// serve handles a POST request. decide runs the checks in steps.go and publishes the start message,
+// respond writes the response, and finishEvent records the metrics and the log line. Before the
+// message is published, no step makes a remote call.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()

@@ -221,8 +221,9 @@ func (f *fixture) raw(text string, half bool) received {
 	return f.read(response)
 }
 
-// begin sends headers that include Expect: 100-continue, and returns once the ingress has requested
-// the body. finish sends the body and reads the response.
+// begin sends head, the headers of a request with Expect: 100-continue, and returns once the
+// ingress has asked for the body. The function that it returns sends the body and reads the
+// response.
 func (f *fixture) begin(head string) (finish func(body string) received) {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)

@@ -9,9 +9,10 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// A later version of the program has stored a filter with an operator that this version does not
-// know. The ingress then responds to all requests to the node with 503 and stores nothing. Senders
-// retry, so no start is lost: the same delivery is accepted as soon as the filter can be evaluated.
+// The registry has a filter from a later version of the program, with an operator that this version
+// does not know. The ingress responds to all requests to the node with 503 and stores nothing.
+// Senders retry, so no start is lost: the test then replaces the filter by a known one, and the
+// same delivery is accepted.
 func TestAFilterOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

@@ -196,8 +196,9 @@ func (l *togglingLease) IsValidSince(_, _ time.Time) bool { return !l.expired.Lo
 
 func (l *togglingLease) AwaitValid(now time.Time) bool { return l.IsValid(now) }
 
-// retryingStream is a stream whose first attempt to store a message gets no reply. Before the
-// second attempt, it calls the function meanwhile.
+// retryingStream is a stream that gives no reply to the first attempt to store a message. Its
+// Publish is the second attempt: it calls the function meanwhile, and stores the message only if
+// the choice of the stream is still current.
 type retryingStream struct {
 	storedMessages
 
@@ -214,12 +215,13 @@ func (s *retryingStream) Publish(
 	return s.storedMessages.Publish(msg, choice)
 }
 
-// The lease of an ingress may expire while the ingress publishes a message. Executors may then
-// presume the ingress dead, and move the queue or the workflow without waiting for it. The ingress
-// therefore sends the message again only if its lease has been renewed and its registry still
-// selects the same stream. While the lease is valid, executors wait for the ingress before they
-// complete a move. The ingress then sends the message again even if the queue or the workflow is
-// already closed for the move.
+// An ingress publishes a message, gets no reply, and must decide whether to send the message again.
+// While its lease is valid, it does, even if the queue or the workflow is already closed for a
+// move, because executors wait for the ingress before they complete a move.
+//
+// If its lease has expired, executors may have presumed the ingress dead and completed the move.
+// The ingress then sends the message again only if the lease is renewed and the registry still
+// selects the same stream.
 func TestNothingIsSentAgainToAStreamThatWasMovedFrom(t *testing.T) {
 	t.Parallel()
 	plans, err := edit.ParsePlans(edit.DefaultPlans)

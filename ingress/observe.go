@@ -154,8 +154,8 @@ type responseLabels struct {
 	code   webhook.Code // "" means accepted, filtered, or a handshake
 }
 
-// customStatusLabel stands for every status that an execution's output sets. A label may only have
-// values that this program chooses, so that their number is bounded.
+// customStatusLabel is the label value for all statuses that executions set in their outputs. These
+// statuses are not used as label values themselves, so that the number of label values stays small.
 const customStatusLabel = 0
 
 // requestMetrics holds the metrics of the requests. Label values are only codes, statuses, reasons

@@ -73,8 +73,8 @@ func (f *fixture) stored(name string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// From the very next request on, an ingress stores start messages in the stream that the queue's
-// phase determines. While the queue is closed, it stores none.
+// Each time the phase of a queue changes, every ingress stores the next start message in the stream
+// that the new phase determines, or refuses the request if the phase closes the queue.
 func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	f := start(t)

@@ -158,8 +158,8 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	return out
 }
 
-// storeRejection publishes the record of a refused request, and returns the refusal with which to
-// respond: why if the record was stored, and otherwise one for the failure to store it.
+// storeRejection publishes the record of a refused request and returns the refusal to respond with.
+// That is the parameter why or, if the record could not be stored, a refusal that says so.
 func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission.Refusal {
 	if out := h.chooseStream(d); out != nil {
 		return out.refusal
@@ -258,10 +258,10 @@ var errOverStorageShare = fmt.Errorf(
 	publish.ErrStorageFull,
 )
 
-// publishWithinShare publishes a message if the account may use the space. If it may not, the
-// message is not stored, but a repeat of a stored message is still confirmed. The space of the
-// shared stream is divided among accounts. The space of a queue's own stream is not, because an
-// operator has assigned it to the queue.
+// publishWithinShare publishes a message if the account may use the space. Otherwise it only
+// confirms the message if it repeats one that is already stored, and returns an error if not. The
+// space of the shared stream is divided among accounts. The space of a queue's own stream is not,
+// because an operator has assigned it to the queue.
 func (h *handler) publishWithinShare(
 	accountID string, msg *nats.Msg, choice publish.StreamChoice,
 ) (publish.Ack, error) {

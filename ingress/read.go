@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// readBodyAndID reads the body and determines the delivery ID. If a signature may cover the ID, the
-// ID is determined only after the request has been verified.
+// readBodyAndID reads the body and determines the delivery ID. If the signature may cover the ID
+// and has not been verified yet, it leaves the ID to a later step.
 func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
 	// If the ID is not in the body, refuse an ID that is too long before the body is read.

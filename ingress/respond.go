@@ -219,9 +219,10 @@ func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) 
 	if p.status == http.StatusUnauthorized && s != nil {
 		header.Set("WWW-Authenticate", s.WWWAuthenticate())
 	}
-	// Announce that the connection will be closed if the request has an Expect header, so that no
-	// 100 Continue is sent, or if the rest of the body is too long to drain. A reset while the
-	// client is still sending could destroy the response.
+	// Announce that the connection will be closed in two cases: if the request has an Expect
+	// header, because no 100 Continue is sent, and if the rest of the body is too long to drain.
+	// Without the announcement, the connection could be reset while the client is still sending,
+	// and the response could be lost.
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscardedBodyBytes
 	if ends {
 		header.Set("Connection", "close")

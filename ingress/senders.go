@@ -38,8 +38,8 @@ func (h *handler) countVerified(d *delivery, now time.Time) {
 	h.metrics.verified[preset].Inc()
 }
 
-// countSenderDelivery counts a stored delivery of the node's sender, and whether it had a delivery
-// ID, for the next report to the executors.
+// countSenderDelivery counts a stored delivery of the node's sender for the next report to the
+// executors. Deliveries without a delivery ID are also counted separately.
 func (h *handler) countSenderDelivery(d *delivery) {
 	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
 		report.SenderObservation{Delivery: true, WithoutID: d.id.ID == ""})

@@ -286,7 +286,7 @@ func TestTheSecretIsNoDeliveryID(t *testing.T) {
 	}
 }
 
-// turns is how often the test sets, rotates and removes a sender.
+// turns is how many times the test sets, rotates and removes a sender.
 const turns = 100
 
 // After a sender has been set, rotated or removed, every ingress applies the change from the very

@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// requestSteps are the checks of a request, in order. A step returns nil if the request may go on
-// to the next step; otherwise, its outcome is that of the request. The numbers in the comments
-// refer to the scripts in testdata/webhook, whose names begin with these numbers.
+// requestSteps are the checks of a request, in order. A step returns nil to pass the request on to
+// the next step, or the outcome with which the request ends. The numbers in the comments are those
+// at the beginning of the names of the scripts in testdata/webhook, which test the checks.
 var requestSteps = [...]func(*handler, *delivery) *outcome{
 	(*handler).findTrigger, // 5, 6
 	// A handshake starts nothing, so it gets its response whatever the state of the plan and the
@@ -112,8 +112,7 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		return nil
 	}
 	if d.r.Method == http.MethodPost && s.HandshakeNeedsBody() && h.readBodyOnce(d) != nil {
-		// The body cannot be read, so the request is not a handshake. A step after checkPlan
-		// refuses it.
+		// The body cannot be read, so the request is not a handshake. A later step refuses it.
 		return nil
 	}
 	now := time.Now()

@@ -68,8 +68,8 @@ func (h *handler) startSpans(d *delivery, trusted bool) {
 }
 
 // startPublish starts the span of publishing a message, as a child of the request's span, and
-// returns the traceparent for the message. If s is nil, it only returns a traceparent. subject
-// returns the message's subject, which becomes part of the span.
+// returns the traceparent for the message. It calls subject for the message's subject, which
+// becomes part of the span. If s is nil, it starts no span and only returns a traceparent.
 func (s *spans) startPublish(
 	r *http.Request, subject func(queue, workflowID, nodeID string) string, t admission.Trigger,
 	executionID string,

@@ -78,8 +78,8 @@ func (h *handler) awaitExecution(
 	d.event.waited = time.Since(began)
 }
 
-// reserveOutput reserves memory for an output until the response has been sent, and reports
-// whether there was enough. Outputs share the limits with bodies.
+// reserveOutput reserves memory for an execution's output until the response has been sent, and
+// reports whether there was enough. Outputs count against the same limits as bodies.
 func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	account := d.trigger.Workflow.AccountID
 	if !h.limiter.reserveSlot(account, int64(bytes)) {
@@ -94,8 +94,9 @@ func (h *handler) respondAfterWait(d *delivery, out outcome) {
 	switch w := out.waited; {
 	case out.response != nil &&
 		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
-		// The response that the sender requires only means that the request was accepted. It is
-		// therefore correct if the execution has not finished or has no output.
+		// The sender requires a certain response to an accepted request. Use it if the execution
+		// has not finished yet, or has succeeded without an output, because there is no result to
+		// report.
 		h.respondAsSenderRequires(d, out)
 	case !w.Status.Final() || !w.raw:
 		h.respondResult(d, out)

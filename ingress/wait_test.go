@@ -196,14 +196,15 @@ func TestManyRequestsWait(t *testing.T) {
 		return took
 	}
 	before, alone := heapBytes(), others()
-	// Send at most four at a time, because one account may occupy only half of the slots.
+	// Send four requests, and wait until their messages are stored before sending the next four. An
+	// account may occupy only half of the eight slots.
 	stored := s.messages()
 	for n := range *waiting {
 		go func() {
 			var a received
 			retry.Until(t.Context(), time.Millisecond, func() bool {
-				// A 503 means that no slot is free: the previous request frees its slot shortly
-				// after its message has been stored, when it begins to wait.
+				// A 503 means that no slot is free yet. A request frees its slot when it begins to
+				// wait, shortly after its message has been stored.
 				a = send(fmt.Sprint("waits-", n/perAccount), n)
 				return a.status != http.StatusServiceUnavailable
 			})
@@ -218,8 +219,9 @@ func TestManyRequestsWait(t *testing.T) {
 			t.Fatalf("a request did not wait: %+v", <-results)
 		}
 	}
-	// Requests to a node whose responses do not wait still succeed. Requests beyond a maximum of
-	// waiting requests get a 202 immediately.
+	// All waiting requests still wait. Requests to a node whose responses do not wait get their
+	// responses, and one more waiting request of an account, or of the whole ingress, gets a 202
+	// immediately.
 	beside := others()
 	t.Logf("%d requests wait: %d bytes of heap each, the sender's side included; 50 others take "+
 		"%s in the median and %s at most, %s and %s alone", *waiting,

@@ -54,7 +54,8 @@ func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) er
 	if err := to.Validate(); err != nil {
 		return err
 	}
-	// Extend the cancellations first, so that no message is kept longer than its cancellation.
+	// Extend the maximum age of the cancellations first, so that no message is kept longer than its
+	// cancellation.
 	if err := extendCancellationsMaxAge(ctx, js, to.MaxAge); err != nil &&
 		!errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("bucket %s: %w", CancellationsBucket, err)

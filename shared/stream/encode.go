@@ -131,8 +131,8 @@ func (e *encoder) time(field protowire.Number, t time.Time) {
 	e.data = b
 }
 
-// values appends a hookstart.v1.NamedValues for each name. Its size counts one byte for each field
-// tag, because the field numbers are below 16.
+// values appends one hookstart.v1.NamedValues per name. The computed size of such a message
+// includes one byte for each field tag, because the field numbers are below 16.
 func (e *encoder) values(field protowire.Number, values execution.Values) {
 	for name, list := range values {
 		size := 0

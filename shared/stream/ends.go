@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// AnyQueue stands for any queue in the subject of reports. It is needed because a workflow may have
-// changed its queue since its execution was started.
+// AnyQueue is the wildcard for the queue in the subject of reports. It also finds reports on an
+// execution whose workflow has changed its queue since the start.
 const AnyQueue = "*"
 
 // statusNotFound is the Status header of the server's response if there is no such message.

@@ -42,9 +42,9 @@ const (
 	MaxFilteredPlaceBytes = 500
 )
 
-// FilteredMessage encodes a report on filtered requests, which was made at the given time. The
-// message may be sent repeatedly: a report is applied only once, because it is recognized by its
-// ID. 1,000 nodes with 700 requests in total fit into NATS's default max_payload of 1 MB.
+// FilteredMessage encodes a report on filtered requests made at the given time. Resending the
+// message is safe: its ID ensures that the report is applied only once. nodes should have at most
+// 1,000 elements with 700 requests in total, which fit into NATS's default max_payload of 1 MB.
 func FilteredMessage(reportID string, at time.Time, nodes []FilteredCount) (*nats.Msg, error) {
 	report := &hookstartv1.FilterReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, n := range nodes {

@@ -49,8 +49,9 @@ func RunnerFilterSubject(subject string) string {
 	}
 }
 
-// LastReport is what the last report on an execution says: whether the execution has ended in the
-// caller's group of runners, and in which other groups. The report itself may come from any group.
+// LastReport holds what the last report on an execution says: whether the execution has ended in
+// the caller's group of runners, and the other groups in which it has ended. Any group may have
+// sent the report.
 type LastReport struct {
 	// Sequence is the report's sequence number in its stream; 0 means that there is no report.
 	Sequence uint64
@@ -107,11 +108,11 @@ func ReadLastReport(
 	return last, nil
 }
 
-// IsLastDelivery reports whether msg is the last message that its consumer has delivered, and the
-// consumer still has an unacknowledged message. In a lane, which has at most one unacknowledged
-// message, that message is then msg. If the consumer has since delivered the same message again, to
-// this or another client, msg is no longer the last one. IsLastDelivery queries the consumer's
-// leader. It returns false if the consumer or the stream does not exist.
+// IsLastDelivery reports whether msg is the newest delivery of its consumer, and the consumer still
+// has an unacknowledged message. In a lane, which has at most one unacknowledged message, a result
+// of true means that this message is msg. If the consumer has delivered msg again, to this or
+// another client, the result is false. IsLastDelivery queries the consumer's leader. It returns
+// false if the consumer or the stream does not exist.
 func IsLastDelivery(
 	ctx context.Context, js jetstream.JetStream, msg jetstream.Msg,
 ) (bool, error) {

@@ -15,9 +15,9 @@ const recreateDelay = time.Second
 // messages until the server restarts.
 type MissingStreams map[string]time.Time
 
-// RecordCheck records whether the named stream existed at a check. creatable reports whether a
-// process may create the stream: it is missing now, and was already missing at a check at least
-// recreateDelay ago.
+// RecordCheck records whether a check has found the named stream. creatable is true if the process
+// may create the stream: it is missing, and an earlier check, at least recreateDelay ago, also
+// found it missing.
 func (m MissingStreams) RecordCheck(name string, exists bool) (creatable bool) {
 	if exists {
 		delete(m, name)

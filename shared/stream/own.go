@@ -76,8 +76,8 @@ func (l Layout) StreamName(queue string) string {
 	return ExecutionsName
 }
 
-// ProgressStreamName returns the name of the stream for the reports on those executions of a queue
-// whose start messages l locates.
+// ProgressStreamName returns the name of the stream that stores the reports on a queue's executions
+// if their start messages are in the stream that l identifies.
 func (l Layout) ProgressStreamName(queue string) string {
 	if l.Own {
 		return OwnProgressStreamName(queue)

@@ -15,9 +15,9 @@ import (
 )
 
 // OwnStreamConsumerConfig returns the configuration of the group's consumer in the queue's own
-// stream. shared is the group's consumer in the shared stream. The new consumer begins with the
-// first message of the queue's own stream, unless the group was configured to begin later. So the
-// group receives everything that it was not configured to skip.
+// stream. shared is the group's consumer in the shared stream. If shared was configured to begin
+// with new messages or at a certain time, the new consumer begins at the same time. Otherwise it
+// begins with the first message, so that the group misses nothing.
 func (g RunnerGroup) OwnStreamConsumerConfig(
 	shared *jetstream.ConsumerInfo,
 ) jetstream.ConsumerConfig {
@@ -95,9 +95,9 @@ func IsConsumerDrained(
 }
 
 // AreLanesDrained reports whether no execution with an order key is waiting in the stream that
-// layout and queue identify. Either the stream holds no start message with an order key, or groups
-// of runners have lanes in it and have acknowledged all such messages. AreLanesDrained returns true
-// if the stream does not exist.
+// layout and queue identify. It returns true if the stream does not exist or holds no start message
+// with an order key. Otherwise, it returns true only if at least one group of runners has lanes in
+// the stream, and all such lanes have acknowledged everything.
 func AreLanesDrained(
 	ctx context.Context, js jetstream.JetStream, layout Layout, queue string,
 ) (bool, error) {

@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ProgressName is the name of the stream of runners' reports. They are not stored in EXECUTIONS,
-// where they could fill the space for start messages, or have the Nats-Msg-Id of a delivery, which
-// would then look like a repeat.
+// ProgressName is the name of the stream of runners' reports. Reports are not stored in EXECUTIONS,
+// because they could fill the space for start messages there, and a report with the Nats-Msg-Id of
+// a delivery would make that delivery look like a repeat.
 const ProgressName = "PROGRESS"
 
 // minProgressStreamBytes is the smallest size limit that ensureProgress tries if there is little

@@ -160,10 +160,10 @@ func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, n
 	}
 }
 
-// maxAckPending returns the MaxAckPending of a group's consumer that keeps the group within limit
-// executions in flight; a limit of 0 selects the default. Each lane has another consumer, which may
-// have one more execution in flight, so the number of lanes is subtracted from limit. The result is
-// at least 1.
+// maxAckPending returns the MaxAckPending of a group's main consumer that keeps the group within
+// limit executions in flight. The result is limit minus the number of lanes, because each lane has
+// a consumer of its own with up to one execution in flight, but at least 1. A limit of 0 selects
+// the default.
 func (s QueueSettings) maxAckPending(limit int64) int {
 	if limit == 0 {
 		return defaultMaxAckPending
@@ -254,10 +254,10 @@ func awaitPause(
 // created without them, and an executor applies them a few seconds later.
 const readSettingsTimeout = 5 * time.Second
 
-// EnsureRunnerConsumer returns the durable consumer of a group. If it does not exist,
-// EnsureRunnerConsumer creates it with the settings of its queue, and then reads the settings
-// again. It applies a pause that was stored before this second read. An executor applies a later
-// pause: it stores the record before it lists the consumers, so it finds this one.
+// EnsureRunnerConsumer returns the durable consumer of a group. If the consumer does not exist,
+// EnsureRunnerConsumer creates it with the settings of its queue. It then reads the settings again,
+// and applies a pause that was stored in the meantime. A pause that is stored still later is
+// applied by an executor, which lists the consumers after it has stored the pause.
 func EnsureRunnerConsumer(
 	ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {

@@ -73,12 +73,12 @@ func orderedMessages(
 }
 
 // lastSequence returns the sequence of the last message of a stream or, if subjects is not empty,
-// of the last message on any of the subjects; 0 means that there is none. isEnd reports whether the
-// stream still has that message. It can be false only if subjects is empty and the newest message
-// of the stream was deleted, or if last is 0.
+// of the last message on any of the subjects; 0 means that there is none. isEnd is true if the
+// stream still has that message. If last is not 0, isEnd is false only if subjects is empty and the
+// newest message of the stream was deleted.
 //
-// lastSequence queries the stream's leader, because the server of a consumer may lag behind, and
-// its number of pending messages would then be too small.
+// lastSequence queries the stream's leader. The server of a consumer may lag behind, so the
+// consumer's number of pending messages may be too small.
 func lastSequence(
 	ctx context.Context, js jetstream.JetStream, name string, subjects []string,
 ) (last uint64, isEnd bool, err error) {

@@ -39,9 +39,9 @@ type RefusedRequest struct {
 // MaxUserAgentBytes is the maximum number of bytes of a User-Agent header that are stored.
 const MaxUserAgentBytes = 120
 
-// RefusalsMessage encodes a report on refused requests, which was made at the given time. The
-// message may be sent repeatedly: a report is applied only once, because it is recognized by its
-// ID. 2,000 counts fit into NATS's default max_payload of 1 MB.
+// RefusalsMessage encodes a report on refused requests made at the given time. Resending the
+// message is safe: its ID ensures that the report is applied only once. counts should have at most
+// 2,000 elements, which fit into NATS's default max_payload of 1 MB.
 func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nats.Msg, error) {
 	report := &hookstartv1.RefusalReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, c := range counts {

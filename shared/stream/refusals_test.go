@@ -24,8 +24,8 @@ func TestRefusalReports(t *testing.T) {
 		{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 3, Last: last},
 		{Code: "workflow_not_found", Minute: minute, Count: 1, Last: last},
 	}
-	// DecodeRefusals corrects the count odd and drops the counts bad. Hookstart's ingresses send no
-	// such counts.
+	// DecodeRefusals must correct the values in odd, and drop every element of bad. Hookstart's
+	// ingresses send no such counts.
 	odd := stream.RefusalCount{
 		WorkflowID: "wf", Code: "json_invalid", Minute: minute.Add(time.Second), Count: 1,
 		Last: stream.RefusedRequest{

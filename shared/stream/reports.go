@@ -54,9 +54,9 @@ func reportsConfig(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// DuplicatesMessage encodes a report on suppressed repeats, which was made at the given time.
-// counts holds the number of repeats by execution ID. The message may be sent repeatedly: a report
-// is applied only once, because it is recognized by its ID.
+// DuplicatesMessage encodes a report on suppressed repeats made at the given time. counts holds the
+// number of repeats, keyed by execution ID. Resending the message is safe: its ID ensures that the
+// report is applied only once.
 func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (*nats.Msg, error) {
 	report := &hookstartv1.DuplicateReport{ReportId: reportID, At: timestamppb.New(at)}
 	for id, count := range counts {

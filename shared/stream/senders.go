@@ -24,7 +24,8 @@ type SenderActivity struct {
 	VerifiedAt  time.Time // when a request was last verified; zero means never
 	HandshakeAt time.Time // when the last handshake took place; zero means never
 
-	// RefusedAt is when a request was last refused because of its signature. Zero means never.
+	// RefusedAt is when a request was last refused because of its signature. The zero time means
+	// that there was no such request.
 	RefusedAt     time.Time
 	RefusedCode   string // code of that refusal
 	RefusedReason string // why it was refused, in words; at most MaxRefusedReasonBytes bytes
@@ -39,9 +40,9 @@ type SenderActivity struct {
 // MaxRefusedReasonBytes is the maximum length of SenderActivity.RefusedReason in bytes.
 const MaxRefusedReasonBytes = 200
 
-// SendersMessage encodes a report on senders, which was made at the given time. The message may be
-// sent repeatedly: a report is applied only once, because it is recognized by its ID. 1,000 entries
-// fit into NATS's default max_payload of 1 MB.
+// SendersMessage encodes a report on senders made at the given time. Resending the message is safe:
+// its ID ensures that the report is applied only once. seen should have at most 1,000 elements,
+// which fit into NATS's default max_payload of 1 MB.
 func SendersMessage(reportID string, at time.Time, seen []SenderActivity) (*nats.Msg, error) {
 	report := &hookstartv1.SenderReport{ReportId: reportID, At: timestamppb.New(at)}
 	for i := range seen {

@@ -30,8 +30,8 @@ const (
 	// CodeDuplicateInProcess means that a message was refused because the server is still storing
 	// another message with the same ID. Storing the other message may still fail.
 	CodeDuplicateInProcess = 10158
-	// CodeWrongLastSequenceInProcess takes the place of CodeWrongLastSequence while the server is
-	// still storing another message with the same subject. Storing the other message may still
+	// CodeWrongLastSequenceInProcess is returned instead of CodeWrongLastSequence while the server
+	// is still storing another message with the same subject. Storing the other message may still
 	// fail.
 	CodeWrongLastSequenceInProcess = 10164
 	CodeTooManyRequests            = 10167

@@ -18,8 +18,8 @@ import (
 func SequenceSince(
 	ctx context.Context, js jetstream.JetStream, name string, since time.Time,
 ) (sequence uint64, err error) {
-	// A batch of one message makes the server skip deleted messages. It also makes the server end
-	// its response with a second message, which is not needed.
+	// With a batch of one message, the server skips deleted messages. It then sends a second
+	// message to end its response, which is ignored here.
 	question, err := json.Marshal(map[string]any{"start_time": since.UTC(), "batch": 1})
 	if err != nil {
 		return 0, err

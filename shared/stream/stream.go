@@ -151,9 +151,9 @@ var DefaultSettings = Settings{
 	ProgressMaxBytes: 1 << 30,
 }
 
-// Config returns the configuration of EXECUTIONS. Its LimitsPolicy and DiscardNew keep every
-// message until it expires, whether or not it has been consumed: after a restart, the server
-// rebuilds the deduplication window from the stored messages.
+// Config returns the configuration of EXECUTIONS. With LimitsPolicy and DiscardNew, the stream
+// keeps every message until it expires, even after it has been consumed, because the server
+// rebuilds the deduplication window from the stored messages when it restarts.
 func (s Settings) Config() jetstream.StreamConfig {
 	maxBytes := s.MaxBytes
 	if maxBytes == 0 {

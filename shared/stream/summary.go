@@ -132,7 +132,8 @@ func (s *startDecoder) setVarintField(field protowire.Number, value uint64) {
 	}
 }
 
-// setAcceptedAt decodes the google.protobuf.Timestamp of AcceptedAt into seconds and nanos.
+// setAcceptedAt decodes data, the google.protobuf.Timestamp of the field AcceptedAt, into s.seconds
+// and s.nanos.
 func (s *startDecoder) setAcceptedAt(data []byte) error {
 	s.hasAcceptedAt = true
 	return eachField(data, func(field protowire.Number, number uint64, value []byte) error {
@@ -159,7 +160,8 @@ func timeFromParts(seconds, nanos int64) time.Time {
 	return time.Unix(seconds, nanos).UTC()
 }
 
-// checkValues returns an error for a hookstart.v1.NamedValues that Decode refuses.
+// checkValues returns an error if data is a hookstart.v1.NamedValues that Decode refuses: its name
+// or a value is not valid UTF-8, or it is malformed.
 func checkValues(data []byte) error {
 	return eachField(data, func(field protowire.Number, _ uint64, value []byte) error {
 		if (field == 1 || field == 2) && value != nil && !utf8.Valid(value) {

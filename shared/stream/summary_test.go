@@ -59,8 +59,8 @@ func full(t *testing.T) *nats.Msg {
 	return msg
 }
 
-// same fails the test unless DecodeSummary has the same result as Decode for a message, apart from
-// the omitted data. what describes the message in errors.
+// same decodes a message with Decode and with DecodeSummary, and fails the test if the results
+// differ in anything but the data that DecodeSummary omits. what describes the message in errors.
 func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
 	t.Helper()
 	whole, wantErr := stream.Decode(subject, header, data)

@@ -148,8 +148,9 @@ func (a *Admission) Workflow(workflowID string) *registry.Webhook {
 	return view.Workflow
 }
 
-// InternedID returns the registry's copy of the ID of an existing workflow, or "" if the workflow
-// does not exist. Unlike workflowID, this string does not keep the request line in memory.
+// InternedID returns the registry's copy of a workflow's ID, or "" if the workflow does not exist.
+// Unlike workflowID, which is a part of the request line, the copy does not keep the request line
+// in memory.
 func (a *Admission) InternedID(workflowID string) string {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {

@@ -47,7 +47,8 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
-// admit runs all checks before the check of the workflow's state.
+// admit runs the checks that come before the check whether the workflow is active: token, plan and
+// limits.
 func admit(
 	a *Admission, workflowID, token string, bodyBytes int64, at time.Time,
 ) (Trigger, *Refusal) {

@@ -30,9 +30,9 @@ func byteCost(n, perDay int64) time.Duration {
 }
 
 // waitTimeForBytes returns how long an account must wait before a body of n bytes may be read; 0
-// means no wait. It does not count the body, because AddBytes counts what was read. A body of
-// unknown length (n < 0) needs an allowance of one byte. A body longer than the daily limit needs a
-// completely unused daily allowance.
+// means no wait. It counts nothing: AddBytes counts the bytes after they have been read. A body of
+// unknown length (n < 0) may be read if one byte is left of the daily limit perDay. A body longer
+// than perDay may be read only if nothing of perDay is used.
 func (l *Limits) waitTimeForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	locked := l.accounts.ShardFor(accountID)

@@ -52,10 +52,10 @@ func chargeOneRequest(
 	return d, 0
 }
 
-// addIncurredCost adds a cost that can no longer be refused, such as the cost of requests that
-// other ingresses have admitted. If the limit is then exceeded, nothing is accepted until enough
-// time has passed to make up for the excess, so that all ingresses together keep the limit. At most
-// one burst of excess is counted.
+// addIncurredCost adds a cost that has already been incurred: of requests that other ingresses have
+// admitted, or of bytes that have been read. This can exceed the limit. Then nothing is accepted
+// until the excess is made up for, so that all ingresses together keep the limit. An excess of more
+// than one burst counts as one burst.
 func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) gcraState {
 	d.theoreticalArrival = max(d.theoreticalArrival, now)
 	d.theoreticalArrival = max(d.theoreticalArrival, min(d.theoreticalArrival+cost, now+2*burst))

@@ -54,8 +54,8 @@ func TestTake(t *testing.T) {
 			t.Errorf("after %+v: %s", old, wait)
 		}
 	}
-	// Requests that other ingresses admitted make a sender wait longer, but only by the time in
-	// which one burst refills, no matter how many there were.
+	// Requests that other ingresses have admitted make a sender wait longer. However many there
+	// were, the additional wait is at most the time in which one burst refills.
 	behind := addIncurredCost(d, now, 5*time.Second, time.Minute)
 	if _, wait := chargeOneRequest(behind, now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)
@@ -66,8 +66,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// In any window, the limit accepts at most the burst plus the requests that the rate adds in that
-// time. A sender that waits for as long as it was asked to is accepted.
+// In any period, at most one burst plus the requests that the rate allows in that period are
+// accepted. A sender that has waited for as long as chargeOneRequest demanded is accepted.
 func TestTakeKeepsTheLimit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

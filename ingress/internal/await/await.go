@@ -2,11 +2,11 @@
 // result.
 //
 // A Wait subscribes to the reports of one execution before the start message is published, so that
-// it misses no report. A report is only a signal: NATS may deliver one that the stream does not
-// store, or in an order other than the stream's. The result is the first final report in the
-// stream. A signal may also get lost, when a connection breaks or before a cluster has learned of
-// the subscription. A Wait therefore also reads the stream when a lost connection is restored, and
-// from time to time without a signal.
+// it misses no report. A report that arrives is only a signal to read the stream, because NATS may
+// deliver a report that the stream does not store, or deliver reports in another order. The result
+// is the first final report in the stream. A signal can also be lost, when a connection breaks or
+// before a cluster has learned of the subscription. A Wait therefore also reads the stream after
+// each reconnect, and from time to time without a signal.
 //
 // A Wait costs memory and a subscription. It needs no goroutine other than the request's.
 package await
@@ -32,12 +32,12 @@ const (
 	// doubles with each read, up to maxReadDelay.
 	firstReadDelay = 250 * time.Millisecond
 	maxReadDelay   = 8 * time.Second
-	// signalReadDelay is the time after which a Wait reads the stream again if a signal has arrived
-	// but the report is not in the stream yet. The delay doubles with each read.
+	// signalReadDelay is the delay before the stream is read again if a report has arrived but is
+	// not in the stream yet. The delay doubles with each read.
 	signalReadDelay = time.Millisecond
-	// readTimeout is the maximum duration of a read that begins before the request's time limit.
-	// Such a read also ends at the limit. finalReadTimeout is the maximum duration of the last
-	// read, which begins at the limit.
+	// readTimeout is the maximum duration of a read before the request's time limit. Such a read
+	// ends at the limit at the latest. finalReadTimeout is the maximum duration of the last read,
+	// which begins at the limit.
 	readTimeout      = time.Second
 	finalReadTimeout = 500 * time.Millisecond
 	// maxConcurrentReads is the maximum number of simultaneous reads. It matters when a lost
@@ -204,7 +204,8 @@ type Wait struct {
 	// arrive through the subscription.
 	otherQueues []string
 	running     bool // a report with the status Running has arrived
-	// reconnected is closed at the first reconnect to NATS that Await has not handled yet.
+	// reconnected is closed when a lost connection to NATS is next restored. Await then replaces it
+	// with the channel for the following reconnect.
 	reconnected <-chan struct{}
 }
 
@@ -235,8 +236,8 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	return wait, nil
 }
 
-// subscribe subscribes to the reports of a queue, whose stream at identifies, and adds this stream
-// to the streams to read.
+// subscribe subscribes to the reports of a queue, and adds the stream of these reports, which at
+// identifies, to the streams that each read includes.
 func (w *Wait) subscribe(at stream.Layout, queue string) error {
 	w.sources = append(w.sources, reportSource{at, queue})
 	return w.listen(at, queue)
@@ -277,8 +278,8 @@ func (w *Wait) MarkRepeated(ownStreams []string) {
 	if w.execution.HasOwn {
 		w.addOwnSource(w.execution.Queue)
 	}
-	// Also subscribe to the reports in all queues' own streams, if other queues have such streams,
-	// or if the workflow's queue has one and Begin did not subscribe to it.
+	// If the execution may be in a queue's own stream that Begin did not subscribe to, also
+	// subscribe to the reports in all queues' own streams.
 	if len(w.otherQueues) > 0 || w.execution.HasOwn && !w.execution.Layout.Own {
 		_ = w.listen(stream.Layout{Own: true}, stream.AnyQueue)
 	}

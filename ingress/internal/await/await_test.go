@@ -170,8 +170,9 @@ func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 	(<-results).expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 }
 
-// A Wait that began before the connection was lost reads the stream after the reconnect, even if
-// Await is called only later. So it misses no report while the start message is being stored.
+// The connection to NATS is lost and restored after Begin and before Await. In between, the
+// execution ends, and its report is not delivered. Await finds the report, because it reads the
+// stream after the reconnect.
 func TestAReconnectBeforeAwait(t *testing.T) {
 	t.Parallel()
 	b := start(t)

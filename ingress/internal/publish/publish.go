@@ -45,9 +45,9 @@ const attemptTimeout = time.Second
 // attempt that found it lost. A restarting server is often back within that time.
 const reconnectGrace = time.Second
 
-// minOwnMessageLookupTime is the minimum time allowed for determining whether the stored message
-// belongs to this request. If that is not determined in time, the request is refused. With the
-// default --publish-timeout the total stays below the ten seconds that senders wait.
+// minOwnMessageLookupTime is the minimum time for finding out whether this request has sent the
+// stored message. If the time is not enough, the request is refused. With the default
+// --publish-timeout, the total time stays below the ten seconds that senders wait.
 const minOwnMessageLookupTime = 2 * time.Second
 
 // Ack is the confirmation that a message has been stored.
@@ -72,9 +72,9 @@ type storeFailure struct {
 	reconnects uint64 // the connection's number of reconnects at that time
 }
 
-// failureExpiry is how long an ingress reports that it is not ready after the stream has failed to
-// store a message. Then it reports that it is ready again, so that a new request shows whether the
-// stream still fails.
+// failureExpiry is how long an ingress is not ready after the stream has failed to store a message.
+// After that time, it becomes ready again, because only a new request can show whether the stream
+// still fails.
 const failureExpiry = 15 * time.Second
 
 // LastFailure returns why the stream did not store the last message. It returns nil if the message
@@ -94,9 +94,9 @@ func (p *DeliveryPublisher) noteFailure(err error) error {
 	return err
 }
 
-// wrapUnavailable wraps err in kind, which is ErrUnavailable or ErrOutcomeUnknown. It records the
-// failure only if the stream did not reply, because other checks notice a missing connection or
-// stream.
+// wrapUnavailable wraps err in kind, which is ErrUnavailable or ErrOutcomeUnknown. It records a
+// failure for LastFailure only if the stream did not reply. Other readiness checks notice a lost
+// connection or a missing stream.
 func (p *DeliveryPublisher) wrapUnavailable(kind, err error) error {
 	because := fmt.Errorf("%w: %w", kind, err)
 	if errors.Is(err, ack.ErrTimeout) {
@@ -150,15 +150,15 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 // Publish publishes a message. It returns a nil error once the stream has confirmed that the
 // message is stored. Any other error wraps one of this package's errors.
 //
-// While it is unknown whether a message with a Nats-Msg-Id was stored, Publish resends it under the
-// same ID, until it gets a reply or the time is up. The reply may then be that the ID is a repeat,
-// even if only this call has sent it. Publish therefore recognizes its own message in the stream by
-// the traceparent, which must be unique. All requests have one, so no additional header is needed.
-// A message without a Nats-Msg-Id is resent only if it is certain that it was not stored.
+// If a message with a Nats-Msg-Id gets no reply, Publish resends it until it gets one or the time
+// is up. The stream may then report a repeat although only this call has sent the ID. Publish
+// therefore compares the traceparent, which must be unique, of the stored message with that of its
+// own. All requests have a traceparent, so no additional header is needed. A message without a
+// Nats-Msg-Id is resent only if it was certainly not stored.
 //
-// Before each resend, Publish checks that choice is still current. If the queue has moved, the new
-// stream does not know the messages that the old stream has stored since, so the old stream must
-// not store this one. A nil choice is always current.
+// Before each resend, Publish checks that choice is still current. If the queue has moved, the
+// message must not be stored in the old stream, because the new stream would not recognize its
+// repeats. A nil choice is always current.
 func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)
@@ -303,12 +303,12 @@ func classifyAttempt(err error) attemptOutcome {
 	}
 }
 
-// isOwnMessage reports whether this request sent the stored message. The request's own message has
-// its traceparent, whose span is random; a message without a traceparent belongs to another
-// request. isOwnMessage retries until the deadline, because a cluster does not reply while it
-// elects a leader, and a replica may lag. It retries for at least minOwnMessageLookupTime, because
-// after an outage many replies arrive at the deadline. If it still cannot tell who sent the
-// message, the error is ErrUnavailable.
+// isOwnMessage reports whether this request has sent the message with the given sequence in the
+// stream: a message of this request has the same traceparent as msg, whose span is random.
+// isOwnMessage retries until the deadline, because a cluster does not reply while it elects a
+// leader, and a replica may lag. It retries for at least minOwnMessageLookupTime, because after an
+// outage many replies arrive just before their deadlines. If it still cannot tell, it returns
+// ErrUnavailable.
 func (p *DeliveryPublisher) isOwnMessage(
 	sequence uint64, msg *nats.Msg, deadline time.Time,
 ) (bool, error) {

@@ -309,11 +309,11 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// If the first attempt to publish a message with a delivery ID gets no reply, Publish sends the
-// message again, and the stream may reply that it knows the ID. Publish then reports a repeat
-// unless the stored message has the same traceparent, which means that this call has stored it. A
-// message of another request in the same trace, or one without a traceparent, makes it a repeat. A
-// message without a delivery ID is not sent twice.
+// The server does not reply to the first attempt. Publish sends a message with a delivery ID again,
+// and the stream may reply that it knows the ID. Publish reports a repeat, unless the stored
+// message has the same traceparent, which shows that this call has stored it. A stored message that
+// has no traceparent, or another span of the same trace, is from another request. A message without
+// a delivery ID is not sent twice.
 func TestNoAnswerAtFirst(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)

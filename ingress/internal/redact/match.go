@@ -6,9 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// replace replaces each match in text with the constant replacement. match(at) must return the end
-// of the match that begins at index at, or 0 if there is none. If match takes linear time, so does
-// replace.
+// replace replaces each match in text with the constant replacement. It calls match for each index
+// in text at which a match may begin. match returns the end of the match, or 0 if there is none.
 func replace(text string, match func(at int) int) string {
 	var clean strings.Builder
 	done := 0

@@ -43,12 +43,13 @@ const (
 	// minTokenLength is the minimum number of characters after the prefix for text to be treated as
 	// a token; a token has 43.
 	minTokenLength = 20
-	// minRedactedValueLength is the minimum length, in bytes, of a value that is redacted although
-	// it does not look like a token. Replacing a shorter one would make a message longer than the
-	// request.
+	// minRedactedValueLength is the minimum length, in bytes, of a value that is redacted only
+	// because it is in the place of a token. Replacing a shorter value would lengthen the text, and
+	// a message could become longer than the request.
 	minRedactedValueLength = len(replacement)
-	// maxRedactedValues is the maximum number of a request's values that are redacted although they
-	// do not look like a token. The limit keeps the cost of a request proportional to its length.
+	// maxRedactedValues is the maximum number of values per request that are redacted only because
+	// they are in the place of a token (the Authorization header or a token parameter). The limit
+	// keeps the cost proportional to the length of the request.
 	maxRedactedValues = 16
 )
 
@@ -58,8 +59,9 @@ type Redactor struct {
 	request *http.Request
 	// minValueLength is the minimum length, in bytes, of an element of tokenValues.
 	minValueLength int
-	// tokenValues holds the values that the request has in the places of tokens but that do not
-	// look like tokens. It holds each value both as sent and unescaped. findValues fills it in.
+	// tokenValues holds the values in the places of tokens (the Authorization header and the token
+	// parameters) that do not look like tokens. It holds each value both as sent and unescaped.
+	// findValues fills it in.
 	tokenValues []string
 	found       bool // findValues was called
 }

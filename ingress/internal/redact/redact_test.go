@@ -120,9 +120,8 @@ func TestAUserAgentShowsNoToken(t *testing.T) {
 	}
 }
 
-// Finding the token of a request allocates no memory, no matter how long the query is, because the
-// request has not been authenticated yet. After that, the parameters cost little more than the
-// space that they occupy.
+// Token allocates no memory, no matter how long the query is, because the request has not been
+// authenticated yet. Parsing the other parameters takes little more than one allocation for each.
 func TestQueriesAreCheap(t *testing.T) {
 	var query strings.Builder
 	query.WriteString("token=x")

@@ -8,8 +8,8 @@ import (
 // Names of the parameters that may hold a token.
 const (
 	tokenParameter = "token"
-	// accessTokenParameter is the name in RFC 6750, which the CloudEvents specification for
-	// webhooks requires.
+	// accessTokenParameter is the query parameter for bearer tokens in RFC 6750. The CloudEvents
+	// specification for webhooks requires it.
 	accessTokenParameter = "access_token"
 )
 

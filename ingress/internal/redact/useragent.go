@@ -5,16 +5,15 @@ import (
 	"slices"
 )
 
-// maxUserAgentBytes is the maximum number of bytes of a User-Agent that are redacted. The rest is
-// cut off, because redaction can make the text much longer, for example if the value sent as the
-// token is a single letter. Callers keep much less.
+// maxUserAgentBytes is the length, in bytes, to which a User-Agent is cut off before it is
+// redacted. Redaction can make the text much longer, for example if the value sent as the token is
+// a single letter. Callers keep much less of the result.
 const maxUserAgentBytes = 1 << 10
 
 // UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is
-// for refused requests. Their tokens are often incomplete or mistyped, so UserAgent is stricter
-// than a Redactor: it redacts a value in the place of a token even if the value is short, and it
-// replaces the whole text if the text contains the prefix of tokens or may contain a part of a long
-// value.
+// for refused requests, whose tokens are often incomplete or mistyped, so it is stricter than a
+// Redactor. It also redacts a short value if that value is in the place of a token. It replaces the
+// whole text if the text contains the prefix of tokens, or if a long value may have been cut off.
 func UserAgent(r *http.Request) string {
 	text := r.Header.Get("User-Agent")
 	if text == "" {

@@ -152,9 +152,9 @@ func TestRefusalsWhileNATSIsAway(t *testing.T) {
 		}
 	}
 	stop()
-	// A report counts at most 2000 refusals by workflow (maxRefusalCounters), and the others by
-	// code alone. There may be two reports: one created just after NATS stopped, and the next one
-	// created only when NATS was back.
+	// Each report has at most 2,000 counters by workflow (maxRefusalCounters); further refusals are
+	// counted by code alone. There may be two reports: one created just after NATS stopped, and one
+	// created after NATS was back.
 	if named < 2000 || named > 4001 || int64(named)+unnamed != many+1 {
 		t.Errorf("%d were counted by workflow, %d by code alone", named, unnamed)
 	}

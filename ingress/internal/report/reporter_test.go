@@ -120,9 +120,9 @@ func TestManyCapturedSecrets(t *testing.T) {
 	}
 }
 
-// A captured secret is kept even if maxSendersPerReport other nodes are already waiting for the
-// next report. If twice as many nodes are waiting, the secret is not kept, and Count reports that
-// to the caller.
+// If maxSendersPerReport nodes are waiting for the next report, another node is added only if its
+// secret was captured. If twice as many nodes are waiting, even a captured secret is discarded, and
+// Count returns false.
 func TestACapturedSecretBesideManyNodes(t *testing.T) {
 	t.Parallel()
 	senders := NewSenderCounter(nil, logtest.Quiet())

@@ -1,8 +1,8 @@
 // Package sharded holds state that every request changes. It divides the state into shards, by the
 // ID of an account or a workflow, and each shard has a separate lock. With a single lock, requests
-// would wait for each other even if they belong to different accounts. A sync.Map is not an
-// alternative: it can neither change two related values together nor keep an entry that another
-// request is about to use.
+// would wait for each other even if they belong to different accounts. A sync.Map cannot replace
+// the shards: it cannot change two related values together, and an entry could be removed as idle
+// just before another request uses it.
 package sharded
 
 import (

@@ -62,8 +62,8 @@ import (
 
 // Thresholds, in twentieths of the stream's size.
 const (
-	// From nearFullThreshold on, the ingress also counts the bytes that are not in an executor's
-	// sums yet. Below it, sums are discarded.
+	// From nearFullThreshold on, executors may send sums, and the ingress keeps separate counts of
+	// the bytes that the sums do not include yet. Below it, the ingress discards both.
 	nearFullThreshold       = 14
 	equalShareThreshold     = 18 // from here on, accounts that hold their equal share are refused
 	shrinkingShareThreshold = 19 // from here on, the equal share shrinks
@@ -117,7 +117,7 @@ type shard struct {
 // accountUsage is the space, in bytes, that the messages of one account occupy in the stream.
 type accountUsage struct {
 	counts [numCountGenerations]int64 // bytes counted by this process, by generation
-	// bytes of the account according to an executor's last sums
+	// bytes of the account in the last sums that an executor has sent
 	executorSum        int64
 	countedBetweenSums int64 // counted between the last two sums
 	// counted since the last sums, or since nearFull was set
@@ -185,8 +185,9 @@ func (s *StreamSpace) ReceiveUsage(
 	s.changeUsage(accountID, bytes, 0)
 }
 
-// changeUsage counts bytes that were reserved or, if bytes is negative, released. unannounced is
-// the part of bytes that has not been announced to the other ingresses yet.
+// changeUsage adds bytes, which is negative if space was released, to the usage of an account.
+// unannounced is bytes if this ingress must announce the change to the others, and 0 if another
+// ingress has announced it.
 func (s *StreamSpace) changeUsage(accountID string, bytes, unannounced int64) {
 	if s.limit.Load() == 0 {
 		return

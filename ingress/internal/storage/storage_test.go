@@ -160,8 +160,8 @@ func TestAfterAStart(t *testing.T) {
 	}
 }
 
-// Sums from an executor replace everything that the ingress had counted before it received the
-// previous sums.
+// When an executor sends sums, they replace everything that the ingress counted before the previous
+// sums. Later counts are added to the sums, because the sums may not include them yet.
 func TestSumsReplaceCounts(t *testing.T) {
 	t.Parallel()
 	s := space(71_000)

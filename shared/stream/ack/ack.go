@@ -2,9 +2,9 @@
 // ingress waits for each acknowledgment (Publish); the runner receives it through a callback
 // (PublishAsync).
 //
-// It is used instead of nats.go's futures because it costs less: no JSON decoding, no timer and,
-// with Publish, no allocation for each message. Measured over a whole request, an ingress then uses
-// 14 % less CPU time. The package also lets the connection write the messages of concurrent callers
+// nats.go's futures offer the same, but cost more. This package decodes no JSON, needs no timer,
+// and Publish allocates no memory per message: an ingress uses 14 % less CPU time, measured over
+// whole requests. The package also lets the connection write the messages of concurrent callers
 // together, which saves 10 % of the CPU time of an ingress and its NATS server.
 package ack
 
@@ -51,8 +51,8 @@ type Publisher struct {
 	waiting    map[uint64]*waiter
 	lastNumber uint64
 	closed     bool // no acknowledgment can arrive anymore
-	// queue holds the messages that have not been sent yet. The caller that enqueued the first of
-	// these messages sends them all.
+	// queue holds the messages that have not been sent yet. The caller that finds it empty, and
+	// adds the first message, then sends the whole queue.
 	queue      []*waiter
 	spareQueue []*waiter // an empty slice to replace queue, or nil while it is in use
 
@@ -140,10 +140,10 @@ func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 	return got.ack, got.err
 }
 
-// wait returns the result of publishing a message, but not before the connection has stopped
-// reading the message, so that the caller may then reuse it. If the message was never passed to the
-// connection, the result's error is the reason for that, because it shows that the message was not
-// stored. Another error, such as ErrDisconnected, would leave that open.
+// wait returns the result of publishing a message, once the connection no longer reads the message
+// and the caller may reuse it. If the message was never passed to the connection, the result has
+// the reason as its error, which tells the caller that the message was not stored. Other errors,
+// such as ErrDisconnected, do not tell whether it was stored.
 func (w *waiter) wait() result {
 	got := <-w.result
 	if err := <-w.sendErr; err != nil && got.err != nil {

@@ -31,10 +31,9 @@ func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 	})
 }
 
-// If a message was never passed to the connection, Publish returns the reason, even if the
-// connection is lost in the meantime. The caller can tell from it that the message was not stored.
-// If the message was passed to the connection that is then lost, Publish returns ErrDisconnected,
-// because it is unknown whether the message was stored.
+// The connection is lost while Publish waits. If the message was never passed to the connection,
+// Publish returns the reason, which tells the caller that the message was not stored. Otherwise,
+// Publish returns ErrDisconnected, because it is unknown whether the message was stored.
 func TestAMessageThatWasNotSentIsKnownNotToBeStored(t *testing.T) {
 	t.Parallel()
 	w := newWaiter()

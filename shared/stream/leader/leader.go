@@ -18,8 +18,8 @@ var ErrNoMessage = errors.New("the stream has no such message")
 
 // Query selects one message of a stream.
 type Query struct {
-	// Sequence is the sequence number of the message or, with NextBySubject, the number at which
-	// the search begins. It is 0 if LastBySubject selects the message.
+	// Sequence is the sequence number of the message. With NextBySubject, it is the lowest sequence
+	// number that the message may have. With LastBySubject, it is 0.
 	Sequence      uint64 `json:"seq,omitempty"`
 	LastBySubject string `json:"last_by_subj,omitempty"` // selects the last message on a subject
 	NextBySubject string `json:"next_by_subj,omitempty"` // may contain wildcards
@@ -105,10 +105,10 @@ func StepDown(ctx context.Context, nc *nats.Conn, prefix, name, preferred string
 	return nil
 }
 
-// EnsureLeaders makes the server want(info) the leader of every stream; "" means that any server
-// may lead it. If a stream has another leader, EnsureLeaders makes that leader step down, and
-// returns an error so that the caller tries again. It returns nil once every stream has the wanted
-// leader and all replicas are current.
+// EnsureLeaders gives every stream the leader that want returns for it: the name of a server, or ""
+// if any server may lead the stream. If another server leads a stream, EnsureLeaders makes it step
+// down, and returns an error so that the caller tries again. It returns nil once every stream has
+// the wanted leader and all replicas are current.
 func EnsureLeaders(
 	ctx context.Context, js jetstream.JetStream, want func(*jetstream.StreamInfo) string,
 ) error {
