@@ -55,8 +55,9 @@ func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[s
 	return counts, nil
 }
 
-// countStarts counts the start messages of a target, and adds the counts to the map counts, which
-// is keyed by execution ID. If the target's stream does not exist, it adds nothing.
+// countStarts counts the start messages of a target: for each, it increments the element of counts
+// with the message's execution ID. If the target's stream does not exist, countStarts adds nothing
+// and returns nil.
 func countStarts(
 	ctx context.Context, js jetstream.JetStream, t target, counts map[string]int,
 ) error {
@@ -103,9 +104,9 @@ func readRecords(
 	return records, nil
 }
 
-// awaitRecords reads the records repeatedly until ok returns true for them, the timeout has passed,
-// or an attempt fails. It returns the records that it read last, even after the timeout, so the
-// caller must check them again.
+// awaitRecords reads the records repeatedly until ok returns true for them or the timeout has
+// passed, and returns the records that it read last. A timeout is no error, so the caller must
+// check the records again. awaitRecords returns an error if reading fails.
 func awaitRecords(
 	ctx context.Context, client *apiclient.Client, targets []target, timeout time.Duration,
 	ok func(map[string]record) bool,

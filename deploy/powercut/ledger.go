@@ -38,8 +38,8 @@ func newLedger(prefix string) *ledger {
 	}
 }
 
-// nextDelivery returns the ID of the next delivery to send. If there are unanswered deliveries, it
-// is the ID of one of them, which nextDelivery removes from unanswered. Otherwise it is a new ID.
+// nextDelivery returns the ID of the next delivery to send. It takes an ID from unanswered, so that
+// the delivery is sent again, or creates a new one if unanswered is empty.
 func (l *ledger) nextDelivery() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

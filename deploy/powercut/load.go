@@ -29,8 +29,8 @@ const (
 // unavailableRetryPause is how long a sender waits after a 503.
 const unavailableRetryPause = 20 * time.Millisecond
 
-// target is a workflow that receives deliveries, with its queue and the layout of the queue's
-// messages.
+// target is a workflow that receives deliveries. layout says whether its queue uses the shared
+// stream or a stream of its own.
 type target struct {
 	workflowID, queue string
 	layout            stream.Layout
@@ -68,9 +68,9 @@ func postDelivery(
 		bytes.NewReader(body))
 }
 
-// sendDeliveries posts deliveries from several concurrent senders. A sender stops when the function
-// enough returns true, ctx is done, the connection breaks, or it gets an unexpected response.
-// sendDeliveries returns when all senders have stopped.
+// sendDeliveries posts deliveries from several concurrent senders, and returns when all of them
+// have stopped. A sender stops when enough returns true, ctx is done, the connection breaks, or it
+// gets an unexpected response.
 func sendDeliveries(
 	ctx context.Context, l *ledger, urls []string, seed uint64, enough func() bool,
 ) {
@@ -232,6 +232,6 @@ func lostWorkflows(
 	return lost, nil
 }
 
-// noKeepAliveClient uses a new connection for each request. The ingress is killed between
-// requests, so a kept connection would be broken.
+// noKeepAliveClient uses a new connection for each request. The ingress may have been killed since
+// the previous request, which would have broken the connection.
 var noKeepAliveClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

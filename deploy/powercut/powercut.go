@@ -149,8 +149,8 @@ func (c Config) controlConfig() Config {
 }
 
 // check returns an error that lists the faults in r, or nil if there are none. If mustLose is true,
-// as for the control, lost deliveries and changes are no faults; instead, it is a fault if no
-// delivery was lost, because the control must show that the test notices losses.
+// as in the control, lost deliveries and changes are expected. It is then a fault if no delivery
+// was lost, because the test could not notice losses.
 func (r Result) check(mustLose bool) error {
 	var wrong []error
 	complain := func(n int, what string) {
@@ -318,9 +318,9 @@ func (l *diskRun) checkTargets() {
 	}
 }
 
-// powerOn turns the installation on and prepares it for the load. again is false if the
-// installation is empty, because it starts for the first time. If again is true, powerOn also
-// checks the data that the cut has left.
+// powerOn turns the installation on and prepares it for the load. The first time, with again false,
+// it creates the queues' own streams. After a cut, with again true, it checks the data that the cut
+// has left.
 func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.startAndAwaitReady(ctx); err != nil {
 		return err
@@ -353,8 +353,8 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	})
 }
 
-// loadAndCut sends deliveries, changes workflows, and cuts the power meanwhile. n is the number of
-// the cut, from which the workflows get their IDs.
+// loadAndCut cuts the power while it sends deliveries and changes workflows. n is the number of the
+// cut. The IDs of the workflows contain n, so that each cut has new workflows.
 func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()

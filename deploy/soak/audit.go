@@ -143,9 +143,9 @@ func (a *ledgerAuditResult) auditStoredExecutions(
 		case d == nil:
 			a.oddities = append(a.oddities,
 				fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
-		// The delivery was acknowledged, which auditAcknowledgedExecutions has checked. If it was
-		// acknowledged with another execution ID, it has two executions, which the loop below
-		// reports as duplicates.
+		// The delivery was acknowledged, and auditAcknowledgedExecutions has checked it. If the
+		// acknowledgment named another execution ID, the delivery has two executions, and the loop
+		// below reports them as duplicates.
 		case len(d.executions) > 0:
 		case d.unanswered > 0 && d.refusals == 0:
 			a.unanswered++

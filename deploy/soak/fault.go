@@ -27,8 +27,8 @@ const (
 	replicaTimeout = 3 * time.Minute
 )
 
-// maxQueuedFaults is the length of the queue of waiting faults at which no further set of faults is
-// added to it.
+// maxQueuedFaults limits the queue of waiting faults: no faults are added while the queue is at
+// least this long.
 const maxQueuedFaults = 200
 
 // fault describes a fault that is to be injected into a target, such as a process.
@@ -259,8 +259,8 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 			if found {
 				break
 			}
-			// No queued fault can start. Add another set, because the queue may hold only slow
-			// faults that wait for the nodes, and other kinds of faults could start now.
+			// No queued fault can start. Add another set of faults to the queue: the queued ones
+			// may all be waiting for the NATS nodes, while other kinds of faults could start now.
 			if deck := f.shuffledFaults(); len(queue) < maxQueuedFaults && len(deck) > 0 {
 				queue = append(queue, deck...)
 				continue
@@ -376,8 +376,8 @@ func pauseProcess(p *process) injection {
 	}
 }
 
-// breakLinks returns an injection that breaks each link with the function do, waits for the
-// duration of the fault, and heals the links.
+// breakLinks returns an injection that calls do for each link, which must break the link, waits for
+// the duration of the fault, and heals the links.
 func breakLinks(links []*link.Link, do func(*link.Link)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {

@@ -16,16 +16,16 @@ import (
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// Times for a freeze that is the only fault. The other executors must continue recording within
-	// resumeRecordingTimeout; the rest of the freeze, at least ten seconds, is used to check that
+	// For a freeze that is the only fault: The other executors must continue recording within
+	// resumeRecordingTimeout. The rest of the freeze, at least ten seconds, is used to check that
 	// they do.
 	resumeRecordingTimeout = 20 * time.Second
 	minOnlyFaultFreeze     = resumeRecordingTimeout + 10*time.Second
 )
 
-// freezeExecutor suspends an executor with SIGSTOP, calls meanwhile, and then resumes the executor.
-// If inTransaction is true, it suspends the executor inside a transaction, otherwise outside of
-// one. It tries up to 500 times to catch the executor in that state.
+// freezeExecutor suspends an executor with SIGSTOP, runs the function meanwhile, and then resumes
+// the executor. If inTransaction is true, it suspends the executor inside a transaction, otherwise
+// outside of one. It tries up to 500 times to catch the executor in that state.
 func (f *faultInjector) freezeExecutor(
 	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
 ) error {

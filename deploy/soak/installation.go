@@ -357,9 +357,9 @@ func (i *installation) connect() (err error) {
 	return err
 }
 
-// minWorkflows is the minimum number of workflows that the senders call. With more queues than this
-// there are more workflows, one for each queue. toggledWorkflowID is the ID of the workflow that is
-// activated and deactivated repeatedly.
+// minWorkflows is the minimum number of workflows that the senders call. If there are more queues
+// than that, each queue has one workflow. toggledWorkflowID is the ID of a further workflow, which
+// is activated and deactivated repeatedly.
 const (
 	minWorkflows      = 3
 	toggledWorkflowID = "switched"
@@ -521,9 +521,10 @@ func (i *installation) problems() (all []string) {
 	return all
 }
 
-// eventually calls the function try repeatedly until it succeeds, or until the timeout or ctx ends.
-// If it never succeeds, the returned error wraps the last error that try returned before the end,
-// or the first error if try did not return before the end.
+// eventually calls try repeatedly until it succeeds, or until the timeout or ctx ends. If try never
+// succeeds, the returned error wraps the last error that try returned while there was still time:
+// later errors only say that the context is done. If the first call takes too long, its error is
+// wrapped.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -106,9 +106,9 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 	return p
 }
 
-// request sends the request that sent describes, and returns sent with the result. Like a load
-// balancer, it goes on to the next ingress if an ingress refuses the connection. turn determines
-// the first ingress and the workflow.
+// request sends the request that sent describes, and returns a copy of sent that also holds the
+// response and the duration. Like a load balancer, it goes on to the next ingress if an ingress
+// refuses the connection. turn determines the first ingress and the workflow.
 func (p *posting) request(ctx context.Context, sent posted, turn int) posted {
 	sent.began = time.Now()
 	path := p.senders.webhookPaths[turn%len(p.senders.webhookPaths)]
@@ -165,9 +165,9 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 	}
 }
 
-// checkStored waits, at most for the time within, until the executors and runners have processed
-// everything in the streams. It then checks that each acknowledged execution is stored and recorded
-// exactly once, and returns the markers of all stored executions.
+// checkStored waits until the executors and runners have processed everything in the streams, and
+// fails the test if they need longer than within. It then checks that each acknowledged execution
+// is stored and recorded exactly once, and returns the markers of all stored executions.
 func checkStored(
 	t *testing.T, i *installation, requests []posted, within time.Duration,
 ) map[string]bool {

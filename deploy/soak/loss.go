@@ -30,8 +30,8 @@ const maxUnreportedAcks = 10
 // unreadableReport is the data of a message that cannot be decoded as a report.
 const unreadableReport = "\xff this is no report"
 
-// addDataLossFaults adds the faults that lose data: they lose the latest transactions of the
-// database, the registry, or the reports about executions that a runner has acknowledged.
+// addDataLossFaults adds the faults that lose data: the database loses its latest transactions, the
+// registry is deleted, or a runner acknowledges executions without sending readable reports.
 func (f *faultInjector) addDataLossFaults(add addFaultFunc) {
 	slot := []string{"database"}
 	add("failover of database to a standby that lags", slot, shortestRollback, longestRollback,

@@ -22,9 +22,9 @@ import (
 
 // changeInterval is the average pause between two changes, and changeRetryDelay the pause before a
 // change is retried. changeTimeout is the timeout of a call that changes something. It must exceed
-// the longest response time, because a call that is abandoned could still take effect later.
-// checkTimeout is the timeout of a request that checks a change, and learnTokenTimeout that of the
-// search for a new token.
+// the longest response time: a call that is abandoned could take effect after the operator's next
+// change. checkTimeout is the timeout of one request that checks a change. learnTokenTimeout is how
+// long an operator asks executors for the new token of its workflow.
 const (
 	changeInterval    = 400 * time.Millisecond
 	changeRetryDelay  = 300 * time.Millisecond
@@ -125,9 +125,9 @@ func (all *operators) makeChanges(ctx, measuring context.Context) {
 	each.Wait()
 }
 
-// checkAllStrictly lets each operator check every service again. Call it only after the network has
-// healed, because every service must then reveal the state: a response that does not is a
-// contradiction as well.
+// checkAllStrictly lets each operator check every service again. A response such as a 503, which
+// does not show the state of the workflow and account, now counts as a contradiction. Call
+// checkAllStrictly only after the network has healed.
 func (all *operators) checkAllStrictly(ctx context.Context) {
 	for _, o := range all.all {
 		o.checkServices(ctx, true)
@@ -255,8 +255,9 @@ func (o *operator) deleteWorkflow(ctx context.Context, client *apiclient.Client)
 	err := client.DeleteWorkflow(ctx, o.name)
 	if problem, ok := errors.AsType[*api.Problem](err); ok &&
 		problem.Status == http.StatusNotFound {
-		// The workflow existed, so an earlier call that was not confirmed must have deleted it. If
-		// that is wrong, the checks after this change will notice that the workflow still exists.
+		// The workflow existed, so an earlier deletion that was not confirmed must have taken
+		// effect. If the workflow still exists nevertheless, the checks after this change report a
+		// contradiction.
 		err = nil
 	}
 	if err == nil {

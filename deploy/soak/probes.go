@@ -121,7 +121,8 @@ func (p *probes) firstAcceptedAfter(
 	return first, all, p.added
 }
 
-// acceptedShare counts the requests in a group: the accepted ones, and all of them.
+// acceptedShare holds the number of accepted requests in a set of requests, and the size of the
+// set.
 type acceptedShare struct{ accepted, all int }
 
 func (s *acceptedShare) add(other acceptedShare) {

@@ -145,7 +145,8 @@ type zoneMeasurer struct {
 	results      []*latencyResults
 }
 
-// latencyResults holds the results measured at one network latency.
+// latencyResults holds everything measured at one network latency: response times, refusals, and
+// the effects of zone cuts.
 type latencyResults struct {
 	latency time.Duration
 	// near holds the response times of accepted requests at the ingress in the zone with the
@@ -171,8 +172,8 @@ type zoneCut struct {
 	recovery time.Duration
 }
 
-// measure makes the measurements with one latency: first while all zones are connected, then while
-// the zone with the leaders is cut off, and last while another zone is cut off.
+// measure takes the measurements at one latency: first with all zones connected, then with the
+// leaders' zone cut off, and finally with another zone cut off.
 func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error {
 	hosts := z.hosts.Hosts()
 	for n, a := range hosts {

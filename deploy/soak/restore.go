@@ -158,10 +158,10 @@ func (i *installation) awaitHealthy(ctx context.Context) error {
 	return i.awaitReady(ctx, recoverTimeout)
 }
 
-// deliverBatch sends restoreDeliveryCount deliveries, spread over all queues, each until it gets a
-// final response. It returns the final responses, keyed by delivery ID. It leaves out deliveries
-// that got none before the timeout. name is the prefix of the delivery IDs, so a second call with
-// the same name repeats the same deliveries.
+// deliverBatch sends restoreDeliveryCount deliveries, spread over all queues, and retries each
+// until it gets a response other than a 5xx. It returns these responses, keyed by delivery ID,
+// without the deliveries that got none before the timeout. name is the prefix of the delivery IDs,
+// so a second call with the same name repeats the same deliveries.
 func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deliver.Answer {
 	answers := map[string]deliver.Answer{}
 	for n := range restoreDeliveryCount {
@@ -181,9 +181,10 @@ func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deli
 	return answers
 }
 
-// checkViewsAgree checks that every ingress answers a request to path, the workflow's webhook, with
-// the given status, and that every executor shows the workflow in the state that causes this
-// status. The error names the first service that deviates.
+// checkViewsAgree returns an error that names the first service with another view of the workflow
+// than the given status. path is the workflow's webhook path. Each ingress must answer a request to
+// path with the status. Each executor must show the workflow as active if the status is 200, must
+// not find it if the status is 404, and otherwise must show it as inactive.
 func (i *installation) checkViewsAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {

@@ -98,8 +98,8 @@ func recordingHandler(
 	}, nil
 }
 
-// runnerOptions returns options with so many attempts that kills of runners alone can never make an
-// execution fail.
+// runnerOptions returns the options of all runners. They allow a million attempts, so that an
+// execution cannot fail just because its runners were killed.
 func runnerOptions(group string) runner.Options {
 	return runner.Options{
 		Group:       group,
@@ -109,8 +109,8 @@ func runnerOptions(group string) runner.Options {
 	}
 }
 
-// handleExecution runs an execution. The ID determines the outcome, as expectedStatus describes,
-// and makes a few executions take longer than the others.
+// handleExecution runs an execution: it returns the outcome that expectedStatus derives from the
+// ID. An execution whose ID ends in 00 takes longer than the others.
 func handleExecution(ctx context.Context, e runner.Execution) (any, error) {
 	if strings.HasSuffix(e.ID, "00") {
 		retry.Sleep(ctx, 3*time.Second/2) // long enough for a report that the execution is running

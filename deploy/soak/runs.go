@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// maxRedeliveryDelay is how long after the end of an execution a runner may receive the execution
-// again because the acknowledgement was lost. It is the sum of twice the consumer's acknowledgement
-// timeout, which is at most 15 s, and the longest time for which a service is unavailable.
+// maxRedeliveryDelay is the longest time after the end of an execution in which a runner may
+// receive the execution again because the acknowledgement was lost. The consumer redelivers after
+// its acknowledgement timeout, which is at most 15 s: the value is twice that, plus the longest
+// time for which a service is unavailable.
 const maxRedeliveryDelay = time.Minute
 
 // executionRun is one delivery of an execution to a runner.

@@ -256,8 +256,8 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 }
 
 // runLoad runs the senders, injects faults and toggles a workflow for c.Duration. It returns when
-// the last fault is over, and every sender has a final response or has given up. The result
-// describes the responses that contradicted the confirmed state of the toggled workflow.
+// all faults have ended and no sender is waiting or retrying any more. The result describes the
+// responses that contradicted the confirmed state of the toggled workflow.
 func runLoad(
 	ctx context.Context, c Config, i *installation, s *senders, f *faultInjector,
 ) (contradictions []string) {

@@ -23,9 +23,9 @@ type takeoverCost struct {
 	ranAgain []string
 }
 
-// computeCost compares the responses to senders with the streams (all) and the records of the
-// second site. ranAtFirst and ranAtSecond hold the IDs of the executions that ran at the first and
-// at the second site.
+// computeCost compares the responses to senders with what the second site has: all holds the
+// contents of its streams, and records the records of its executor. ranAtFirst and ranAtSecond hold
+// the IDs of the executions that ran at the first and at the second site.
 func (s *takeoverRun) computeCost(
 	all streamContents,
 	records map[string]recordSummary,

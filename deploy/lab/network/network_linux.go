@@ -159,8 +159,8 @@ func (n *Network) namespaceName(host string) string {
 	return fmt.Sprintf("hookstart-%d-%s", n.number, host)
 }
 
-// deviceName returns the name of all devices of the network. The names do not collide, because each
-// device is in a separate namespace.
+// deviceName returns the name that the devices of all hosts have. They can have the same name,
+// because each of them is in a separate namespace.
 func (n *Network) deviceName() string { return "hookstart" + strconv.Itoa(n.number) }
 
 // addHost creates the network namespace of a host, with its hosts file and its TUN device.
@@ -206,7 +206,8 @@ func openDevice(namespace, name string) (file *os.File, err error) {
 	go func() {
 		defer close(done)
 		if namespace != "" {
-			// The thread stays in the namespace and exits with this goroutine.
+			// The goroutine ends without unlocking its thread, so the runtime ends the thread
+			// instead of reusing it in the wrong namespace.
 			runtime.LockOSThread()
 			if err = enterNamespace(namespace); err != nil {
 				return
@@ -295,7 +296,7 @@ func (n *Network) Heal() {
 	}
 }
 
-// Close removes the hosts. All programs in them must have ended before.
+// Close removes the hosts. The caller must end all programs in them first.
 func (n *Network) Close() error {
 	var errs []error
 	for _, device := range n.devices {

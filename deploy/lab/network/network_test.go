@@ -162,7 +162,8 @@ func launcher(t *testing.T) func(h *network.Host, role string, args ...string) *
 
 var numbers = regexp.MustCompile(`(got|back|sent) (\d+)\.`)
 
-// seen returns the numbers that a process has printed after a word: got, back or sent.
+// seen returns the numbers that a process has printed after the given word, which is "got", "back"
+// or "sent".
 func seen(p *childtest.Process, word string) map[int]bool {
 	all := map[int]bool{}
 	for _, match := range numbers.FindAllStringSubmatch(p.Output(), -1) {
@@ -194,7 +195,8 @@ func (p *pair) during(from, to *network.Host, c network.Condition, count int) (b
 	return begin, end
 }
 
-// fromOn returns a regular expression that matches the numbers from number to number+99.
+// fromOn returns a regular expression that matches the given number and each of the 99 numbers
+// after it.
 func fromOn(number int) string {
 	var all []string
 	for n := range 100 {

@@ -22,8 +22,8 @@ type fileContent struct {
 	dirtyPages map[int64]bool
 }
 
-// writablePage returns page n of the current version for writing. If the durable version shares the
-// page, writablePage first replaces it with a copy, so that the durable version does not change.
+// writablePage returns page n of the current version for writing. A page that is not dirty is also
+// a page of the durable version, so writablePage first replaces it with a copy.
 func (c *fileContent) writablePage(n int64) []byte {
 	c.pages = ensurePage(c.pages, n)
 	if !c.dirtyPages[n] {
@@ -114,8 +114,8 @@ func (c *fileContent) restore(luck Randomness) {
 		c.storeSomeDirty(luck)
 	}
 	c.dirtyPages, c.size, c.pages = nil, c.storedSize, slices.Clone(c.storedPages)
-	// Clear the part of the last page after the end of the file, and drop later pages, so that they
-	// read as zeros when the file grows again.
+	// Discard everything after the end of the file: clear the rest of the last page, and drop later
+	// pages. Otherwise, old data would reappear when the file grows again.
 	whole := c.size / pageSize
 	if tail := c.size % pageSize; tail != 0 && whole < int64(len(c.pages)) &&
 		c.pages[whole] != nil {
@@ -128,9 +128,9 @@ func (c *fileContent) restore(luck Randomness) {
 	c.storedPages = slices.Clone(c.pages)
 }
 
-// storeSomeDirty makes some of the dirty pages durable, some of them only with their first sectors.
-// If the file has grown, its durable version ends where the last page that became durable ends. New
-// pages before it that did not become durable read as zeros.
+// storeSomeDirty makes some of the dirty pages durable, and only the first sectors of some of
+// these. If the file has grown, its durable version ends with the last byte that became durable.
+// New pages before that byte that did not become durable read as zeros.
 func (c *fileContent) storeSomeDirty(luck Randomness) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {
 		c.storedSize = c.size

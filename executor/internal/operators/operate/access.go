@@ -17,7 +17,7 @@ type Caller struct {
 	// ID is the ID of the key, or of the user at the identity provider. It is "" for the admin
 	// token.
 	ID string
-	// Name is the caller's name for people, for example in the audit log. It does not identify the
+	// Name is a human-readable name, shown for example in the audit log. It does not identify the
 	// caller.
 	Name string
 	Role Role
@@ -84,9 +84,9 @@ type accessRule struct {
 	check accessCheck
 }
 
-// newAccessRule returns the rule of an operation. The rule requires the role that the table
-// operations lists for the operation, and then makes the access check. If the table lacks the
-// operation, the rule rejects every caller.
+// newAccessRule returns the rule for the operation with the given name: the caller needs the role
+// that the table operations lists for it, and must pass check. If the table lacks the operation,
+// the rule rejects every caller.
 func newAccessRule(operation string, check accessCheck) accessRule {
 	return accessRule{roleByName[operation], check}
 }
@@ -186,9 +186,10 @@ func accessToDeadLetter(id string) accessCheck {
 const impossibleAccountID = "/"
 
 // accessToAccountOrAll returns the check for calls that search one account, or all accounts if
-// *accountID is "". If the caller has access to only one account, the check sets *accountID to that
-// account, or to impossibleAccountID if another one was requested. The call must search *accountID,
-// not the requested account.
+// *accountID is "". The check never fails. Instead, for a caller with access to a single account,
+// it replaces *accountID: "" becomes the caller's account, and another account becomes
+// impossibleAccountID, so that the search finds nothing. The call must therefore read *accountID
+// only after the check.
 func accessToAccountOrAll(accountID *string) accessCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		switch *accountID {
@@ -229,8 +230,8 @@ func (s *Service) checkAllowed(ctx context.Context, caller Caller, r accessRule)
 		return err
 	}
 	if caller.Kind == CallerKindKey {
-		// This check is repeated for each event of an event stream, so a revocation takes effect
-		// with the next event.
+		// checkAllowed runs again for each event of an event stream, so a revoked key gets no
+		// further events.
 		if err := s.config.Keyring.recheckKey(ctx, caller); err != nil {
 			return err
 		}
@@ -258,8 +259,8 @@ func runRead[T any](
 }
 
 // runChange checks that the caller may make a call that changes something, and runs the call with
-// the given timeout. The call continues even if the client disconnects, because every stored change
-// must be confirmed.
+// the given timeout. The call continues even if the client disconnects: otherwise, a change could
+// be stored but never confirmed.
 func runChange[T any](
 	ctx context.Context, s *Service, caller Caller, r accessRule, timeout time.Duration, call func(
 		context.Context,

@@ -33,8 +33,8 @@ func (s *Service) Plans(
 		})
 }
 
-// planFor returns a catalog with only the account's plan. It returns nil if the caller has no
-// access to the account.
+// planFor returns the plan of an account, as a list with one element. It returns nil if the caller
+// has no access to the account, or if catalog lacks the account's plan.
 func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plans) registry.Plans {
 	have, ok := s.config.Directory.Account(accountID)
 	if !ok || !caller.canAccessAccount(accountID) {

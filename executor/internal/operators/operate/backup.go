@@ -29,7 +29,8 @@ func (s *Service) BackUpRecords(
 				refused = s.checkAllowed(ctx, caller,
 					newAccessRule("BackUpRecords", accessToAllAccounts))
 				if refused != nil {
-					// Check again for each part, because a backup may take a long time.
+					// Check for each part, because the caller's key may have been revoked since the
+					// backup began.
 					return refused
 				}
 				text, err := json.Marshal(part)
@@ -56,7 +57,8 @@ func (s *Service) BackUpAudit(
 ) error {
 	_, err := checkAndCall(ctx, s, caller, newAccessRule("BackUpAudit", accessToAllAccounts),
 		func(ctx context.Context) (none struct{}, err error) {
-			// The filter's end is exclusive, and stored times have a resolution of one microsecond.
+			// until is inclusive, but the filter's Until is exclusive. Stored times are whole
+			// microseconds, so adding one microsecond includes until itself.
 			filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)}
 			for after := (store.AuditPosition{}); ; {
 				found, err := s.config.Store.ListAudit(ctx, filter, after, auditEntriesPerPart)

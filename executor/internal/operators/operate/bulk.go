@@ -24,9 +24,9 @@ const (
 	bulkWorkers   = 16  // requests read concurrently
 )
 
-// bulkRestart restarts many executions. It restarts each of them only once, because the ID of the
-// new execution is derived from the original's ID, and is also the message ID. Callers can
-// therefore repeat an interrupted call, or run several at once.
+// bulkRestart restarts many executions, each of them only once: the ID of the new execution is
+// derived from the original's ID, and also serves as the start message's Nats-Msg-Id, by which NATS
+// discards duplicates. Callers can therefore repeat an interrupted call, or run several at once.
 type bulkRestart struct {
 	service  *Service
 	caller   Caller
@@ -61,8 +61,7 @@ func (s *Service) newBulkRestart(
 }
 
 // limitReached reports whether the call has restarted its maximum number of executions, or has no
-// time left for another batch. It saves the result, because the response says whether more
-// executions may match.
+// time left for another batch. It also stores the result in mayHaveMore, for the response.
 func (b *bulkRestart) limitReached() bool {
 	b.mayHaveMore = b.startedCount >= b.service.config.MaxBulkItems || time.Now().After(b.deadline)
 	return b.mayHaveMore
@@ -146,9 +145,9 @@ func allIndexes(records []store.Record) []int {
 
 // startInOrder restarts the records whose indexes are in chunk. It reads their requests
 // concurrently, and then starts the new executions one by one, in the order of the records. starts
-// holds the new start messages, still without their requests, and known the IDs of new executions
-// that already exist. For each record whose new execution exists afterwards, startInOrder calls
-// onStarted with the record's index i; fresh is true if this call started the execution.
+// holds a start message for each record, still without the request. known holds the IDs of new
+// executions that already exist. startInOrder calls onStarted with the index i of each record whose
+// new execution exists afterwards. fresh is true if this call started the execution.
 func (b *bulkRestart) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, onStarted func(i int, fresh bool),

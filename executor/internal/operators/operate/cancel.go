@@ -51,9 +51,10 @@ const (
 	maxConcurrentCancelPuts = 32
 )
 
-// CancelExecution cancels an execution. If no runner has received it, it is canceled immediately;
-// otherwise, its runner ends it. The call may be repeated until the runner has ended it. It fails
-// if the execution has already ended, even by being canceled.
+// CancelExecution cancels an execution. If no runner has received the execution, it is canceled
+// when CancelExecution returns; otherwise, its runner ends it later, and until then the call may be
+// repeated. CancelExecution returns an error if the execution has already ended, even if it was
+// canceled.
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
@@ -204,10 +205,10 @@ func (s *Service) cancelAuditEntryFunc(
 	}
 }
 
-// cancel performs the three steps for the given records. It counts only executions whose
-// cancellation nobody had requested before: canceled is the number of those that are canceled when
-// cancel returns, by this or another call, and requested is the number of those that their runners
-// still have to end.
+// cancel performs the three steps of a cancellation, described at the top of this file, for the
+// given records. Both results count only executions whose cancellation nobody had requested before:
+// canceled is the number of those that have been canceled by the time cancel returns, and requested
+// the number of those that a runner still has to end.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, newAuditEntry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -275,10 +276,11 @@ func (s *Service) finishCancel(
 	return ended, errors.Join(unread, err)
 }
 
-// reportCanceled publishes the final state of executions that no runner has received. An ingress
-// that waits for the execution's end before it responds reads this report from the reports stream
-// that belongs to the start message's stream. If the report is lost, the ingress responds that the
-// execution is queued.
+// reportCanceled publishes the status CANCELED of executions that no runner has received. An
+// ingress that delays its response until the execution ends waits for this report. If the report is
+// lost, the ingress responds that the execution is still queued. If the start message is in the
+// queue's own stream, the report goes to the queue's own stream for reports, and otherwise to the
+// shared one.
 func (s *Service) reportCanceled(
 	records []store.Record, ended []string, starts map[string]*queues.StartMessage, at time.Time,
 ) {
@@ -315,8 +317,8 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 
 // CompleteCancellations completes interrupted cancellations until the context is done. A
 // cancellation may be interrupted because its process has ended, or because the database or the
-// bucket was restored from an older copy. maxAge is how long streams keep messages; canceled
-// executions that are older need no key.
+// bucket was restored from an older copy. maxAge is how long streams keep messages. The start
+// messages of older executions are gone, so their keys are not restored.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	conn := s.config.JetStream.Conn()
 	connected := conn.StatusChanged(nats.CONNECTED)
@@ -359,9 +361,9 @@ type bucketPosition struct {
 }
 
 // mayLackKeysOf reports whether the bucket may have lost keys that it had at an earlier position. A
-// lower revision proves a loss, but the revision may have risen again since. A reconnect therefore
-// counts as well: a NATS server that lost its newest writes in a power failure also lost its
-// connections.
+// lower revision proves that it has. An equal or higher revision proves nothing, because new keys
+// may have replaced the lost ones. A reconnect therefore counts as a possible loss: a NATS server
+// that loses its newest writes in a power failure also loses its connections.
 func (p bucketPosition) mayLackKeysOf(earlier bucketPosition) bool {
 	return !p.created.Equal(earlier.created) || p.revision < earlier.revision ||
 		p.reconnects != earlier.reconnects
@@ -399,9 +401,10 @@ func (s *Service) forEachBatch(
 	}
 }
 
-// reconcileCancellations restores cancellations that only the database or only the bucket has,
-// because a power failure or a restore rolled the other one back. It stores the missing keys, and
-// requests the cancellation of executions that only the bucket has.
+// reconcileCancellations makes the database and the bucket agree after a power failure or a restore
+// has rolled one of them back. It puts the missing keys of canceled executions into the bucket, and
+// requests the cancellation of executions for which the bucket has a key but the database has no
+// request.
 func (s *Service) reconcileCancellations(ctx context.Context, maxAge time.Duration) error {
 	bucket, err := s.config.JetStream.KeyValue(ctx, stream.CancellationsBucket)
 	if err != nil {

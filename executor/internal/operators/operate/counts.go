@@ -19,10 +19,10 @@ type ExecutionCounts struct {
 	Total, Failed, Rejected int64
 }
 
-// Activity counts the executions that match a filter in each of the last steps intervals, oldest
-// first. Each interval has the length step, and the last one contains the current time. Total
-// includes Failed and Rejected, but is read first, by a separate query, so Failed + Rejected may
-// briefly exceed Total.
+// Activity counts the executions that match a filter, in intervals of the length step. It returns
+// the number of intervals given by steps, oldest first; the last one contains the current time.
+// Total includes Failed and Rejected, but is read first, by a separate query, so Failed + Rejected
+// may briefly exceed Total.
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]ExecutionCounts, error) {

@@ -118,8 +118,8 @@ func (s *Service) apiDeadLetter(d store.DeadLetter) api.DeadLetter {
 		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject =
 			api.DeadLetterUndecodable, m.Reason, m.StreamSequence, m.Subject
 		if parts := strings.Split(m.Subject, "."); m.RefusedByDatabase() && len(parts) >= 5 {
-			// The database refused the message only after the message was decoded, so the subject
-			// is valid and contains the IDs.
+			// The database refused this message after the executor had decoded it, so the subject
+			// is valid: the workflow ID and the node ID can be taken from it.
 			letter.Kind, letter.WorkflowID = api.DeadLetterRefused, parts[len(parts)-2]
 			if !stream.IsProgress(m.Subject) {
 				letter.NodeID = parts[len(parts)-1]

@@ -38,7 +38,8 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 			reading, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
 			if version, err := s.config.Store.DatabaseSchema(reading); err == nil {
-				// If this fails, the version is omitted: the rest of the response is still useful.
+				// If the database does not respond, Members omits its schema version: the rest of
+				// the response is still useful.
 				all.Database = version
 			}
 			for _, m := range s.config.Membership.Members() {
@@ -118,10 +119,11 @@ func (s *Service) ingressEndpoint() endpoint {
 	return at
 }
 
-// deliveryIDSources returns the sources in which an ingress looks for the delivery ID of a request
-// to a node, in the order in which it tries them: the sources that the sender signs,
-// webhook.PriorityDeliveryIDHeaders, the sender's other sources, and the remaining headers. headers
-// holds the names of those sources that are a single header. info is nil if the node has no sender.
+// deliveryIDSources returns the places in a request, such as header:X-Id, in which an ingress looks
+// for the delivery ID, in this order: the places that the sender signs, the headers in
+// webhook.PriorityDeliveryIDHeaders, other places that the sender uses, and the remaining
+// configured headers. headers holds the names of the sources that are a single header. info is nil
+// if the node has no sender.
 func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&
@@ -132,7 +134,8 @@ func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []
 		sources = append(sources, headerSourcePrefix+name)
 	}
 	if info != nil {
-		// An unknown preset has no known sources.
+		// Ignore the result that reports whether the preset is known: an unknown preset adds no
+		// sources.
 		signed, other, _ := sender.DeliveryIDSources(info.Preset, info.Settings)
 		rest := slices.DeleteFunc(slices.Clone(sources[first:]), func(source string) bool {
 			return slices.ContainsFunc(slices.Concat(signed, other), func(own string) bool {

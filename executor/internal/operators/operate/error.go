@@ -47,8 +47,9 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Cause }
 
 // NewChangedSinceError returns the error for a change that is refused because somebody else has
-// changed the same setting in the meantime. Its cause is edit.ErrChangedSince, for which the
-// registry's editor tries the change again if this executor's copy of the registry was stale.
+// changed the same setting in the meantime. Its cause is edit.ErrChangedSince. If the registry's
+// editor sees this cause and has judged the change by a stale copy of the registry, it tries the
+// change again.
 func NewChangedSinceError(detail string) error {
 	return &Error{Code: api.CodeChangedSince, Detail: detail, Cause: edit.ErrChangedSince}
 }

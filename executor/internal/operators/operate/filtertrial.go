@@ -118,11 +118,11 @@ func (s *Service) tryFilter(
 	return trial, nil
 }
 
-// lastRequests returns at most n of the last requests that a trigger node received, and the node's
-// sample payload as another request. It adds each of them to trial.Requests, in the same order. A
-// request whose message has expired, or whose body was not kept, is only counted in trial.Expired.
-// It leaves out requests that belong to another account: the workflow has moved since then, or a
-// deleted workflow had the same ID.
+// lastRequests returns at most n of the last requests that a trigger node received, followed by the
+// node's sample payload as a further request, if there is one. For each element, it also appends
+// one to trial.Requests. Requests whose message has expired or whose body was not kept are left
+// out, and counted in trial.Expired. Requests from when the workflow, or a deleted workflow with
+// the same ID, was in another account are left out without being counted.
 func (s *Service) lastRequests(
 	ctx context.Context, node *edit.TriggerInfo, trial *FilterTrial, n int,
 ) (requests []*sender.Request, err error) {
@@ -182,7 +182,8 @@ func valueAt(place string, r *sender.Request) string {
 	return value[:end] + "…"
 }
 
-// fieldValueCounts counts requests by field, and then by the field's value as JSON.
+// fieldValueCounts holds how many requests have a given value in a given field. The first key is
+// the field, such as ptr:/action, and the second one is the value as JSON.
 type fieldValueCounts map[string]map[string]int
 
 // longValuesKey is the key in fieldValueCounts for all values that are too long to be suggested.

@@ -43,7 +43,8 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			{operate.Caller{Kind: "stranger", Role: operate.RoleAdmin}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.CallerKindUser, Role: "owner"}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.CallerKindUser}, api.CodeUnauthorized},
-			// There is no keyring, so no key is known.
+			// The Service has no keyring, so it rejects every key. A key whose role is too low is
+			// rejected because of the role.
 			{
 				operate.Caller{Kind: operate.CallerKindKey, Role: operate.RoleViewer},
 				refusedKey(operate.RoleViewer.Includes(role)),
@@ -97,8 +98,8 @@ func refusedKey(allowed bool) string {
 // outcome describes how a call ended: with an error code, a panic, or neither.
 type outcome struct {
 	code string // code of the error that rejected the call; "" if it was not rejected
-	// failure describes a panic, unless the call panicked because it used a dependency after
-	// checking the caller.
+	// failure describes an unexpected panic. It is "" if the call did not panic, or dereferenced a
+	// nil dependency only after checking the caller.
 	failure string
 }
 
@@ -132,9 +133,9 @@ func outcomeOf(ctx context.Context, method reflect.Value, caller operate.Caller)
 	return o
 }
 
-// isChecking reports whether the panicking function was called by checkAndCall, which checks the
-// role before anything else. Only a deferred function may call isChecking, while the panic's stack
-// still exists.
+// isChecking reports whether the current panic comes from a call that had reached checkAndCall,
+// which checks the role before anything else. It searches the stack of the panic, so it must be
+// called by a deferred function.
 func isChecking() bool {
 	callers := make([]uintptr, 100)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])

@@ -5,9 +5,9 @@ import "slices"
 // Operation is something that operators can do: a method of Service that has a Caller.
 type Operation struct {
 	Name string // name of the method
-	// ID is the operationId of the API's route that calls the method. "" means that no route takes
-	// its role from this operation: either only the console calls the method, or a route calls it
-	// in addition to another method.
+	// ID is the operationId of the API's route that calls the method and requires MinRole. It is ""
+	// if only the console calls the method, or if the route that calls it gets its role from
+	// another operation.
 	ID string
 	// MinRole is the lowest role that may call the method.
 	MinRole Role

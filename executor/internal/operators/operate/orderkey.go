@@ -14,10 +14,10 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// orderKey returns the order key for a start message at a trigger node. It is start.OrderKey, which
-// a replay copies from its original, or else the value at the place in the request that the node's
-// order key setting names. If the queue has no lanes, it is "", because such a queue does not
-// support order keys.
+// orderKey returns the order key for a start message at a trigger node. If start.OrderKey is set,
+// because a replay copied it from the original execution, orderKey returns that key. Otherwise, it
+// reads the key from the request, at the place in the node's order key setting. It returns "" if
+// the queue has no lanes, because order keys have no effect there.
 func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string, error) {
 	key := start.OrderKey
 	if key == "" && at.OrderKey != "" {
@@ -84,8 +84,8 @@ func (s *Service) tryOrderKey(
 	return trial, nil
 }
 
-// rawQuery encodes a query. The names and values in query are decoded, because the ingress decodes
-// the queries that it stores.
+// rawQuery encodes query parameters as a URL query. Their names and values must be percent-encoded
+// again, because the ingress stores them decoded.
 func rawQuery(query execution.Values) string {
 	var pairs []string
 	for name, values := range query {

@@ -41,9 +41,9 @@ func invalidCursorError() error {
 	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
-// newListPage returns a page with the first p.Limit elements of found, converted by item. If found
-// has more elements, the page has a cursor for the next page, made of kind and the position of the
-// last element.
+// newListPage returns a page with the first p.Limit elements of found. item converts an element,
+// and position returns its position in the list. If found has more elements, the page has a cursor
+// for the next page, made of kind and the position of the page's last element.
 func newListPage[R, T any](
 	kind string, found []R, p PageOptions, item func(R) T, position func(R) string,
 ) api.List[T] {
@@ -59,9 +59,9 @@ func newListPage[R, T any](
 	return page
 }
 
-// newPageOfCatalog returns the page of the complete list all that begins after the element whose ID
-// is in the cursor. It fails if the list has no such element, or if the cursor is of a list of
-// another kind.
+// newPageOfCatalog returns a page of all, which is the complete list. The page begins after the
+// element whose ID is in the cursor. newPageOfCatalog returns an error if the list has no such
+// element, or if the cursor is of a list of another kind.
 func newPageOfCatalog[R, T any](
 	kind string, all []R, p PageOptions, item func(R) T, id func(R) string,
 ) (none api.List[T], err error) {
@@ -79,8 +79,9 @@ func newPageOfCatalog[R, T any](
 	return newListPage(kind, all, p, item, id), nil
 }
 
-// encodeTimePosition encodes a position in a list that is ordered by time and then by rest. Stored
-// times are whole microseconds; rest must not contain spaces.
+// encodeTimePosition encodes a position in a list that is ordered by a time, which is at, and among
+// equal times by the strings in rest. They must not contain spaces. Stored times are whole
+// microseconds, so no precision is lost.
 func encodeTimePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }

@@ -17,7 +17,8 @@ const queuesCursorKind = "queues"
 
 // Queues lists the queues that workflows use or whose settings have an effect, sorted by name. If
 // accountID is not empty, it lists only the queues of that account's workflows. If other accounts
-// use a queue as well, only callers with access to all accounts see its contents.
+// use a queue as well, only callers with access to all accounts see which executions wait in the
+// queue.
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Queue], error) {
@@ -286,9 +287,9 @@ func WithQueueStreamCondition(
 	})
 }
 
-// changeQueue changes the settings of a queue, and then updates the consumers of its groups to
-// match. It writes the registry record first. If this executor crashes before it has updated the
-// consumers, it has not reported success, and the other executors update them.
+// changeQueue changes the settings of a queue: it calls apply, which changes the registry record,
+// and then updates the consumers of the queue's groups to match. If this executor crashes in
+// between, the call fails, but another executor updates the consumers.
 func (s *Service) changeQueue(
 	ctx context.Context, caller Caller, operation, name string,
 	apply func(context.Context) (*registry.Queue, error),

@@ -15,8 +15,9 @@ type RecognizedProvider struct {
 	// Preset and Title are the ID and the name of the provider. Both are "" if the provider was not
 	// recognized, or if the node already had a sender.
 	Preset, Title string
-	// URLCheck reports whether the request is a provider's check of the URL, which only a
-	// configured sender responds to. It is false if the node already had a sender.
+	// URLCheck reports whether the request is one by which a provider checks the URL. The ingress
+	// answers such a check correctly only if the node has a sender. URLCheck is false if the node
+	// already had one.
 	URLCheck bool
 	// AsForm reports whether GitHub sent the request as a form, with the event as JSON text in the
 	// field payload. GitHub has a setting to send plain JSON instead.
@@ -58,9 +59,9 @@ func (r startRequest) hasFormPayload() bool {
 	return err == nil && form.Has("payload")
 }
 
-// LastRecognized returns what the last request to a trigger node reveals about its provider. It
-// ignores requests from when the workflow was in another account. If the node has a sender, the
-// result has only AsForm.
+// LastRecognized returns what the last request to a trigger node reveals about its provider. A
+// request that arrived while the workflow was in another account is ignored. If the node now has a
+// sender, only AsForm is set in the result.
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (RecognizedProvider, error) {

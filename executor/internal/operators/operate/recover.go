@@ -55,9 +55,9 @@ func (s *Service) recoverMessage(
 	}
 	executionID := record.ID
 	if !known || len(batch.Progress) > 0 {
-		// If the message is not a dead letter, an earlier call has recorded it, so its execution
-		// has a record. A report can be recorded only if its execution has one. In both cases, fail
-		// if there is no record.
+		// The execution must have a record in two cases: if the message is no dead letter, because
+		// an earlier call should then have recorded it, and if the message is a report, because a
+		// report can only be added to an existing record. Otherwise, fail.
 		if record, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}

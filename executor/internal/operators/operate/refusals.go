@@ -49,7 +49,8 @@ func (s *Service) Refusals(
 					return none, err
 				}
 			}
-			// This linear search is cheap, because there is at most one sum per code.
+			// after is "" for the first page: then no code matches, IndexFunc returns -1, and the
+			// page begins with the first sum.
 			sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool {
 				return sum.Code == after
 			})+1:]
@@ -95,8 +96,8 @@ func (s *Service) AllRefusals(
 }
 
 // refusalsOf reads refusals after a position. If accountID is not empty, it returns only refusals
-// of that account's workflows. It looks up the account of each workflow, because the database does
-// not store it: a workflow may move to another account.
+// of the workflows that are in that account now. It finds a workflow's account in the directory,
+// because the database stores refusals without an account: a workflow may move to another one.
 func (s *Service) refusalsOf(
 	ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int,
 ) ([]store.WorkflowRefusalSum, error) {

@@ -175,8 +175,8 @@ func (s *Service) publishStart(
 		if s.isStartMessage(ctx, ack, start.ID) {
 			return false, nil
 		}
-		// Another message in the stream has the same message ID, so publish the start message
-		// without one.
+		// The stream discarded the start message as a duplicate of a message that does not start
+		// this execution. Publish the start message again, without a message ID.
 		_, err = publish(false)
 	}
 	if encodeErr != nil {
@@ -188,11 +188,11 @@ func (s *Service) publishStart(
 	return true, nil
 }
 
-// isStartMessage is called after the stream has rejected the start message of the execution id as a
-// duplicate of the message that ack identifies. It reports whether that message is a start message
-// of the same execution, or a dedup marker for one in another stream. It returns false if that
-// message no longer exists, and true if it cannot be read now, because both messages have the same
-// message ID.
+// isStartMessage reports whether the message that ack identifies starts the execution with the
+// given ID, or is a dedup marker for a start message in another stream. ack is the acknowledgment
+// of a start message that the stream discarded as a duplicate of that message. isStartMessage
+// returns false if that message no longer exists. It returns true if that message cannot be read
+// now, because the equal message IDs suggest that it starts the same execution.
 func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.startStreams.MessageAt(ctx, ack.Stream, ack.Sequence)
 	if err != nil {

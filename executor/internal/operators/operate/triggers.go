@@ -112,7 +112,7 @@ func apiTriggerSettings(node *edit.TriggerSpec) api.TriggerSettings {
 }
 
 // setTriggerSettings copies the API's settings to a trigger node. A nil SamplePayload leaves the
-// node's unchanged; JSON null removes it.
+// node's sample payload unchanged; JSON null removes it.
 func setTriggerSettings(node *edit.TriggerSpec, settings api.TriggerSettings) {
 	node.Name, node.Filter, node.OrderKey, node.SyncResponse = settings.Name, settings.Filter,
 		settings.OrderKey, registryAnswer(settings.Answer)

@@ -192,11 +192,11 @@ func (s *Service) PutWorkflow(
 
 // requestRecordsDeleter deletes the records of a workflow's requests when a call creates the
 // workflow or moves it to another account. These records do not name an account, so the new account
-// could otherwise see the records from the time before.
+// could otherwise see requests from before the change.
 //
-// They are deleted before the change is stored. If they were deleted only afterwards, a call could
-// fail in between, and a repeated call would find nothing to change. They are deleted again after
-// the change, because more requests arrive in the meantime.
+// The records are deleted both before and after the change is stored. If they were deleted only
+// afterwards, a call could fail in between, and a repeated call would find nothing to change. If
+// they were deleted only before, the records of requests that arrive in the meantime would stay.
 type requestRecordsDeleter struct {
 	service    *Service
 	workflowID string
@@ -209,11 +209,11 @@ func (f *requestRecordsDeleter) beforeStore(ctx context.Context) error {
 	return f.service.config.Store.ForgetWorkflow(ctx, f.workflowID)
 }
 
-// afterStore must be called after the last attempt to store the change. If beforeStore was called,
-// afterStore deletes the records that were added since then. It does so even if that attempt
-// failed, because the change may have been stored, and even if ctx has ended, because a move to
-// another queue may take longer than ctx. stored is the error of the attempt; afterStore returns it
-// unless it is nil.
+// afterStore must be called after the last attempt to store the change. stored is the error of that
+// attempt. If beforeStore was called, afterStore deletes the records that were added since then:
+// even if stored is not nil, because the change may have been stored nevertheless, and even if ctx
+// has ended, because a move to another queue may take longer than ctx. afterStore returns stored
+// or, if that is nil, the error of the deletion.
 func (f *requestRecordsDeleter) afterStore(ctx context.Context, stored error) error {
 	if !f.begun {
 		return stored

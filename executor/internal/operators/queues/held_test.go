@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An execution with an order key blocks later executions with the same key from when a runner
-// receives it until the runner acknowledges it.
+// Three executions with the same order key are started. While a runner has the first one
+// unacknowledged, Poll reports it as blocking the other two.
 func TestAKeyIsHeldUp(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")

@@ -85,11 +85,11 @@ func splitLimits(
 	return inShared, inOwn
 }
 
-// loweredLimits returns the groups' in-flight limits in the shared stream while the queue's own
-// stream cannot be read. Runners may still be getting work from the own stream, so limits are only
-// lowered, never raised: the result lacks the groups whose current limit in the shared stream is
-// already low enough. An operator who knows that a higher limit is safe can remove the limit and
-// set it again.
+// loweredLimits returns new in-flight limits for the groups in the shared stream while the queue's
+// own stream cannot be read. Runners may still be getting work from the own stream, so a limit is
+// only lowered, never raised. Groups whose limit in the shared stream is already low enough are
+// omitted. An operator who wants to raise a limit nevertheless can remove it and set it again,
+// because a removed limit is always applied.
 func loweredLimits(settings *registry.Queue, shared *streamState) map[string]int64 {
 	limits := groupLimits(settings)
 	for group, limit := range limits {

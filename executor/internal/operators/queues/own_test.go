@@ -137,8 +137,9 @@ func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Strea
 	return o.JetStream.Stream(ctx, name)
 }
 
-// If a queue's own stream has been offline since the Watcher was created, Poll reports the part of
-// the queue that is in the shared stream, as incomplete. It reports all other queues as usual.
+// A queue's own stream is offline from the time at which the Watcher was created. Poll then counts
+// only the queue's executions in the shared stream, and marks the queue as Incomplete. It reports
+// all other queues as usual.
 func TestAnOwnStreamIsOfflineFromTheStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -224,9 +225,9 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 	}
 	wantPaused(false, "after a poll with other settings")
 
-	// The limit in the shared stream is never raised, because runners may still be getting work
-	// from the own stream. An operator who knows that a higher limit is safe can remove the limit
-	// and set it again.
+	// Each pair holds a new limit of the group and the limit that applies in the shared stream
+	// afterwards. Raising 4 to 9 has no effect, because runners may still be getting work from the
+	// own stream. 0 removes the limit; setting 9 after that takes effect.
 	unlimited := int64(group.ConsumerConfig(7 * time.Second).MaxAckPending)
 	for _, c := range [][2]int64{{4, 4}, {9, 4}, {3, 3}, {0, unlimited}, {9, 9}} {
 		limited := *settings

@@ -223,9 +223,10 @@ type StartMessage struct {
 	// Delivered is true if the message has been delivered to a group.
 	Delivered bool
 
-	// wasRead means that the streams have responded to a request for the message, even if none of
-	// them has it. storedSubject is the subject of the message in the stream, and storedAt is when
-	// the server stored it. Both are zero if the message was not read or does not exist.
+	// wasRead is true once the streams have responded to a request for the message, even if none of
+	// them has the message. storedSubject is the message's subject, and storedAt is when the server
+	// stored the message. storedSubject and storedAt are zero if the message was not read or does
+	// not exist.
 	wasRead       bool
 	storedSubject string
 	storedAt      time.Time
@@ -276,8 +277,9 @@ func (w *Watcher) setDelivered(
 		return r.StreamSequence <= consumer.Delivered.Stream &&
 			consumerMatches(consumer.Config, messages[r.ID].Subject)
 	}
-	// beganLater reports whether a consumer did not begin with the oldest message. Such a consumer
-	// may have begun after some of the records' messages, which it has then never received.
+	// beganLater reports whether a consumer may have begun after the oldest message. Such a
+	// consumer may never have received the messages before its beginning, although their sequences
+	// are lower than that of its last delivered message.
 	beganLater := func(consumer *jetstream.ConsumerInfo) bool {
 		return consumer.Config.DeliverPolicy != jetstream.DeliverAllPolicy
 	}
@@ -939,8 +941,9 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 	return nil
 }
 
-// countMessages counts the queue's start messages in one stream, which all selects. It adds the
-// number to the queue, and to the groups that have no consumer in this stream yet.
+// countMessages counts the queue's start messages in the stream at. all selects these start
+// messages. It adds the number to the queue, and to the groups that have no consumer in this stream
+// yet.
 func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueLane) error {
 	var without []*Group
 	for i := range q.Groups {

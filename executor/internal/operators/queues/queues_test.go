@@ -55,8 +55,9 @@ func start(t *testing.T, named ...string) *rig {
 	return r
 }
 
-// until calls Poll until the result, formatted by said, equals want. It returns the result. In
-// want, "main has 2 and 3" means that the group main has two members and three waiting executions.
+// until calls Poll until its result, as the text that said returns, equals want, and returns the
+// result. In want, "main has 2 and 3" means that the group main has two members and three waiting
+// executions.
 func (r *rig) until(want string) []queues.Queue {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
@@ -154,7 +155,8 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	if g := found[0].Groups[0]; time.Since(g.LastSeen) > time.Minute {
 		t.Errorf("last seen %v", g.LastSeen)
 	}
-	// The number of waiting executions of a queue is that of the group that has received the most.
+	// The second group, other, has received none of the six executions. The queue's number of
+	// waiting executions is still 1, the smaller number of its two groups.
 	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
 		Queue: "a",
 		Group: "other",
@@ -334,9 +336,9 @@ func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	}
 }
 
-// A start message counts as delivered if a group has received it. It does not count as delivered if
-// only an executor or a backup has read it, or if it is older than the time at which a group's
-// consumer begins.
+// A start message counts as delivered once a group has received it. It does not count as delivered
+// if only an executor or a backup has read it, or if it was stored before the start time of the
+// group's consumer.
 func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -469,8 +471,9 @@ func TestStartMessagesAreReadOnce(t *testing.T) {
 	check(30, len(records)-30)
 }
 
-// A group's limit includes its lanes, each of which may have one execution in flight. This applies
-// as soon as the queue has lanes, and also after a pause.
+// A group's limit also covers its lanes, each of which may have one execution in flight: with a
+// limit of 20 and 16 lanes, 4 remain for executions without an order key. This split takes effect
+// as soon as the queue gets lanes, and remains during and after a pause.
 func TestAGroupsLimitIncludesTheLanes(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -48,9 +48,9 @@ type deliveryIDCopier struct {
 	queue            string // the queue whose stream the IDs are copied from
 	target           string // the queue whose stream they are copied to
 	markerWorkflowID string // workflow ID in the subjects of markers, which must match the filters
-	// workflowID is the workflow whose IDs are copied. Its copy continues where an earlier copy
-	// ended. "" means that the copy is not of a single workflow, and always starts from the
-	// beginning.
+	// workflowID is the workflow whose IDs are copied. The copying continues where an earlier
+	// copier for this workflow ended. "" means that the IDs of several workflows are copied, always
+	// from the beginning.
 	workflowID       string
 	filters          []string // subjects of the messages whose IDs are copied; none means all
 	dedupWindowStart time.Time
@@ -61,7 +61,8 @@ type deliveryIDCopier struct {
 	pendingAcks       []jetstream.PubAckFuture
 }
 
-// filtersOfQueue returns the filter subjects that select a queue's delivery IDs.
+// filtersOfQueue returns the filter subjects for the messages that carry a queue's delivery IDs. It
+// returns nil for the queue's own stream, all of whose messages belong to the queue.
 func filtersOfQueue(from stream.Layout, queue string) []string {
 	if from.Own {
 		return nil // the whole stream
@@ -72,8 +73,8 @@ func filtersOfQueue(from stream.Layout, queue string) []string {
 	}
 }
 
-// filtersOfWorkflow returns the filter subjects that select a workflow's delivery IDs, in any queue
-// of the shared stream or in the queue's own stream.
+// filtersOfWorkflow returns the filter subjects for the messages that carry a workflow's delivery
+// IDs. In the shared stream they match any queue; in a queue's own stream, only that queue.
 func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 	if from.Own {
 		return []string{
@@ -129,8 +130,9 @@ func (m *Mover) startCopier(ctx context.Context, c *deliveryIDCopier) error {
 	return err
 }
 
-// startReading creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another
-// move is using the stream's consumer with the same name.
+// startReading creates the consumer that reads the IDs. Every move uses the same consumer name, so
+// only one move can read a stream at a time: if another move is reading the stream, startReading
+// returns edit.ErrQueueMoves.
 func (c *deliveryIDCopier) startReading(ctx context.Context) error {
 	name := c.from.StreamName(c.queue)
 	config := jetstream.ConsumerConfig{

@@ -42,7 +42,8 @@ type Config struct {
 	OnStep func(step string)
 }
 
-// Mover moves queues. It is safe for concurrent use, including by several executors.
+// Mover moves queues between the shared stream and streams of their own. It is safe for concurrent
+// use, including by several executors.
 type Mover struct {
 	config Config
 
@@ -152,9 +153,9 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 	return m.completeMove(ctx, queue)
 }
 
-// restoreLimits resets the limits of a queue's own stream to those in the queue's record. It is
-// called after the stream was changed, but the change of the record was refused because somebody
-// else had changed the record meanwhile.
+// restoreLimits resets the limits of a queue's own stream to those in the queue's record.
+// MoveToOwnStream calls it if it has already changed the stream when the registry refuses the
+// change to the record, because somebody else has changed the record in the meantime.
 func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if !ok || q.Record.Stream == nil {
@@ -543,8 +544,9 @@ func (m *Mover) abortMove(
 		return err
 	})
 	if errors.Is(err, edit.ErrChangedSince) {
-		// An attempt that returned an error may have succeeded. The next attempt then fails with
-		// ErrChangedSince, although the queue has been reopened.
+		// An earlier attempt may have reopened the queue although it returned an error, which makes
+		// the next one fail with ErrChangedSince. Success is therefore determined by the queue's
+		// current phase.
 		if _, reopened := m.revisionInPhase(ctx, queue, phase); !reopened {
 			return moveErr
 		}
@@ -628,9 +630,10 @@ func (m *Mover) copyWorkflowIDs(
 	return ids, nil
 }
 
-// MoveWorkflow copies a workflow's delivery IDs to the stream of another queue. Then it closes the
-// workflow, copies the remaining IDs, and calls store, which must store the workflow with that
-// queue. If the copying takes too long, MoveWorkflow returns ErrCopyUnfinished, and a repeated call
+// MoveWorkflow moves a workflow from the queue change.From to change.To, which use different
+// streams. It copies the workflow's delivery IDs to the stream of change.To. Then it closes the
+// workflow, copies the remaining IDs, and calls store, which must assign the workflow to change.To.
+// If the copying takes too long, MoveWorkflow returns ErrCopyUnfinished, and a repeated call
 // continues where this call ended.
 func (m *Mover) MoveWorkflow(
 	ctx context.Context, change *edit.CrossStreamQueueChangeError,

@@ -493,10 +493,11 @@ func (f *fixture) storeLate(ctx context.Context, queue string) {
 	}
 }
 
-// The record that ends the move of a queue is stored late: before that, an ingress reopens the
-// queue in the old stream and stores a delivery there. The executor must still copy that delivery's
-// ID to the new stream, even if its consumer on the old stream has been deleted, or the context of
-// MoveToOwnStream has been canceled. If the new stream is too full for the ID, the move fails.
+// Just before the last step of a queue's move is stored, an ingress reopens the queue in the old
+// stream and stores a delivery there. The executor must still copy that delivery's ID to the new
+// stream, even if its consumer on the old stream has been deleted, or the context of
+// MoveToOwnStream has been canceled. If the new stream is too full for the ID, MoveToOwnStream
+// returns an error.
 func TestAQueueThatOpensLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -564,9 +565,9 @@ func TestAQueueThatOpensLate(t *testing.T) {
 	}
 }
 
-// The record that ends the move of a queue is stored late, while an ingress that has reopened the
-// queue is still storing a delivery in the old stream. The executor waits until the ingress has
-// stored the delivery, and then copies its ID as well.
+// When the last step of a queue's move is stored, an ingress that has reopened the queue in the old
+// stream is still storing a delivery there. The executor waits until the ingress has stored the
+// delivery, and then copies its ID as well.
 func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -616,9 +617,10 @@ func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	}
 }
 
-// A workflow moves to a queue in another stream. The change of the workflow is stored, but the
-// acknowledgment is lost. Before the change, an ingress has reopened the workflow and has stored a
-// delivery in the old stream. The executor must still copy that delivery's ID to the new stream.
+// A workflow moves to a queue in another stream. Just before the workflow's new queue is stored, an
+// ingress reopens the workflow and stores a delivery in the old stream; and the call that stores
+// the queue returns an error although it has succeeded. The executor must still copy that
+// delivery's ID to the new stream.
 func TestAWorkflowThatOpensLate(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -762,10 +764,10 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	l.end()
 }
 
-// While a workflow is closed for a move, only this move can change the workflow's queue. Any other
-// change is refused, because it must first copy the delivery IDs itself. If another move opens and
-// closes the workflow in the meantime, this move's change is also refused, because the IDs of the
-// latest deliveries are not copied.
+// While MoveWorkflow has a workflow closed, only its own store function can change the workflow's
+// queue. Any other change of the queue is refused, because it must first copy the delivery IDs
+// itself. If the workflow is opened and closed again in the meantime, even the store function's
+// change is refused, because the IDs of the latest deliveries are not copied.
 func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -799,8 +801,8 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	other := t.Context() // of another change
 	change := refused(other, "p")
 	err := f.moveWorkflow(m, change, func(ctx context.Context) error {
-		// Give the changes more time. Otherwise they could fail because of the deadline, before
-		// they are checked.
+		// Extend the deadline of MoveWorkflow. On a slow machine, the changes below could otherwise
+		// fail because of the deadline, and not because they are refused.
 		ctx = edit.WithStoreDeadline(ctx, time.Now().Add(time.Minute))
 		_ = refused(other, "q")
 		_ = refused(ctx, "q")
@@ -992,8 +994,9 @@ func TestAWorkflowsCopyGoesOn(t *testing.T) {
 	}
 }
 
-// The stored progress of an earlier copy names a message that the old stream has lost. The next
-// copy then starts from the beginning, so that after the move duplicates are still recognized.
+// The new stream holds the stored progress of an earlier copy, but the old stream has lost the last
+// message that this copy had read. MoveWorkflow then copies from the beginning, so duplicates are
+// still recognized after the move.
 func TestACopyBeginsAnew(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))

@@ -38,10 +38,11 @@ func FromContext(ctx context.Context) *Event {
 	return &Event{Fields: logrus.Fields{}}
 }
 
-// Handler returns a handler that runs next and logs one Event per request, with the text message.
-// If next panics before it has written anything, failed writes the response. If next panics later,
-// Handler aborts the connection, so that the client does not accept a partial response. At the end,
-// level returns the log level of the event, and may change the event's fields.
+// Handler returns a handler that passes requests to next and logs one Event per request, with the
+// given message. If next panics before it has written anything, the handler failed writes the
+// response. If next panics later, Handler aborts the connection, so that the client does not accept
+// a partial response. After each request, Handler calls level, which returns the log level of the
+// event and may change the event's fields.
 func Handler(
 	log logrus.FieldLogger, message string, next, failed http.Handler, level func(
 		*http.Request, *Event,
