@@ -124,9 +124,9 @@ func matchesAnyWildcard(wildcards []string, subject string) bool {
 	})
 }
 
-// verifyRecords returns an error if a line of the named entry is not valid JSON, or if the number
-// of records in the entry is not want. what is the plural noun for these records in the error
-// message.
+// verifyRecords returns an error if a line of the named entry is not valid JSON, or if the entry
+// does not hold exactly want records. what is the plural noun by which the error calls the records,
+// such as "entries of the audit".
 func (r *reader) verifyRecords(name, what string, want int) error {
 	found, line := 0, 0
 	err := r.forEachLine(name, func(text []byte) error {

@@ -67,10 +67,9 @@ func sound(t *testing.T) contents {
 	}
 }
 
-// addOwn adds the two own streams of the queue "default": one with a start message, which has the
-// given sequence, and one with a report, which has sequence 1. The subject of the start message
-// follows the layout p: it is valid for the layout of an own stream, and wrong for that of the
-// shared stream.
+// addOwn adds the two own streams of the queue "default": one with a start message at the given
+// sequence, and one with a report at sequence 1. The start message's subject has the layout p.
+// Check must reject the file unless p is the layout of own streams.
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,

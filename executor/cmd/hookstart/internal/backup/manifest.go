@@ -29,9 +29,9 @@ type Manifest struct {
 // Stream describes the part of a backup file that holds a stream.
 type Stream struct {
 	Name string `json:"name"`
-	// FirstSequence and LastSequence are those of the stream's oldest and newest messages; if the
-	// stream was empty, FirstSequence is the greater one. A restore keeps the sequences, because
-	// the records in the database refer to messages by sequence.
+	// FirstSequence and LastSequence are the sequences of the stream's oldest and newest messages.
+	// If the stream was empty, FirstSequence is greater than LastSequence. A restore keeps the
+	// sequences, because the records in the database refer to messages by sequence.
 	FirstSequence  uint64                `json:"first"`
 	LastSequence   uint64                `json:"last"`
 	MessageCount   int                   `json:"messages"` // number of messages in the file
@@ -43,9 +43,9 @@ type Stream struct {
 	// DedupWindow is the stream's deduplication window. It is 0 if the file was written by a
 	// version that did not store it.
 	DedupWindow time.Duration `json:"dedup,omitempty"`
-	// ForeignMessageCount is the number of messages that were left out of the file because their
-	// subjects now belong to another stream. Nothing is lost, because all of them have been
-	// recorded in the database.
+	// ForeignMessageCount is the number of messages that were left out of the file because, since
+	// an earlier version stored them, their subjects have moved to another stream. Nothing is lost,
+	// because all of them have been recorded in the database.
 	ForeignMessageCount int `json:"foreign,omitempty"`
 }
 

@@ -67,8 +67,8 @@ type RestoreOptions struct {
 
 // consumerPauseEnd is the time until which a restore pauses consumers. It is so far in the future
 // that a pause never ends by itself: a restore may take any time, and if it fails or this program
-// is killed, nothing may run in the half-restored installation. The time also identifies such
-// pauses: it is a whole microsecond, and the end of an operator's pause never is.
+// is killed, nothing may run in the half-restored installation. The end of a pause also shows who
+// set it: a restore's pause ends at a whole microsecond, and an operator's never does.
 var consumerPauseEnd = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Restore restores a file into an empty installation whose executors are running.
@@ -220,7 +220,8 @@ func (i Installation) restoreContent(
 	if err := i.restoreReports(ctx, r); err != nil {
 		return "", err
 	}
-	// Restore the secrets first, because a node without its token cannot be shown.
+	// Restore the buckets in reverse order, so that the secrets come first: a node cannot be shown
+	// to operators without its token.
 	for _, bucket := range slices.Backward(m.Buckets) {
 		last, err := i.restoreBucket(ctx, r, bucket.Name)
 		if err != nil {
@@ -252,8 +253,9 @@ func (i Installation) restoreContent(
 // respond to all webhook requests with the code unavailable.
 func (i Installation) markRestoring(ctx context.Context) error { return i.writeIdentity(ctx, true) }
 
-// writeIdentity writes the target installation's own identity again, with or without the mark that
-// a restore is in progress. The identity in the backup is not restored.
+// writeIdentity rewrites the identity of the target installation. If restoring is true, it marks
+// the registry as being restored; otherwise it removes the mark. The identity in the backup is not
+// used.
 func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
 	identity, over, err := edit.ReadInstallation(ctx, i.JetStream)
 	if err != nil {
@@ -636,9 +638,9 @@ func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 	return nil
 }
 
-// restoreDatabaseEntry writes the named entry of the file to the database, and the cancellation
-// requests of the executions in it to NATS. It fails if the entry is records.jsonl and the database
-// is not empty.
+// restoreDatabaseEntry writes the named entry of the file to the database. It also stores in NATS
+// the cancellation requests of the entry's executions. For records.jsonl, it returns an error
+// unless the database is empty.
 func (i Installation) restoreDatabaseEntry(ctx context.Context, r *reader, name string) error {
 	first := name == recordsEntryName
 	return r.forEachLine(name, func(line []byte) error {

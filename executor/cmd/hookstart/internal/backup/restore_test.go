@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recordsAPI is a fake of the operators' API. RestoreRecords calls the field restore, and
+// recordsAPI is a fake of the operators' API. RestoreRecords calls restore and returns its result.
 // AwaitAccountApplied returns appliedErr.
 type recordsAPI struct {
 	API
@@ -150,10 +150,10 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	}
 }
 
-// A backup has consumers of runners, one of them for a lane, that were created with DeliverNew and
-// have acknowledged all messages up to 3. After the restore, each of them continues after message
+// Restore a backup of three runner consumers, one of them for a lane, that were created with
+// DeliverNew and have acknowledged all messages up to 3. Each of them then continues after message
 // 3, even the one that a runner has already created in the new installation. ConsumerBeginsAfter
-// reports that they begin after message 3, and that they do not begin after message 6.
+// returns true for message 3 and false for message 6.
 func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream
@@ -268,9 +268,9 @@ func TestRestoreThatIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// After a stream's deduplication window was raised, the stream may have several messages with the
-// same ID within the new window. A restore keeps all of them, and the stream still recognizes a
-// repeat of the delivery.
+// A stream whose deduplication window was raised may have several messages with the same ID within
+// the new window. A restore keeps all of them, and the stream still treats another message with
+// that ID as a duplicate.
 func TestRestoreAfterTheWindowWasRaised(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream

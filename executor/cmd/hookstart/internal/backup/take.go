@@ -23,15 +23,15 @@ import (
 
 // API is the part of the operators' API that backups use.
 type API interface {
-	// BackUpRecords passes every line of a backup of the database to the function each.
+	// BackUpRecords requests a backup of the database and calls each for every line of it.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
-	// BackUpAudit passes every line of a backup of one bucket's audit entries to the function each.
-	// It includes the entries from the time since to the time until, both inclusive.
+	// BackUpAudit requests a backup of the audit entries of one bucket, from since to until (both
+	// inclusive), and calls each for every line of it.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
-	// RestoreRecords writes one line of a backup to the database. If first is true, it fails unless
-	// the database is empty.
+	// RestoreRecords writes one line of a backup to the database. first means that this is the
+	// first line of the restore: RestoreRecords then returns an error unless the database is empty.
 	RestoreRecords(ctx context.Context, line []byte, first bool) error
 	// AwaitAccountApplied returns once every process has applied an account's record.
 	AwaitAccountApplied(ctx context.Context, accountID string) error
@@ -155,8 +155,8 @@ func (i Installation) streamNames(ctx context.Context) ([]string, error) {
 // maxClockSkew is the largest difference that is assumed between the clocks of two NATS servers.
 const maxClockSkew = time.Minute
 
-// auditCopiedUntil returns a time up to which the audit is complete in the database: the executors
-// have copied the audit entries of all changes made before it.
+// auditCopiedUntil returns a time before which the audit in the database is complete: the executors
+// have copied the audit entries of all changes made before that time.
 func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
 		s, err := i.streamReadingFromLeader(ctx, name)
@@ -247,8 +247,9 @@ type auditEntry struct {
 	At                                                                                time.Time
 }
 
-// writeAuditHistory writes the audit entries in a bucket's history, up to the revision last. It
-// omits entries that the executors have already copied to the database.
+// writeAuditHistory writes the audit entries in the history of a bucket's stream, up to and
+// including the entry at the sequence last. It omits entries that the executors have already copied
+// to the database.
 func (i Installation) writeAuditHistory(
 	ctx context.Context, to io.Writer, m *Manifest, name string, last uint64,
 ) error {
@@ -315,9 +316,8 @@ func (i Installation) writeAuditHistory(
 	return flush()
 }
 
-// ackFloor returns the ack floor of the consumer durable of the stream name: the sequence up to
-// which all messages of the stream have been acknowledged. It returns 0 if the consumer does not
-// exist.
+// ackFloor returns the ack floor of a stream's durable consumer: the sequence up to which all
+// messages have been acknowledged. It returns 0 if the consumer does not exist.
 func (i Installation) ackFloor(ctx context.Context, name, durable string) (uint64, error) {
 	consumer, err := i.JetStream.Consumer(ctx, name, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -350,9 +350,9 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// runnerGroupPositions returns the positions of all durable consumers of a stream of start messages
-// except the recorder's, which are mostly consumers of groups of runners. It returns none for other
-// streams.
+// runnerGroupPositions returns the position of each durable consumer of a stream of start messages,
+// except the recorder's. Usually these are the consumers of groups of runners. For any other
+// stream, it returns nil.
 func (i Installation) runnerGroupPositions(ctx context.Context,
 	name string,
 ) (runnerGroupPositions []RunnerGroupPosition, err error) {
@@ -416,9 +416,9 @@ func (i Installation) writeStream(
 			}
 		}
 		if !matchesAnyWildcard(saved.Subjects, m.Subject) {
-			// An earlier version, which kept all messages in one stream, stored this message. Leave
-			// it out, because a restore could not publish it to this stream. That loses nothing if
-			// the message has been recorded.
+			// This message was stored by an earlier version, which kept all messages in one stream.
+			// A restore could not publish it to this stream, which no longer has its subject, so
+			// leave it out. If it has been recorded, nothing is lost.
 			if m.Sequence > saved.RecordedUpTo {
 				return true,
 					fmt.Errorf("message %d has the subject %s, which is another stream's, and "+
@@ -481,7 +481,7 @@ func (i Installation) writeBucket(
 			for _, id := range ids {
 				keys[id] = true
 			}
-			// Leave out a deletion if the file certainly has no record of the same key, because a
+			// Omit a deletion if the file cannot contain an earlier record of the same key: a
 			// restore would have nothing to delete.
 			if !m.isDeletion() || m.Sequence > began || live[m.Subject] {
 				err = writeMessageLine(to, m)
@@ -545,9 +545,8 @@ const expectedHeaderPrefix = "Nats-Expected-"
 // messages that were published.
 const nextMessageTimeout = 30 * time.Second
 
-// forEachMessage passes every message of a stream to the function each, until the function returns
-// true or an error. The function's argument pending is the number of messages that follow according
-// to the server; that number may be too small.
+// forEachMessage calls each for every message of a stream, until each returns true or an error.
+// pending is the number of messages that, according to the server, follow m; it may be too small.
 func (i Installation) forEachMessage(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,

@@ -136,11 +136,11 @@ func (v *executionRunAgainCmd) Run(s *session) error {
 	return s.printResultLine(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
-// repeatBulkCall makes a bulk call again and again until nothing is left to do, and prints the
-// total. call returns the number of objects that it changed (n), the number that it skipped for
-// each reason (left), and whether more may match (more). what says in messages what was done, such
-// as "retried". If call changes nothing although more may match, repeating it would not help, so
-// repeatBulkCall returns an error.
+// repeatBulkCall repeats call until no more objects match, and prints the total. call makes one
+// bulk request. It returns the number of objects that it changed (n), the number that it skipped
+// for each reason (left), and whether more objects may match (more). what is the past participle
+// for the change, such as "retried". If call changes nothing although more may match,
+// repeatBulkCall returns an error, because repeating call would not help.
 func (s *session) repeatBulkCall(
 	what string, call func() (n int, left []api.Left, more bool, err error),
 ) error {

@@ -112,10 +112,9 @@ func TestTailConnectsAgain(t *testing.T) {
 	}
 }
 
-// Two executions, "one" and "two", were accepted long ago and end while tail has no connection.
-// After reconnecting, tail prints their final states. The event stream first resumes without a gap,
-// and its events contain the final state of "one". Later there is a gap in the events, so tail
-// looks up "two", which it last printed as running.
+// Two executions, "one" and "two", were accepted long ago and end while tail is disconnected. After
+// reconnecting, tail gets the end of "one" from the event stream. A later stream reports a gap, so
+// tail looks up "two", which it last printed as running. Both final states are printed.
 func TestTailShowsTheEndOfWhatEndedMeanwhile(t *testing.T) {
 	long := time.Now().Add(-10 * time.Minute).UTC().Format(time.RFC3339Nano)
 	event := func(id, status string) string {
@@ -135,9 +134,9 @@ func TestTailShowsTheEndOfWhatEndedMeanwhile(t *testing.T) {
 				event("two", "running") + "\n\n",
 			2: "retry: 1000\n\nid: 12\nevent: execution\ndata: " + event("one", "failed") +
 				"\n\n",
-			// Stream 3 reports a gap after event 12, and tail's lookup of "two" fails. So tail must
-			// not continue after ID 13, with which stream 3 begins: it resumes after event 12
-			// again, and stream 4 reports the same gap.
+			// Stream 3 begins with ID 13 and reports a gap after event 12. Tail's first lookup of
+			// "two" fails, so tail must not continue after 13: it resumes after event 12 again, and
+			// stream 4 reports the same gap.
 			3: "retry: 1000\nid: 13\n\nevent: gap\ndata: {}\n\n",
 			4: "retry: 1000\nid: 14\n\nevent: gap\ndata: {}\n\n",
 		}[n]

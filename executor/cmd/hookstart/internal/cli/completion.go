@@ -35,8 +35,8 @@ Example:
 // completion script then lets the shell complete the word.
 const fileCompletionMarker = "_files"
 
-// completionScripts holds one script per shell. The scripts work without the shell's optional
-// completion package, such as bash-completion. Bash passes "=" to its script as a separate word.
+// completionScripts holds one script per shell. The scripts do not need the shell's optional
+// completion package, such as bash-completion. Without it, bash splits words at "=".
 //
 //go:embed completion
 var completionScripts embed.FS

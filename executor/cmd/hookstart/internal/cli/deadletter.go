@@ -138,8 +138,9 @@ func (v *deadLetterRequeueCmd) Run(s *session) error {
 	}
 }
 
-// requeueRefusedMessages requeues dead letters of messages that the database refused, so that they
-// are recorded. If the database refuses a message again, it continues with the next one.
+// requeueRefusedMessages requeues the dead letters of all messages that the database refused, so
+// that the messages are recorded. If the database refuses a message again, requeueRefusedMessages
+// continues with the next dead letter.
 func (v *deadLetterRequeueCmd) requeueRefusedMessages(s *session) error {
 	var ids []string
 	for d, err := range s.allDeadLetters() {

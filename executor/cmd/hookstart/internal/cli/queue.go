@@ -71,8 +71,8 @@ func (v *queueListCmd) Run(s *session) error {
 	})
 }
 
-// membersText returns the number of members as text. It returns "?" if no member was counted but
-// unknown is true, because there may still be some.
+// membersText returns the number of runners as text. unknown means that there may be more runners
+// than were counted; if none were counted, membersText then returns "?".
 func membersText(members int, unknown bool) string {
 	if members == 0 && unknown {
 		return "?"

@@ -189,9 +189,10 @@ func (v *runCmd) runnerOptions(log *logrus.Logger) runner.Options {
 	return o
 }
 
-// prepareHandler validates the target before any execution is received. It returns a function that
-// creates the handler. The handler cannot be created earlier, because maxOutput is known only once
-// there is a connection. Once stopping is closed, the programs of canceled executions are stopped.
+// prepareHandler validates the target, a program or a URL, before the runner receives any
+// execution. It returns a function that creates the handler once there is a connection, because
+// maxOutput is not known earlier. When stopping is closed, the handler stops the programs of
+// canceled executions.
 func (v *runCmd) prepareHandler(
 	s *session, log logrus.FieldLogger, stopping <-chan struct{},
 ) (func(maxOutput int64) runner.Handler, error) {
@@ -260,9 +261,10 @@ func (v *runCmd) signingSecrets() ([]target.Secret, error) {
 	return secrets, nil
 }
 
-// findProgram returns the path of a program, which it finds as a shell would. shell is the path of
-// a shell that every ordinary system has. If even the shell is missing, the error explains that the
-// container image, such as hookstart's own, contains no other programs.
+// findProgram returns the path of the named program, which it searches for as a shell does. shell
+// is the path of a shell that every ordinary system has. If neither the program nor the shell
+// exists, the error explains that the container image, such as hookstart's own, contains no other
+// programs.
 func findProgram(name, shell string) (path string, err error) {
 	path, err = exec.LookPath(name)
 	if err == nil {

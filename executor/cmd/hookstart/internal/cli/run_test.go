@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// In the command line's image, which has no other program, the error for a missing program does not
-// suggest giving its path.
+// If a program does not exist, and there is no shell either, as in hookstart's own image, the error
+// suggests --http. If there is a shell, the error suggests giving the program's path.
 func TestMissingProgramInAnImageWithoutShell(t *testing.T) {
 	folder := t.TempDir()
 	shell := filepath.Join(folder, "sh")

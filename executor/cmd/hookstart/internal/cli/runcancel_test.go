@@ -60,8 +60,8 @@ func TestAStopEndsACanceledProgram(t *testing.T) {
 	ingress.Cancel(t, id)
 	await("canceled")
 	stop()
-	// The program holds its end of the pipe open for as long as it runs, so reading to the end of
-	// the pipe waits until it has been killed.
+	// The program holds the write end of the pipe open while it runs, so ReadAll returns only once
+	// the program has been killed.
 	if err := output.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}

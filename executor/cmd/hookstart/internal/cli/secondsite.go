@@ -185,9 +185,9 @@ func withNotCopiedHint(err error) error {
 	return err
 }
 
-// mirrorProblems returns one text for each copied stream that is falling behind. It also returns
-// one text about all the copied streams that have lost contact with the first site, with the time
-// of the last contact or, if that is unknown, of the last message.
+// mirrorProblems returns one text for each copied stream that lags behind, and a single text for
+// all copied streams that have lost contact with the first site. The latter contains the time of
+// the last contact or, if that is unknown, of the newest message.
 func mirrorProblems(
 	all []secondsite.MirrorState,
 	now time.Time,

@@ -288,8 +288,8 @@ func (v *triggerSendCmd) printResponse(
 	}, a)
 }
 
-// refusalError returns p as an error, with a hint that fits the refusal. p is the response a in the
-// form of an API error.
+// refusalError returns the error for a refused request, with a hint that fits the refusal. a is the
+// endpoint's response, and p is the same response as an API error.
 func (v *triggerSendCmd) refusalError(s *session, p *api.Problem, a webhookResponse) error {
 	hint := ""
 	switch webhook.Code(p.Code) {

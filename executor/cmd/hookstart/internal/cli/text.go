@@ -19,7 +19,7 @@ func exactTime(t time.Time) string { return t.UTC().Format(exactTimeLayout) }
 
 func ago(t, now time.Time) string { return humantext.Ago(t, now) }
 
-// agoOr returns ago(t, now), or the text none if t is zero.
+// agoOr is like ago, but returns the text in none if t is zero.
 func agoOr(t, now time.Time, none string) string {
 	if t.IsZero() {
 		return none
@@ -48,8 +48,8 @@ func agoAndExact(t, now time.Time) string {
 	return ago(t, now) + " (" + exactTime(t) + ")"
 }
 
-// timeWithElapsed formats t, followed by how much later than from it is. It omits that duration if
-// from is zero, and returns "" if t is zero.
+// timeWithElapsed formats t, followed by the duration t - from, such as (+2s). It omits the duration
+// if from is zero, and returns "" if t is zero.
 func timeWithElapsed(from, t time.Time) string {
 	if t.IsZero() {
 		return ""

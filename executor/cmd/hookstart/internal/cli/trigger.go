@@ -70,7 +70,8 @@ func (n *nodeArgs) getTrigger(s *session) (api.Trigger, error) {
 	return t, err
 }
 
-// tokenDisplay holds the flag without which the output hides tokens. It has no effect on -o json.
+// tokenDisplay holds the flag --show-token. Without this flag, the output hides tokens, except with
+// -o json.
 type tokenDisplay struct {
 	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
 }
@@ -199,9 +200,9 @@ func (k tokenDisplay) displayURL(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.displayToken(t.Token))
 }
 
-// deliveryIDSourcesText lists the places in a request that are searched first for a delivery ID:
-// the headers that webhook.PriorityDeliveryIDHeaders returns and, if the node has a sender, the
-// first location that the sender uses. It adds the number of further places.
+// deliveryIDSourcesText names the places in a request where a delivery ID is looked for first: the
+// headers that webhook.PriorityDeliveryIDHeaders returns and, if the node has a sender, the first
+// location that the sender uses. It ends with the number of other places, such as "and 3 more".
 func deliveryIDSourcesText(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2

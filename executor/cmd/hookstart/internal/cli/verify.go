@@ -76,9 +76,9 @@ func (e checkedExecution) messageStoredOrExpired() bool {
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// retryFor calls look until its error is not temporary according to isTemporary, or until the
-// duration wait has passed. It returns the results of the last call. If that error is temporary and
-// ctx has ended, the returned error also includes ctx.Err().
+// retryFor repeats look until isTemporary returns false for the error of look, or until wait has
+// passed. It returns the results of the last call to look. If the error of that call is temporary
+// and ctx has ended, the returned error includes ctx.Err().
 func retryFor[T any](
 	ctx context.Context, wait time.Duration, isTemporary func(error) bool, look func() (T, error),
 ) (found T, err error) {

@@ -282,8 +282,8 @@ type documentLocation struct {
 	node *yaml.Node
 }
 
-// addLocation prefixes an error with the file and the line of the field that the error names. If it
-// names no field of the document, the line is the first one of the document.
+// addLocation prefixes an error with the file and a line: the line of the first field that the
+// error names and the document has, or else the first line of the document.
 func (p documentLocation) addLocation(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldNamesInError(err) {

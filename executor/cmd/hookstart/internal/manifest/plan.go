@@ -35,10 +35,11 @@ type Step struct {
 // RequiredKeys.
 func (s Step) Key() string { return s.key }
 
-// Plan returns the steps that change the current state (have) to that of the documents (want), in
-// the order in which to apply them. Objects on which others depend come first, a workflow is
-// activated only after its senders are set, and deletions come last. If prune is false, Plan
-// deletes only settings that a document omits and nodes that a workflow's document omits.
+// Plan returns the steps that turn the current state (have) into the state that the documents
+// describe (want), in the order in which to apply them. Objects on which others depend come first,
+// a workflow is activated only after its senders are set, and deletions come last. If prune is
+// false, Plan keeps objects that have no document; it then deletes only the settings and nodes that
+// a document of their object omits.
 func Plan(have, want *DocumentSet, prune bool) []Step {
 	var steps []Step
 	add := func(step *Step) {
@@ -136,9 +137,9 @@ func diffLines(before, after fieldTexts) (lines []string) {
 	return lines
 }
 
-// newStep returns the step that creates the object with the key what or, if the object exists,
-// changes the fields that differ between before and after. It returns nil if there is nothing to
-// change. The step calls do to make the change.
+// newStep returns a step for the object with the key what. The step's Apply is do, which creates the
+// object if exists is false, and otherwise changes the fields that differ between before and after.
+// If there is nothing to change, newStep returns nil.
 func newStep(
 	what string, exists bool, before, after fieldTexts,
 	do func(context.Context, *apiclient.Client) error,

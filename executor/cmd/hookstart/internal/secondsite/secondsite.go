@@ -39,10 +39,10 @@ const (
 
 // Metadata keys of the streams at the second site.
 const (
-	// originalSettingsMetadataKey holds the settings of the original that a mirror cannot have: see
-	// promotedSettings. Every mirror has this key.
+	// originalSettingsMetadataKey is the key of the original's settings that a mirror cannot have:
+	// see promotedSettings. Every mirror has this key.
 	originalSettingsMetadataKey = "hookstart.original"
-	// promotedAtMetadataKey holds the time at which a mirror was promoted.
+	// promotedAtMetadataKey is the key of the time at which a mirror was promoted.
 	promotedAtMetadataKey = "hookstart.promoted"
 )
 
@@ -53,7 +53,7 @@ type promotedSettings struct {
 	Sources  []*jetstream.StreamSource `json:"sources,omitempty"`
 }
 
-// Site is the second site.
+// Site gives access to the second site and, through it, to the first.
 type Site struct {
 	// JetStream is a connection to the second site with administrator permissions.
 	JetStream jetstream.JetStream
@@ -251,11 +251,13 @@ type MirrorState struct {
 	Stream       string
 	Messages     uint64
 	LastSequence uint64 // sequence of the last message
-	// when that message was stored at the first site; zero if there is none
+	// LastStoredAt is when the last message was stored at the first site. It is zero if there is no
+	// message.
 	LastStoredAt time.Time
-	// number of messages that the mirror lacks, as far as its servers know
+	// MissingMessages is the number of messages that the mirror lacks, as far as its servers know.
 	MissingMessages uint64
-	// time since the last contact with the first site; negative means never
+	// SinceContact is the time since the last contact with the first site. Negative means that
+	// there has been none.
 	SinceContact time.Duration
 	MirrorError  string // the error that NATS reports for the mirror; "" means none
 	Promoted     bool   // the stream is no longer a mirror

@@ -31,8 +31,8 @@ import (
 // files is the directory with the configuration of the NATS servers, including the sites' accounts.
 const files = "../../../../../deploy/nats"
 
-// These parts of first-site.conf and second-site.conf configure the leaf node connection, here
-// without TLS.
+// firstLeaf and secondLeaf configure the leaf node connection as first-site.conf and
+// second-site.conf do, but without TLS.
 const (
 	firstLeaf = `
 leafnodes {
@@ -118,8 +118,8 @@ func (s *sites) configure(name, content string) string {
 	return path
 }
 
-// start starts a NATS server with the given name. Its configuration is the one that both sites
-// share, followed by the text part.
+// start starts a NATS server with the given name. part is appended to the configuration that both
+// sites share.
 func (s *sites) start(name, part string) *server.Server {
 	s.t.Helper()
 	options, err := server.ProcessConfigFile(s.configure(name+".conf", "server_name: "+name+`
@@ -415,7 +415,7 @@ func TestRefusals(t *testing.T) {
 	takeOver := []string{"take-over", "--runner-groups=default/main", "--yes"}
 	for _, args := range [][]string{{"status"}, takeOver} {
 		s.fails(s.second, "is not copied to this site", args...)
-		// The first site has no copies, because it is an installation of its own.
+		// The first site is not a copy of any other site.
 		s.fails(s.first, "is not copied to this site", args...)
 	}
 	one, err := s.one.Stream(ctx, stream.ExecutionsName)

@@ -28,8 +28,8 @@ type WeekStats struct {
 }
 
 // NewWeekStats returns the WeekStats for the amounts that arrived in the last seven periods of 24
-// hours, most recent first. covered is the time since the installation began. It may be longer than
-// a week, and it may be negative, because the clocks of machines can differ.
+// hours, most recent first. covered is the time since the installation began. Times longer than a
+// week count as a week. covered may be negative, because the clocks of machines can differ.
 func NewWeekStats(periods [7]float64, covered time.Duration) WeekStats {
 	covered = min(max(covered, minRatePeriod), 7*day)
 	sum := 0.0

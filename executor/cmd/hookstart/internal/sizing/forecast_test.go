@@ -53,8 +53,9 @@ func TestWeek(t *testing.T) {
 	}
 }
 
-// An amount that is kept for a limited time grows until as much expires as arrives. After that, it
-// changes only if the rate of arrivals changes.
+// AmountAfter returns the amount that is still kept after a number of days. If the retention is
+// limited, the amount grows until as much expires as arrives. After that, it changes only if the
+// rate of arrivals changes.
 func TestHolding(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

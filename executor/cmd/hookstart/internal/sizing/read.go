@@ -31,15 +31,16 @@ type Stream struct {
 	MaxAge          time.Duration // 0 means that messages are kept forever
 	Replicas        int
 
-	// The deduplication window, and the number of messages in it. Both are set only for streams of
-	// start messages.
+	// DedupWindow is the deduplication window, and DedupWindowMessages is the number of messages in
+	// it. Both are set only for streams of start messages.
 	DedupWindow         time.Duration
 	DedupWindowMessages int64
 
 	// WeekMessages counts the messages that were stored in the last week.
 	WeekMessages WeekStats
 
-	// The number of messages that have not been recorded yet, and the age of the oldest of them.
+	// UnrecordedMessages is the number of messages that have not been recorded yet, and
+	// OldestUnrecordedAge is the age of the oldest of them.
 	UnrecordedMessages  int64
 	OldestUnrecordedAge time.Duration
 }
@@ -208,12 +209,12 @@ func (s *Stream) readWeekStats(
 	return err
 }
 
-// completeSince returns the time since which the stream has kept every message that it stored. It
-// is never longer ago than the stream's maximum age.
+// completeSince returns the time since which the stream has kept every message that it stored. If
+// the stream has a maximum age, this time is no further in the past than the maximum age.
 func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
-	// Begin with the first message if it is older than the stream, which means that the stream was
-	// restored from a backup, or if the stream has dropped older messages.
+	// Use the time of the first message if that message is older than the stream, because the
+	// stream was restored from a backup, or if the stream has dropped older messages.
 	if s.Messages > 0 && (info.State.FirstTime.Before(begin) ||
 		info.Config.Discard == jetstream.DiscardOld && info.State.FirstSeq > 1) {
 		begin = info.State.FirstTime

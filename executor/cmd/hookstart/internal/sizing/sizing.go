@@ -39,8 +39,8 @@ type ConfiguredLimits struct {
 // Report describes how far an installation is from its limits.
 type Report struct {
 	At time.Time `json:"at"`
-	// CoveredDays is the number of days that the rates are based on, at most 7. CoversWeek reports
-	// whether it is 7.
+	// CoveredDays is the number of days that the rates are based on, at most 7. CoversWeek is true
+	// if it is 7.
 	CoveredDays float64 `json:"days"`
 	CoversWeek  bool    `json:"complete"`
 	// DeliveriesPerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is
@@ -60,7 +60,7 @@ type Report struct {
 type LimitForecast struct {
 	Name string `json:"name"`
 	Unit Unit   `json:"unit"`
-	// The current amount, and a text that explains it to people.
+	// CurrentAmount is the current usage. Detail explains it in words.
 	CurrentAmount float64 `json:"now"`
 	Detail        string  `json:"detail,omitempty"`
 	// Limit is the limit itself. nil means that there is no limit or that it is unknown.
@@ -124,8 +124,8 @@ func NewReport(size api.Size, nats NATSUsage, limits ConfiguredLimits) Report {
 		growth := relativeGrowth(all)
 		r.GrowthPerDay = &growth
 	}
-	// If a stream has less than minTrendDays of messages, its growth cannot be computed. Assume
-	// that it grows at the same relative rate as the accepted requests.
+	// The growth of a stream that covers fewer than minTrendDays days cannot be computed. Assume
+	// that such a stream grows at the same relative rate as the accepted requests.
 	streams := slices.Clone(nats.Streams)
 	for i, s := range streams {
 		if !s.WeekMessages.KnowsGrowth() {
@@ -391,7 +391,8 @@ func (r *Report) addAccountForecasts(t AccountTier, streams []Stream) {
 			return sum
 		}
 		// The account is charged for every replica, and for the data of other programs, so t.Bytes
-		// is more than the streams hold. Assume that it grows in proportion to them.
+		// is more than the streams hold. Assume that t.Bytes grows in proportion to what the
+		// streams hold.
 		factor := 1.0
 		if now := held(0); now > 0 && t.Bytes > 0 {
 			factor = float64(t.Bytes) / now

@@ -167,8 +167,8 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 		t.Errorf("first %s, want %s", r.Forecasts[0].Name, c.Name)
 	}
 
-	// With a window of four days, half of the current 4 M IDs have expired after two days. In these
-	// two days, 2.2 M have arrived, so 4.2 M are left and the limit is reached.
+	// The window is four days and holds 4 M IDs now. Within two days, 2 M of them expire and 2.2 M
+	// new ones arrive, so the limit of 4.2 M is then reached.
 	long := weekly("EXECUTIONS", 1_000_000, 100_000, "a")
 	long.DedupWindow, long.DedupWindowMessages = 4*day, 4_000_000
 	r = NewReport(api.Size{At: now}, NATSUsage{Streams: []Stream{long}},

@@ -20,10 +20,10 @@ import (
 // sysexits.h.
 const retryExitCode = 75
 
-// Time limits for ending a program. After a timeout, a program gets SIGTERM and has stopGrace to
-// exit. When the runner stops, a program has only shutdownGrace after SIGTERM, because the runner
-// kit abandons a handler a second later. pipeGrace limits reading the program's pipes after it has
-// exited.
+// Time limits for ending a program. After its timeout, a program gets SIGTERM and must exit within
+// stopGrace. When the runner stops, the program must exit within shutdownGrace after SIGTERM,
+// because the runner kit abandons its handler a second later. pipeGrace limits reading the
+// program's pipes after the program has exited.
 const (
 	stopGrace     = 5 * time.Second
 	shutdownGrace = 500 * time.Millisecond
@@ -101,8 +101,8 @@ func (c *CommandHandler) Handle(ctx context.Context, e runner.Execution) (any, e
 }
 
 // cancel sends SIGTERM to a program because its execution was canceled, and waits until the program
-// exits, the timeout expires or the runner stops. If the program exits without an error, the
-// execution has succeeded.
+// exits, the timeout expires or the runner stops. If the program exits without an error, cancel
+// returns its output, and the execution counts as succeeded.
 func (c *CommandHandler) cancel(p *process, timeout <-chan time.Time) (any, error) {
 	p.TerminateGroup()
 	select {

@@ -56,8 +56,8 @@ func TestStopKillsTheWholeGroup(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Handle returned %v", err)
 	}
-	// The child holds its end of the pipe open for as long as it runs, so reading to the end of the
-	// pipe waits until it has been killed.
+	// The child holds the write end of the pipe open while it runs, so ReadAll returns only once
+	// the child has been killed.
 	if err := output.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,10 @@ import (
 // of a failure must not exceed 4,000 bytes.
 const maxQuotedBytes = 3500
 
-// parseOutput converts the text that a target wrote to the execution's output. If text is a single
+// parseOutput returns the execution's output for the text that a target wrote. If text is a single
 // JSON value in UTF-8, the output is that value. Otherwise the output is {"text": …}, with text
-// encoded in base64 if it is not UTF-8. Blank text means no output.
+// encoded in base64 if it is not UTF-8. If text is blank, there is no output, and parseOutput
+// returns nil.
 func parseOutput(text []byte) any {
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:

@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// posting runs a runner that posts each execution to a target server. The parameter ingress is the
-// target's handler, and configure may change the runner's HTTPHandler. The returned Ingress
-// publishes start messages for the runner.
+// posting starts a runner that posts each execution to a test server with the handler ingress.
+// configure may change the runner's HTTPHandler. The returned Ingress publishes start messages for
+// the runner.
 func posting(t *testing.T, ingress http.Handler,
 	configure func(*target.HTTPHandler),
 ) *runnertest.Ingress {
@@ -142,8 +142,9 @@ func TestEndsOfAPost(t *testing.T) {
 	}
 }
 
-// A secret is parsed and used as by the Standard Webhooks libraries. The expected signature is from
-// TestWebhookSign of the Go library.
+// ParseSecrets accepts secrets in the forms that the Standard Webhooks libraries accept, and Sign
+// makes the same signature as they do. The expected signature is from TestWebhookSign of the Go
+// library.
 func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
