@@ -54,9 +54,9 @@ type sent struct {
 	path, delivery, id string
 }
 
-// After a backup taken under load is restored into an empty installation, the same URLs work,
-// earlier deliveries are recognized, the records are the same, and runners do not run acknowledged
-// executions again.
+// A backup that was taken under load is restored into an empty installation. There, the same URLs
+// work, earlier deliveries are recognized, the records are the same, and runners do not run
+// acknowledged executions again.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	workflows, executions := sizeOf(t, "HOOKSTART_BACKUP_WORKFLOWS", 30),

@@ -34,9 +34,9 @@ func moveQueue(t *testing.T, base, method, queue string) {
 	}
 }
 
-// A backup includes a queue's own stream, and a restore recreates this stream. Afterwards repeats
-// are recognized, waiting executions run, and executions that runners had acknowledged do not run
-// again.
+// A backup includes a queue's own stream, and a restore recreates this stream. In the new
+// installation, repeated deliveries are recognized and waiting executions run, but executions that
+// runners had acknowledged do not run again.
 func TestBackupOfOwnStreams(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)

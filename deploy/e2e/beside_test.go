@@ -159,8 +159,8 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.contented()
 }
 
-// If the program has a demo runner, the first workflow that is created in the console runs its
-// executions immediately.
+// If the program has a demo runner, a new operator's first workflow uses the queue of that runner,
+// so its executions run immediately.
 func TestTheFirstWorkflowRuns(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -240,7 +240,7 @@ func (b *tab) text(selector, part string) string {
 // the page have arrived.
 const fragmentsAreThere = `[...document.querySelectorAll("[data-fragment]")].every((part) => part.childElementCount > 0 || part.id === "refusals")`
 
-// unfold opens every collapsible part of the page.
+// unfold is a JavaScript expression that opens every collapsible part of the page.
 const unfold = `for (const part of document.querySelectorAll("details")) part.open = true; ""`
 
 // page waits until a page with the given heading is shown and its scripts are running.

@@ -471,8 +471,8 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.text("#title", "queue mine")
 	const ready = `"ready" in document.documentElement.dataset`
 	b.wait(ready)
-	// If another client makes a change just before the form is posted, that change survives as
-	// well, unless the form changes the same setting.
+	// Another client changes a setting just before the form is posted. The form changes a different
+	// one, so both changes survive.
 	b.do(chromedp.Evaluate[chromedp.Void](`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => {

@@ -37,8 +37,8 @@ func (l *ledger) len() int {
 	return len(l.acknowledged)
 }
 
-// send posts deliveries to the URL that url returns, until ctx ends or the program exits. Every
-// other delivery has an ID, which begins with the numbers run and sender.
+// send posts deliveries until ctx ends or the program exits, and calls url for the URL of each.
+// Every other delivery has an ID, which begins with the numbers run and sender.
 func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url func() string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		deliveryID, header := "", map[string]string{"Content-Type": "application/json"}

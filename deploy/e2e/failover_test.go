@@ -37,9 +37,9 @@ type failoverRun struct {
 	after []string
 }
 
-// A database standby that lags behind is promoted repeatedly under load. Executions that it lacks
-// are recorded again from the streams, and so are the ends that runners have reported. No execution
-// that has ended runs again, and /readyz reports the recovery while it lasts.
+// A database standby that lags behind is promoted repeatedly under load. The executions that it
+// lacks, and the reports in which runners have ended executions, are recorded again from the
+// streams. No execution that has ended runs again, and /readyz reports the recovery while it lasts.
 func TestDatabaseFailsOver(t *testing.T) {
 	t.Parallel()
 	rounds, perSecond, lag := 2, 50, time.Second

@@ -83,7 +83,7 @@ func TestFirstVerifiedEvents(t *testing.T) {
 	}
 
 	set("Slack", "8f742231b10e8888abcd99yyyzzz85a5")
-	// The instructions for Slack stay visible.
+	// After the sender has been set, its instructions stay visible.
 	b.text(".sender details[open] .steps", "Copy the Signing Secret")
 	b.text("#sender-seen", "The workflow is inactive")
 	url = copied(b, "webhook-url")

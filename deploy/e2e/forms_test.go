@@ -32,7 +32,7 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b := openBrowser(t, l.executor)
 	signedInAt(b, "/workflows/demo")
 
-	// If a form reloads the page, the new page shows what was done.
+	// If the page reloads after a form has been posted, the new page says what the form has done.
 	b.click(".rotate summary")
 	b.click("#rotate-form button")
 	b.text("[data-done]", "There is a new URL.")
@@ -118,9 +118,8 @@ func TestFormsInTheBrowser(t *testing.T) {
 		t.Errorf("the sample payload is %s, %v", saved.SamplePayload, err)
 	}
 
-	// If the fragment with the fields of a preset could not be loaded, submitting the form shows
-	// these fields instead of setting the preset. A secret that was typed survives a refusal of the
-	// form.
+	// The fields of a preset cannot be loaded. Submitting the form then shows them instead of
+	// setting the sender. A secret that was typed survives a refusal of the form.
 	b.evaluate(`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => path.startsWith("/fragments/sender")
@@ -219,8 +218,9 @@ func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 		t.Errorf("the form was posted %s times", posts)
 	}
 
-	// If the browser asks whether to leave the page and the operator stays, the page shows what was
-	// done.
+	// A form has been posted and the page wants to reload, but another field has unsaved text. The
+	// browser asks whether to leave the page, and the operator stays. The page then says what the
+	// form has done.
 	err := chromedp.Listen(b.ctx, func(event any) {
 		if _, ok := event.(*page.EventJavascriptDialogOpening); ok {
 			go func() {

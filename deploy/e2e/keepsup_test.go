@@ -160,8 +160,8 @@ func hover(b *tab, selector string) {
 	b.do(chromedp.MouseEvent("mouseMoved", x, y))
 }
 
-// failuresGo checks that the message about a failure disappears at the operator's next action, or
-// when the executor can be reached again.
+// failuresGo checks that the message that the executor cannot be reached disappears at the
+// operator's next successful action, or as soon as the executor can be reached again.
 func failuresGo(b *tab) {
 	b.t.Helper()
 	b.visit("/workflows/demo")

@@ -150,8 +150,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.do(chromedp.Focus(chromedp.CSS("[data-bulk-do=dismiss]")))
 	press(kb.Enter)
 	b.text("dialog[open]", "Dismiss all that match?")
-	// The test fakes the first response, so that the server seems to have done only part of the
-	// work. The page must then post the form again.
+	// The executor may process only part of the dead letters and say so in the response, and the
+	// page then posts the form again. Fake such a response to the first post.
 	b.evaluate(`(() => {
 		const real = fetch;
 		window.fetch = () => {

@@ -32,8 +32,9 @@ func ends(t *testing.T, name string, args ...string) string {
 	return p.Output()
 }
 
-// If the key file opens none of the sealed secrets, the program exits at startup with one clear
-// line. If the file lacks only some of the keys, the program names the missing ones.
+// An ingress and an executor exit at startup if their key file opens none of the sealed secrets,
+// and name the key that they need. If the file lacks only some of the keys, they run and name the
+// missing ones.
 func TestKeyFileThatOpensNothing(t *testing.T) {
 	t.Parallel()
 	keyFile := func(lines ...string) string {

@@ -379,8 +379,9 @@ func TestADeletedConsumerOfALaneIsMadeAgain(t *testing.T) {
 	})
 }
 
-// If a lane's consumer is deleted before the handler begins, the runner drops the message that it
-// has received from the lane, and frees the message's concurrency slot.
+// If a lane's consumer is deleted after the runner has received a message of the lane, but before
+// the handler begins, the runner drops the message. The concurrency slot that was reserved for the
+// message becomes free.
 func TestAMessageOfADeletedConsumerFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {

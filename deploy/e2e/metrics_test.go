@@ -20,8 +20,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// No request adds a metric series to those that exist after the start of the program, neither a
-// request from a stranger nor one from a sender.
+// After the start of the program, no request adds a metric series, whether it comes from a stranger
+// or from a sender. Otherwise strangers could make the metrics grow without limit.
 func TestNoRequestAddsASeries(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -60,8 +60,8 @@ func TestNoRequestAddsASeries(t *testing.T) {
 		}
 		last = a.ExecutionID
 		for _, url := range []string{l.ingress + path, base + "?token=" + token} {
-			// At the new workflow's URL, this is a repeat. At the demo workflow's URL, it starts an
-			// execution.
+			// At the new workflow's URL, this request repeats the delivery above. At the demo
+			// workflow's URL, it is a new delivery and starts an execution.
 			send("POST", url, map[string]string{"X-GitHub-Delivery": id}, "{}")
 		}
 		send("POST", base+"?token=wrong-"+id, nil, "")

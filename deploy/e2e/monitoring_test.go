@@ -98,7 +98,8 @@ func (q *queries) check(where, expression string) {
 	})
 }
 
-// family returns the name of the metric that a series belongs to.
+// family returns the name of the metric that a series belongs to. For a histogram, it removes
+// _bucket, _sum or _count from the name of the series.
 func (q *queries) family(series string) string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(series, suffix); ok &&

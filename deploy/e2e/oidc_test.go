@@ -283,7 +283,8 @@ func executionOf(t *testing.T, client *apiclient.Client, workflow string) string
 	return ""
 }
 
-// longKey creates keys with every property that the list of keys can show.
+// longKey creates two keys, which have every property that the list of keys can show. The name of
+// one of them is long.
 func longKey(t *testing.T, l *localProgram) {
 	t.Helper()
 	for _, put := range []api.PutKey{

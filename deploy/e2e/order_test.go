@@ -282,8 +282,9 @@ func TestOrderHoldsInACluster(t *testing.T) {
 		executions, keys, o.kills, leaders, failed, repeats)
 }
 
-// A runner is frozen for longer than the ack wait. When it resumes, it aborts its handler, because
-// another member of the group has run the ordered execution meanwhile.
+// A runner is frozen during a handler for longer than the ack wait, so another member of the group
+// runs the ordered execution. When the first runner resumes, it aborts its handler and does not run
+// the next execution of the lane.
 func TestAFrozenRunnerGivesUpWhatIsOrdered(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")

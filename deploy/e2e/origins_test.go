@@ -64,7 +64,8 @@ func TestAPageOfAnotherSite(t *testing.T) {
 	b.wait(`"listed" in document.body.dataset`)
 	deadline := time.Now().Add(time.Minute)
 	for i := 0; b.evaluate(`String(document.querySelectorAll("#seen li").length)`) == "0"; i++ {
-		// The event stream may not be open yet, so keep sending.
+		// The page may not have opened its event stream yet, and would miss this delivery. So keep
+		// sending until the page has seen an event.
 		if time.Now().After(deadline) {
 			t.Fatalf("no event came: %s",
 				b.evaluate(`document.querySelector("#failed").textContent`))

@@ -70,9 +70,9 @@ func ended(
 	return e
 }
 
-// Each kind of poisonous input ends as documented and becomes a dead letter. None of them blocks
-// other executions: a good input after each of them succeeds, although there are only two
-// concurrency slots and one handler never returns.
+// A poisonous input makes the handler, for example, panic or never return. Its execution ends as
+// documented, becomes a dead letter and blocks no others: a good input after each poisonous one
+// succeeds, although there are only two concurrency slots.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -393,8 +393,8 @@ func nodeRunner(program, natsURL string) *exec.Cmd {
 	return command
 }
 
-// A message that arrives at a Node.js runner that is stopping counts as an attempt. The runner
-// hands the message back if another attempt is left, and otherwise runs the execution.
+// A message arrives at a Node.js runner that is stopping. This delivery counts as an attempt. If
+// another attempt is left, the runner hands the message back, and otherwise runs the execution.
 func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

@@ -59,7 +59,8 @@ func decoded(t *testing.T, from io.Reader, format expfmt.Format) scrape {
 	}
 }
 
-// secondSite returns the metrics of a second site that cannot reach the first site.
+// secondSite returns the metrics that hookstart reports for a second site. The site is a server
+// whose streams mirror those of a first site that does not exist.
 func secondSite(t *testing.T) scrape {
 	t.Helper()
 	server := natstest.Start(t)

@@ -15,8 +15,8 @@ import (
 
 // One account fills the stream through two ingresses until its requests are refused, because the
 // stream is nine tenths full. Requests of two other accounts are still accepted, even after
-// restarts of an ingress, the executor and NATS, and repeats of deliveries from before the refusals
-// are recognized.
+// restarts of an ingress, the executor and NATS. Repeats of deliveries that were accepted before
+// the refusals are recognized.
 func TestStorageIsSharedFairly(t *testing.T) {
 	t.Parallel()
 	const maxBytes = 10_000_000

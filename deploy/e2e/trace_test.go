@@ -194,8 +194,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	// A stranger cannot decide whether a request is traced, or in which trace. The span only links
-	// to the trace that the request names.
+	// A request without a valid token cannot decide whether it is traced, or in which trace. Its
+	// span is in a new trace and only links to the one that the request names.
 	const strangersTrace = "0123456789abcdef0123456789abcdef"
 	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{
 		"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01",
@@ -259,8 +259,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		"00-"+senderTrace+"-"+publish.SpanContext.SpanID().String()+"-01"; got != want {
 		t.Errorf("the message's traceparent is %s, not %s", got, want)
 	}
-	// The runner's reports are children of its span. Here there is only the report of success,
-	// because the run was short.
+	// The span of each report is a child of the runner's span. Here there is only the report of
+	// success, because the run was too short for others.
 	reports := 0
 	for _, s := range spans {
 		if s.Name == "record "+progress && s.Parent.SpanID() == process.SpanContext.SpanID() {

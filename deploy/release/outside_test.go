@@ -133,9 +133,9 @@ func copyModule(from, to string) error {
 	})
 }
 
-// modules returns the sorted names of all modules that the build may use. It does not use "go list
-// -m all", which also looks up when each version was released. The module cache lacks this
-// information for modules from which nothing is compiled.
+// modules returns the sorted names of all modules that the build may use. It uses "go mod graph".
+// "go list -m all" would also look up the release time of each version, which the module cache
+// lacks for modules from which nothing is compiled.
 func (o *outside) modules() []string {
 	o.t.Helper()
 	var names []string
@@ -196,13 +196,13 @@ func TestARunnerFromOutside(t *testing.T) {
 	checkLinks(t, o)
 }
 
-// A new module that imports our public modules gets no server, exporter, logger or flag parser from
-// them.
+// A new module that imports one of our public modules gets only the expected dependencies from it,
+// and no server, exporter, logger or flag parser.
 func TestWhatTheModulesBring(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		imports string
-		brings  []string // prefixes of all modules that the import adds to the new module's go.sum
+		brings  []string // all modules that the build may use; a name with a final / is a prefix
 		has     string
 	}{
 		{"shared/runner", []string{

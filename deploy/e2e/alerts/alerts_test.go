@@ -318,8 +318,8 @@ hookstart_executor_lag_messages{stream="EXECUTIONS"} %d
 
 // The alert RecordedAgain reports rewinds, in which the executor processes earlier messages again.
 // It fires when the counter of rewinds grows, and also when the first sample of a new executor is
-// not zero, because that executor has then rewound at its start. It does not fire for an old count
-// that Prometheus sees again after an outage.
+// not zero, because that executor has then rewound at its start. If Prometheus has not scraped for
+// a while and then sees an unchanged counter, the alert does not fire.
 func TestRecordedAgain(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)

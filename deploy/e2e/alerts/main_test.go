@@ -115,7 +115,8 @@ func launchExecutor(t *testing.T, natsURLs string, flags ...string) *installatio
 	}
 }
 
-// makeWorkflow creates a workflow with a node and a sample payload, and a queue of the same name.
+// makeWorkflow creates a workflow with the given ID. Its queue has the same name, and its trigger
+// node "node" has a sample payload.
 func makeWorkflow(t *testing.T, c *apiclient.Client, id string) {
 	t.Helper()
 	if _, err := c.PutAccount(t.Context(), "tests",

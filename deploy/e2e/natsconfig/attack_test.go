@@ -330,8 +330,8 @@ func (a *attacker) answers() string {
 	return strings.Join(a.said, "; ")
 }
 
-// see searches a message that the attacker has received for secrets. It also decodes base64, in
-// which the API returns messages.
+// see sets leaked if a message that the attacker has received contains one of the secrets, as plain
+// text or in base64, the form in which the API returns messages.
 func (a *attacker) see(m *nats.Msg) {
 	for _, secret := range []string{secretToken, secretInput, secretTraffic} {
 		if bytes.Contains(m.Data, []byte(secret)) ||

@@ -88,8 +88,9 @@ func TestKeyScripts(t *testing.T) {
 	}
 }
 
-// Even if the user's shell has CDPATH set, make-secrets.sh works only in the folder that it has
-// created. In any other folder, a failed run would remove files that are not its own.
+// If CDPATH is set, cd may change to a folder of the same name elsewhere. make-secrets.sh
+// nevertheless works only in the folder that it has created. Otherwise a failed run would remove
+// another folder's files.
 func TestMakeSecretsKeepsToItsFolder(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// If the shared stream is full, an ingress with its own credentials stays ready, and still accepts
-// requests for a queue that has its own stream.
+// While the shared stream is full, an ingress stays ready and still accepts requests for a queue
+// that has its own stream. The permissions of the role ingress suffice for this.
 func TestAnOwnStreamOutlivesAFullSharedOne(t *testing.T) {
 	t.Parallel()
 	s, log := startOne(t), listen(t)

@@ -215,8 +215,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		return err == nil && e.Status == "succeeded"
 	})
 
-	// A response that waits for an execution reports the outcome, even in response to a repeat or
-	// for a canceled execution.
+	// The ingress has the permissions to respond with the outcome of an execution: to a request, to
+	// its repeat, and to a request whose execution is canceled meanwhile.
 	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{
 		"answer": api.Answer{WaitSeconds: 20},
 	}); err != nil {

@@ -356,9 +356,9 @@ func (r *request) verify(t *testing.T, now time.Time) sender.Verdict {
 	return s.Verify(in, now)
 }
 
-// plain returns the request with its signature in the form that every library accepts. hookstart
-// also accepts two equivalent forms: with white space around the parts of a signature, and with hex
-// digits in upper case.
+// plain returns the request with the signature in the form that every library accepts. It removes
+// white space around the parts of the signature header and converts hex digits to lower case,
+// because hookstart also accepts the other forms, but not every library does.
 func (r *request) plain() *request {
 	c := *r
 	c.Headers = maps.Clone(r.Headers)
