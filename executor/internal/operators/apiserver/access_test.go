@@ -35,8 +35,8 @@ const (
 	aKey        about = "a key"
 )
 
-// operation is the expected behavior of an operation of the API. In body, ACCOUNT stands for the
-// account's ID and SOON for a time in the future.
+// operation says how the test calls an operation of the API, and what it expects. In body, ACCOUNT
+// stands for the account's ID and SOON for a time in the future.
 type operation struct {
 	about about
 	body  string
@@ -150,8 +150,8 @@ func (r *rig) endpoints() (all []endpoint) {
 	return all
 }
 
-// at returns the path of a call to the operation. what is the kind of object that the call
-// concerns. The object belongs to account; if it is a key, its ID is key.
+// at returns the operation's path with all parameters filled in. what is the kind of object that
+// the call concerns. The object belongs to account; if it is a key, its ID is key.
 func (e endpoint) at(what about, account, key string) string {
 	subject := map[about]string{
 		anAccount:   account,
@@ -352,7 +352,7 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 }
 
 // Each route calls the operation whose role it requires; a route that called another operation
-// could require the wrong role. Each operation with an ID has a route.
+// could require the wrong role. Every operation whose ID is not empty has a route.
 func TestRoutesCallTheirOperation(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
@@ -398,9 +398,9 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 	}
 }
 
-// asIfNotThere checks the response that a caller got for an object of the account globex. Apart
-// from IDs, it must be the same as for an object that does not exist. who names the caller in
-// messages.
+// asIfNotThere checks that a caller cannot tell an object of the account globex from one that does
+// not exist: status and answer, the response about the object, must be a 404 and, apart from IDs,
+// equal the response about an object of the account "nobody". who names the caller in messages.
 func (r *rig) asIfNotThere(
 	e endpoint, expected operation, who, key string, status int, answer string,
 ) {
@@ -410,9 +410,9 @@ func (r *rig) asIfNotThere(
 	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
 		executionOf("nobody")).Replace(answer) == said
 	if e.id == "put-workflow" {
-		// A PUT with an unused ID would create a workflow, so a PUT cannot hide that another
-		// account uses the ID. The responses may therefore differ. It is enough that the PUT for
-		// the account "nobody" fails with 422, because this account does not exist.
+		// A PUT with an unused ID creates a workflow, so refusing a PUT reveals that another
+		// account uses the ID, and the responses may differ. It is enough that the PUT for the
+		// account "nobody" fails with 422, because this account does not exist.
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {
@@ -575,7 +575,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 				}
 			}
 		}
-		// A cursor that another caller has received gives no additional access.
+		// A cursor from the admin's list gives the viewer no additional access.
 		for _, of := range []string{"", "?accountId=globex"} {
 			sep := "?"
 			if of != "" {

@@ -142,9 +142,9 @@ func (r *rig) wantInvalid(a answer, field, problem string) {
 	}
 }
 
-// wantPages reads a list page by page, and checks that its items are exactly want, in order. page
-// requests one page, and returns its items and the next cursor. No page may have more than limit
-// items.
+// wantPages reads the list at path page by page. It checks that all items together are exactly
+// want, in order, and that no page has more than limit items. page requests one page, and returns
+// its items and the cursor of the next page.
 func (r *rig) wantPages(
 	path string, want []string, limit int, page func(*rig, string) ([]string, string),
 ) {

@@ -38,9 +38,9 @@ func (r *rig) recordAll(now time.Time) {
 	}
 }
 
-// Each action of an operator on executions has exactly one entry in the audit log. The entry is
-// stored together with the start message, or with the change of the record. Repeating an action
-// neither performs nor audits it again.
+// Each action of an operator on an execution has exactly one entry in the audit log. The entry is
+// stored together with the start message, or with the changed record. A repeated action is neither
+// performed nor audited again.
 func TestDeedsAreAudited(t *testing.T) {
 	t.Parallel()
 	r := start(t)

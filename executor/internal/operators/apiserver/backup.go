@@ -91,8 +91,9 @@ func (s *server) backUpRecords(
 	})
 }
 
-// writeLines responds with the parts that read passes to write, one per line. If read succeeds, the
-// last line is {}, which shows the client that the response is complete.
+// writeLines returns a response with one line for each part that read passes to its argument, the
+// function write. If read succeeds, the last line is {}, which shows the client that the response
+// is complete. If read fails before the first part, the response is a problem.
 func (*server) writeLines(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {

@@ -142,8 +142,8 @@ func TestRequeueManyAfterACrash(t *testing.T) {
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	r.letters(0, 3)
-	// The first dead letter was requeued and its new execution was recorded. The second was
-	// requeued, but its new execution is only in the stream.
+	// The call crashed at this point: the new execution of the first dead letter is recorded, and
+	// that of the second is only in the stream. Neither dead letter is marked as requeued.
 	r.records(store.Batch{New: []store.Record{record(execution.IDForRequeue(id(0)))}})
 	msg, err := stream.StartMessage(execution.Start{
 		ID:         execution.IDForRequeue(id(1)),

@@ -173,8 +173,9 @@ func (s *besideCancel) RequestCancel(
 	return requested, err
 }
 
-// Two calls cancel the same executions at the same time. A bulk cancellation counts each execution
-// whose cancellation it requested first, even if the other call is the one that ends it.
+// During a bulk cancellation of three executions, another call cancels two of them. The bulk
+// cancellation counts an execution if it was the first to request the cancellation, even if the
+// other call ends the execution.
 func TestTheCountsOfACancellationBesideAnother(t *testing.T) {
 	t.Parallel()
 	var beside *besideCancel
@@ -334,11 +335,12 @@ func TestCancelIsSettled(t *testing.T) {
 		_, err := bucket.Get(t.Context(), id(3))
 		return err == nil
 	}
-	// The NATS server loses the bucket's newest key in a power failure, and comes back.
+	// If the NATS server has lost the bucket's newest key in a power failure, the key is restored
+	// after the reconnect.
 	r.check(bucket.Purge(t.Context(), id(3)))
 	r.check(r.nc.ForceReconnect())
 	eventually(t, hasKey)
-	// The bucket is deleted and recreated.
+	// If the bucket was deleted and recreated, its keys are restored.
 	r.check(r.JetStream.DeleteKeyValue(t.Context(), stream.CancellationsBucket))
 	r.cancellations()
 	eventually(t, hasKey)

@@ -92,8 +92,8 @@ func (r *rig) conforms(method, path string, a answer) {
 		return
 	}
 	for _, name := range []string{"ETag", "Retry-After"} {
-		// Retry-After may be missing although it is documented: then the call must not be repeated
-		// unchanged. ETag must be present if and only if it is documented.
+		// ETag must be present if and only if it is documented. A documented Retry-After may be
+		// missing, which means that the client must not repeat the call unchanged.
 		if _, ok := said.Headers[name]; ok != (a.header.Get(name) != "") &&
 			(name == "ETag" || !ok) {
 			r.t.Errorf("%s: %d has %s %q, and is documented with %v", a.call, a.status, name,
@@ -113,8 +113,8 @@ func (r *rig) conforms(method, path string, a answer) {
 	}
 }
 
-// wrong returns where and why a value does not match a schema, or "" if it matches. at names the
-// place of the value.
+// wrong returns where and why a value does not match a schema, or "" if it matches. at is the place
+// of the value in the response, for the result.
 func (d *document) wrong(s *schema, value any, at string) string {
 	if name, is := strings.CutPrefix(s.Ref, "#/components/schemas/"); is {
 		return d.wrong(d.Components.Schemas[name], value, at)

@@ -305,9 +305,9 @@ func TestRequeueOnce(t *testing.T) {
 		}
 	}
 
-	// An executor has published the start message and crashed. The message has left the
-	// deduplication window, but the database has the new execution's record, so nothing is
-	// published again.
+	// An executor has published the start message of the new execution and crashed. The
+	// deduplication window has passed, so the stream would store the message again. But the
+	// database already has the new execution's record, so a requeue publishes nothing.
 	r.failed(20, nil)
 	as := execution.IDForRequeue(id(20))
 	r.records(store.Batch{New: []store.Record{record(as)}})
@@ -334,9 +334,9 @@ func TestRequeueOnce(t *testing.T) {
 	}
 }
 
-// A message was put aside because the database refused it, but the database accepts it now. A
-// requeue records it under its original ID. The same applies to a report, and to a message that an
-// old version put aside by mistake.
+// The database refused a start message and a report, so they were put aside, but it accepts them
+// now. Requeuing the start message records the execution under its original ID. Requeuing the
+// report changes the execution's status.
 func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	t.Parallel()
 	var late []time.Time
@@ -424,8 +424,8 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	r.post("/executions/message-x/requeue", "").refused(404, api.CodeNotFound)
 }
 
-// The dead letter of an execution shows the subject of the start message only if the subject
-// follows from the record. That is not the case in a queue with order keys or with its own stream.
+// The dead letter of an execution shows the subject of the start message only if the subject can be
+// derived from the record. In a queue with order keys or with its own stream, it cannot.
 func TestTheSubjectOfADeadLetter(t *testing.T) {
 	t.Parallel()
 	r := start(t)

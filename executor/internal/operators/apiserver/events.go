@@ -177,9 +177,9 @@ func (s *server) sendBatch(
 	return nil
 }
 
-// executionEvents returns the events about those of the given executions that match in and that the
-// caller may see, oldest first. The events' IDs contain the time at. executionEvents returns
-// errStreamEnded if the caller's session or key was revoked.
+// executionEvents returns server-sent events, oldest first, for those of the given executions that
+// match the request's filters and that the caller may see. The ID of each event is the time at in
+// microseconds. If the caller's session or key was revoked, executionEvents returns errStreamEnded.
 func (s *server) executionEvents(
 	ctx context.Context, at time.Time, ids []string, in *watchInput,
 ) (string, error) {

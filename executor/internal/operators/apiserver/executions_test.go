@@ -334,7 +334,7 @@ func TestExpiredInput(t *testing.T) {
 	r.check(r.streamHandle().DeleteMsg(t.Context(), gone))
 	r.records(store.Batch{New: []store.Record{
 		record(id(1), func(rec *store.Record) { rec.StreamSequence = gone }),
-		// The message at this sequence belongs to another execution.
+		// The message at this sequence belongs to execution 2, not to execution 3.
 		record(id(3), func(rec *store.Record) { rec.StreamSequence = others }),
 		record(id(4), func(rec *store.Record) { rec.StreamSequence = 1 << 40 }),
 	}})

@@ -83,7 +83,7 @@ func TestDatabaseIsAway(t *testing.T) {
 			t.Errorf("%s: the detail leaks: %q", a.call, p.Detail)
 		}
 	}
-	// Calls that do not need the database succeed. The earlier rotation failed and has not changed
+	// Calls that do not need the database succeed. The rotation that failed above has not changed
 	// the token.
 	r.get("/workflows/wf").is(200)
 	r.post("/workflows/wf/activate", "").is(200)

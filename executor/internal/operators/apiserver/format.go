@@ -18,10 +18,10 @@ import (
 // them, and allows at most 10,000 levels of nesting.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON is like json.Unmarshal. However, huma passes a *any as into to validate the structure of
-// a body. In this case, readJSON accepts any number, because a sample payload is stored as sent and
-// may contain numbers beyond float64. It also rejects text that is not UTF-8, which encoding/json
-// would change.
+// readJSON is like json.Unmarshal, unless into is a *any, which huma passes to validate the
+// structure of a body. readJSON then accepts any number, because a sample payload is stored as sent
+// and may contain numbers beyond float64. It also rejects text that is not UTF-8, which
+// encoding/json would change.
 func readJSON(text []byte, into any) error {
 	target, ok := into.(*any)
 	if !ok {
@@ -89,8 +89,8 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// encode encodes v as JSON. Members that are already encoded are hidden from encoding/json, by a
-// shadowing field of the same name, and then appended unchanged.
+// encode encodes v as JSON. Members whose values are already encoded must stay unchanged, so a
+// field of the same name hides them from encoding/json, and encode then appends them.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:

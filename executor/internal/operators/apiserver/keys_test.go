@@ -201,8 +201,8 @@ func TestEventsResume(t *testing.T) {
 	if got := again.next(); got.ExecutionID != id(4) {
 		t.Errorf("then came %+v", got)
 	}
-	// If this executor no longer has all changes since the client's last event, it sends a gap
-	// event, which says that changes are missing.
+	// The client's last event is so old that this executor no longer has all changes since then.
+	// The stream begins with a gap event, which says that changes are missing.
 	gap := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", "1000000") })
 	if got := gap.block(); got != "event: gap\ndata: {}" {
 		t.Errorf("it begins with %q", got)

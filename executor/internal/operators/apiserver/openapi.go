@@ -37,8 +37,9 @@ const (
 
 const securitySchemeName = "token"
 
-// humaConfig returns huma's default configuration without the pages for documentation, which load
-// scripts from other sites. It also omits the schemas' paths and the links to them.
+// humaConfig returns huma's default configuration with a few changes. Among others, huma serves
+// neither its documentation pages, which load scripts from other sites, nor the schemas, and does
+// not add links to the schemas.
 func humaConfig() huma.Config {
 	config := huma.DefaultConfig("hookstart: the operators' API", "1")
 	config.CreateHooks = nil
@@ -91,8 +92,8 @@ func openAPIDocument(document *huma.OpenAPI) []byte {
 	return patternDescriptionRE.ReplaceAll(text, nil)
 }
 
-// patternDescriptionRE matches the "patternDescription" member of a schema, which always has other
-// members too.
+// patternDescriptionRE matches the "patternDescription" member of a schema and the comma after or
+// before it. There always is a comma, because such a schema has other members.
 var patternDescriptionRE = regexp.MustCompile(
 	`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`,
 )
@@ -111,8 +112,8 @@ type operationSpec struct {
 	bodyLimit     int64 // maximum length of the body, in bytes; 0 means maxBodyBytes
 }
 
-// leastRole returns the lowest role that may make the call. Package operate defines it and checks
-// it again.
+// leastRole returns the lowest role that may make the call. Package operate defines this role, and
+// checks the caller's role once more when the operation is called.
 func (c operationSpec) leastRole() operate.Role {
 	least, ok := operate.RoleOfRoute(c.id)
 	if !ok {
@@ -270,7 +271,8 @@ func describeProblems(responses map[string]*huma.Response, codes []string) {
 	}
 }
 
-// successResponse documents a response with a T, for a success status other than the default one.
+// successResponse documents a response whose body is a T. It is for a success status other than the
+// call's default one.
 func successResponse[T any](group huma.API, description string) *huma.Response {
 	return &huma.Response{
 		Description: description,

@@ -43,8 +43,8 @@ func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.check(err)
 }
 
-// startAt publishes the start message of execution id(n) to the default queue, in the stream of the
-// layout at, and records that the execution failed.
+// startAt publishes the start message of execution id(n) to the default queue, and records that the
+// execution failed. at selects the stream: the shared stream or the queue's own.
 func (r *rig) startAt(at stream.Layout, n int, body string) {
 	r.t.Helper()
 	sequence := r.message(at.StartMessage(execution.Start{
@@ -65,8 +65,8 @@ func (r *rig) startAt(at stream.Layout, n int, body string) {
 	})}})
 }
 
-// ofPlace returns how many start messages of the default queue are in the shared stream, or in the
-// queue's own stream if at.Own is true.
+// ofPlace returns the number of the default queue's start messages in the queue's own stream if
+// at.Own is true, or in the shared stream otherwise.
 func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), at.StreamName(execution.DefaultQueue))

@@ -103,12 +103,13 @@ const maxMergeDepth = 10
 
 var errPatchTooDeep = fmt.Errorf("has objects that are nested deeper than %d levels", maxMergeDepth)
 
-// mergePatch applies a patch to the JSON text target, which schema describes, and returns the
-// result. It merges objects, except the members in unmerged. Any other value in the patch replaces
-// the current one, byte for byte. A null removes a member. If schema lacks the member, the null
-// stays in the result, so that the validation refuses it; if schema is nil, a null removes any
-// member. If more than depth nested objects would have to be merged, mergePatch returns
-// errPatchTooDeep.
+// mergePatch applies a JSON merge patch to the JSON text target and returns the result. It merges
+// objects, except the members in unmerged. Any other value in the patch replaces the current one,
+// byte for byte, and null removes a member.
+//
+// schema describes target. If schema lacks a member, a null for this member stays in the result, so
+// that the validation refuses it. If schema is nil, null removes any member. If more than depth
+// nested objects would have to be merged, mergePatch returns errPatchTooDeep.
 func mergePatch(
 	target, patch []byte, schemas huma.Registry, schema *huma.Schema, unmerged []string, depth int,
 ) ([]byte, error) {

@@ -71,8 +71,8 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	return stop
 }
 
-// asksInVain waits until a runner of the group is requesting work, while the given number of start
-// messages waits undelivered.
+// asksInVain waits until a runner of the group is requesting work but gets none, although the given
+// number of start messages is waiting.
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {
@@ -382,7 +382,7 @@ func TestAQueuesOwnStream(t *testing.T) {
 }
 
 // A queue that no workflow uses yet can be paused, get its own stream, and move back to the shared
-// stream. Moving a queue back that has no settings succeeds, without an audit entry.
+// stream. If a queue has no settings, moving it back succeeds, but adds no audit entry.
 func TestTheOwnStreamOfAQueueThatNoWorkflowUses(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -157,8 +157,8 @@ func TestTheOrderKeyIsKept(t *testing.T) {
 	expect("rerun of the node", again("/workflows/wf/triggers/node/rerun"), "default", "sample")
 	expect("rerun of an execution", again("/executions/"+id(1)+"/rerun"), "default", "sample")
 
-	// The node's current setting applies only to original requests that were accepted without an
-	// order key.
+	// The node's current order key setting applies only if the original request was accepted
+	// without an order key.
 	put("default", "header:X-None")
 	expect("replay at a changed node", again("/executions/"+id(1)+"/replay"), "default", "original")
 	ordered(3, "")

@@ -294,8 +294,9 @@ func (r *rig) trigger(workflow, node string) api.Trigger {
 	return decode[api.Trigger](r.get("/workflows/" + workflow + "/triggers/" + node).is(200))
 }
 
-// message publishes a message to the stream and returns its sequence. It takes both results of a
-// function such as stream.StartMessage, and fails the test if err is not nil.
+// message publishes msg to the stream and returns its sequence. It fails the test if err is not
+// nil, so that it can be called directly with the results of a function such as
+// stream.StartMessage.
 func (r *rig) message(msg *nats.Msg, err error) uint64 {
 	r.t.Helper()
 	r.check(err)

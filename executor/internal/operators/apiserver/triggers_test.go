@@ -235,8 +235,8 @@ func TestRotation(t *testing.T) {
 	r.post("/workflows/wf/triggers/b/rotate-token", "").refused(404, api.CodeNotFound)
 }
 
-// lag simulates a running process that never confirms a change, until leave is called or the test
-// ends.
+// lag simulates a running process that never confirms a change of the registry. The process
+// disappears when leave is called or the test ends.
 func (r *rig) lag(t *testing.T) (leave func()) {
 	t.Helper()
 	data, err := proto.Marshal(&hookstartv1.Presence{
@@ -341,8 +341,8 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	if got := decode[api.Account](r.get("/accounts/on-free").is(200)); got.Name != "new" {
 		t.Errorf("it is not stored: %+v", got)
 	}
-	// The response tells the client not to repeat a rotation, because that would replace the token
-	// again.
+	// The rotation succeeds, but is not confirmed. The response tells the client not to repeat it,
+	// because a second rotation would replace the new token.
 	a := r.post("/workflows/wf/triggers/node/rotate-token", "").is(503)
 	if p := decode[api.Problem](a); p.Code != api.CodeNotConfirmed || p.Retryable ||
 		p.RetryAfter != 0 || !strings.Contains(p.Detail, "Do not repeat") {
@@ -353,8 +353,8 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	}
 	r.delete("/workflows/wf").refused(503, api.CodeNotConfirmed)
 	r.get("/workflows/wf").refused(404, api.CodeNotFound)
-	// The deletion was not confirmed, but the secrets of the workflow are deleted anyway, because
-	// no client will repeat the call.
+	// The deletion of the workflow was not confirmed either, but its secrets are deleted at once: a
+	// client that no longer finds the workflow will not repeat the call.
 	secrets, err := r.JetStream.KeyValue(t.Context(), registry.SecretsBucket)
 	r.check(err)
 	if _, err := secrets.Get(t.Context(), "wf.node"); !errors.Is(err, jetstream.ErrKeyNotFound) {

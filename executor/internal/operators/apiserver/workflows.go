@@ -162,8 +162,9 @@ type IfNoneMatchHeader struct {
 // anyVersion is the value of If-Match that every existing object matches.
 const anyVersion = "*"
 
-// conditionalInput is implemented by inputs with a precondition. registerOperation calls
-// withCondition before the handler.
+// conditionalInput is implemented by inputs with a precondition, such as If-Match. Before the
+// handler, registerOperation calls withCondition, which adds the precondition to the handler's
+// context.
 type conditionalInput interface {
 	withCondition(ctx context.Context) (context.Context, error)
 }

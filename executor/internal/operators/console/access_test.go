@@ -249,8 +249,9 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	}
 }
 
-// putAccount creates or replaces the account "acme" through the API, as a script on a page of the
-// console does, and returns the response's status. Each change can modify the request first.
+// putAccount sends a PUT for the account "acme" to the API, as a script on a page of the console
+// does, and returns the response's status. The functions in change can modify the request before it
+// is sent.
 func (r *rig) putAccount(change ...func(*http.Request)) int {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPut,

@@ -130,9 +130,9 @@ func (c *Console) accountEventsForm() *form {
 }
 
 // accountEventsFields returns the field values of the form for an account's operator events. put
-// holds the account's current settings; nil means that its events start no workflow. The form has
-// one checkbox for each kind of event. The field "kinds" lists the selected kinds, separated by
-// spaces, so that they are compared as a single value.
+// holds the current settings; nil means that the account's events start no workflow. Although the
+// form has a checkbox for each kind of event, the field "kinds" holds all selected kinds, so that
+// the selection is compared as a whole when the form is checked for conflicts.
 func accountEventsFields(put *api.PutEvents) map[string]string {
 	if put == nil {
 		put = &api.PutEvents{}

@@ -96,9 +96,10 @@ type bulkCount struct {
 	outcome string
 }
 
-// bulkMessage returns the form's message about a result. If a script posted the form and more items
-// may remain, bulkMessage also makes the script post the form again. The counts in the message then
-// include the items that the script's earlier posts changed.
+// bulkMessage returns the message that the form shows after a bulk call. Its counts include the
+// items that earlier posts of the same script have changed. If a script posted the form, this post
+// changed items and more may remain, bulkMessage also sets repostValues, so that the script posts
+// the form again.
 func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 	sum, before := 0, 0
 	again := map[string]string{}
@@ -213,11 +214,11 @@ func (c *Console) cancelMatchingExecutionsForm() *form {
 		})
 }
 
-// matchingExecutionsForm returns a bulk form of a list of executions, which is on a workflow's page
+// matchingExecutionsForm returns a bulk form of a list of executions, either on a workflow's page
 // or on the page of all executions. operation is the name of the form's operation, and action is
 // the last part of the path to which the form is posted. offered reports whether a list with the
-// given filters has the form. call changes the executions that match the filters of p and were
-// accepted before at.
+// given filters has the form. call changes the executions that match the list's filters and were
+// accepted before the given time.
 func (c *Console) matchingExecutionsForm(
 	operation, action string, offered func(executionList) bool,
 	call func(ctx context.Context, p executionList, at time.Time) (bulkResult, error),

@@ -55,8 +55,8 @@ func (r *rig) others() func(*http.Request) {
 	})
 }
 
-// ask presses the button whose tag contains part, after changing some values of its form. It fails
-// the test unless the response is a page that asks the given question, and returns that page.
+// ask presses the button whose HTML tag contains part, after setting the given values in its form.
+// It reports an error unless the resulting page asks the given question, and returns that page.
 func (r *rig) ask(
 	page answer, part, question string, values url.Values, session func(*http.Request),
 ) answer {
@@ -136,7 +136,8 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	}
 	want("after one was retried", messages+1, second, third, invoice, latest)
 
-	// Dead letters that cannot be retried are counted by cause. Here, the input of one has expired.
+	// The message also counts, by cause, the dead letters that could not be retried. Here, the
+	// input of one has expired.
 	record, err := r.store.Get(t.Context(), second)
 	r.check(err)
 	s, err := r.JetStream.Stream(t.Context(), stream.ExecutionsName)

@@ -136,9 +136,9 @@ type activity struct {
 	Total, Failed, Rejected int64
 }
 
-// activity returns a chart of the executions that match a filter. It has steps bars, each of which
-// covers the duration step; the last bar contains the current time. If the database is too slow,
-// the chart has no counts.
+// activity returns a chart of the executions that match a filter. steps is the number of bars, and
+// step is the time that each bar covers; the last bar contains the current time. If the database is
+// too slow, the chart has no counts.
 func (c *Console) activity(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
 ) (activity, error) {

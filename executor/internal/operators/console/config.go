@@ -13,8 +13,8 @@ type Config struct {
 	// Operate provides the data shown on the pages.
 	Operate *operate.Service
 
-	// SignIn authenticates operators. The API below /api/ must use the same one, because the
-	// scripts of the pages call the API.
+	// SignIn authenticates operators. It must be the Authenticator of the API below /api/, because
+	// the scripts of the pages call the API with the console's session.
 	SignIn *signin.Authenticator
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string

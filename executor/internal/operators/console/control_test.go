@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The list of one workflow's queued or running executions has a button that cancels all of them,
-// unless the list has another filter that a bulk cancellation does not support. The button's form
-// is posted to an address that contains the filters of the list.
+// A list of one workflow's queued or running executions has a button that cancels all of them,
+// unless the list is empty or has a filter that a bulk cancellation does not support. The button's
+// form is posted to an address that contains the filters of the list.
 func TestCancelAllIsOffered(t *testing.T) {
 	t.Parallel()
 	r := start(t)

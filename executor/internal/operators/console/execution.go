@@ -170,7 +170,7 @@ func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.StillStored
 }
 
-// steps returns the steps of an execution whose times are known, oldest first. waiting describes
+// steps returns those steps of an execution that have a known time, oldest first. waiting describes
 // what the execution is waiting for, or is "" if it has ended. storedAt is when the stream stored
 // the start message; zero means unknown.
 func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {

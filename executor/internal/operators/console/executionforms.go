@@ -44,8 +44,9 @@ func (c *Console) executionForm(
 	}
 }
 
-// idempotencyKey returns the idempotency key in the form. It also generates a new key, which the
-// form gets if the page stays open after success.
+// idempotencyKey returns the idempotency key that was posted with the form. It also puts a new key
+// into newValues: if the page stays open after success, the form needs this key to start another
+// execution.
 func (p *postedForm) idempotencyKey() (string, error) {
 	if p.values[idempotencyKeyField] == "" {
 		return "", errIncomplete()
@@ -57,8 +58,8 @@ func (p *postedForm) idempotencyKey() (string, error) {
 	return p.values[idempotencyKeyField], nil
 }
 
-// recordStartedExecution records the execution that the form has started, so that the browser goes
-// on to that execution's page. It returns done, the message to show there.
+// recordStartedExecution records the execution that the form has started, so that the browser
+// continues on that execution's page. It returns done, the message to show on that page.
 func (p *postedForm) recordStartedExecution(started api.Started, done string) string {
 	p.startedExecutionID, p.redirectURL = started.ExecutionID, executionPath(started.ExecutionID)
 	return done

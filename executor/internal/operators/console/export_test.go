@@ -15,14 +15,14 @@ func NewConflict() *Conflict {
 	}}
 }
 
-// Check checks the form as if somebody else had meanwhile set the field to theirs. It returns an
-// error if this conflicts with the operator's change.
+// Check checks the form for a conflict, as if somebody else had set the field to the value theirs
+// after the page was loaded. It returns an error if theirs conflicts with the operator's change.
 func (c *Conflict) Check(theirs string) error {
 	return c.p.checkEditConflict(map[string]string{"name": theirs})
 }
 
-// Fail records err as the failure of the form, and returns the values with which the page then
-// shows the form again.
+// Fail makes the form fail with err. It returns the field values with which the page shows the form
+// again.
 func (c *Conflict) Fail(err error) map[string]string {
 	c.p.recordFailure(err)
 	return maps.Clone(c.p.values)

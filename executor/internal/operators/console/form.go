@@ -34,8 +34,8 @@ type form struct {
 	// settings lists the settings that the form shows and changes. All other fields are commands or
 	// new values, which cannot overwrite somebody else's change.
 	settings []setting
-	// savesUnedited means that saving the form replaces its settings even if the operator has not
-	// edited them.
+	// savesUnedited means that saving the form replaces even the settings that the operator has not
+	// edited, so that they, too, can conflict with somebody else's change.
 	savesUnedited bool
 	// fieldByAPIName maps field names in errors of the operators' API to field names of the form.
 	// Names that are the same need no entry.
@@ -105,8 +105,8 @@ type formView struct {
 	current map[string]string // current values by field
 }
 
-// formName returns the name of a form, which consists of the IDs of the form's object and the given
-// name. It is unique in its page, because IDs do not contain a colon.
+// formName returns the name of a form: the IDs of the object that the form concerns and the given
+// name, joined by colons. It is unique in its page, because IDs do not contain a colon.
 func formName(name string, ids ...string) string {
 	return strings.Join(append(slices.Clone(ids), name), ":")
 }
@@ -145,9 +145,9 @@ func (v formView) ShownValue(field string) string {
 	return v.current[field]
 }
 
-// HasValue reports whether a field with several values contains the given one. After a failed post,
-// it looks at the posted values. Otherwise, it returns current, which tells whether the stored
-// setting contains the value.
+// HasValue reports whether a field with several values, such as a group of checkboxes, contains the
+// given value. After a failed post, it looks at the posted values. Otherwise, it returns current:
+// whether the stored setting contains the value.
 func (v formView) HasValue(field, value string, current bool) bool {
 	if v.Code == "" {
 		return current
@@ -170,8 +170,8 @@ func (v formView) Stored() bool { return v.valuesStored }
 // Problem returns a description of the problem with a field, or "" if there is none.
 func (v formView) Problem(field string) string { return v.problems[field] }
 
-// Invalid returns the HTML attributes that mark a field as invalid, or "" if it has no problem. The
-// browser moves the focus to only one of the invalid fields.
+// Invalid returns the HTML attributes that mark a field as invalid, or "" if it has no problem. Of
+// the invalid fields, only the one whose name sorts first gets autofocus.
 func (v formView) Invalid(field string) template.HTMLAttr {
 	switch {
 	case v.problems[field] == "":
@@ -189,9 +189,9 @@ type formMessage struct {
 	Focus    bool // the browser moves the focus to it
 }
 
-// At returns the text to show in the element with the given ID: the problem of a field, or the
-// form's message if field is "". The form's message gets the focus unless a field has a problem or
-// the page asks a question.
+// At returns the text for the HTML element with the given ID: the problem of the given field or, if
+// field is "", the form's message. The form's message gets the focus unless a field has a problem
+// or the page asks a question.
 func (v formView) At(id, field string) formMessage {
 	if field == "" {
 		focus := v.Message != "" && len(v.problems) == 0 && v.dialogData == nil
@@ -348,8 +348,9 @@ func firstValues(posted url.Values) map[string]string {
 	return values
 }
 
-// checkComplete returns an error if a hidden field with a value that the page showed is missing.
-// Without these values, the form might overwrite changes that the operator has not seen.
+// checkComplete returns an error if the post lacks one of the hidden fields that hold the values
+// shown by the page. Without these values, the form might overwrite changes that the operator has
+// not seen.
 func (p *postedForm) checkComplete() error {
 	for _, s := range p.form.settings {
 		for _, field := range s.fields {
@@ -488,8 +489,8 @@ func (p *postedForm) recordFailure(err error) bool {
 // "triggers[0].".
 var nodeFieldPrefixPattern = regexp.MustCompile(`^triggers\[\d+\]\.`)
 
-// setProblems shows each error at the form's field for the API field. Errors of API fields that
-// have no field in the form become part of the form's message.
+// setProblems assigns each error about an API field to the corresponding field of the form. Errors
+// about API fields that have no field in the form become part of the form's message.
 func (p *postedForm) setProblems(invalid []api.FieldError) {
 	p.problems = map[string]string{}
 	for _, problem := range invalid {
@@ -526,8 +527,9 @@ func (f *form) replaceAPITerms(message string) string {
 }
 
 // discardUneditedValues deletes the posted values of settings that the operator has not edited, so
-// that the page shows their current values. After a conflict, it also records that the page has
-// shown the current values of the edited settings, so that saving the form again overwrites them.
+// that the page shows their current values. After a conflict, it also sets the hidden fields of the
+// edited settings to the current values, which the page has now reported. Saving the form again
+// then overwrites these values.
 func (p *postedForm) discardUneditedValues() {
 	for _, s := range p.form.settings {
 		edited := p.changesSetting(s)

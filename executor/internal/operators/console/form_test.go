@@ -221,7 +221,8 @@ func (r *rig) signInWith(create api.PutKey) func(*http.Request) {
 	return with("Cookie", a.cookies[0].Name+"="+a.cookies[0].Value)
 }
 
-// wantSays reports an error if the answer has another status, or lacks one of the parts.
+// wantSays reports an error if the answer does not have the given status, or if its page lacks one
+// of the given parts.
 func wantSays(t *testing.T, a answer, status int, parts ...string) {
 	t.Helper()
 	if a.status != status {
@@ -1010,8 +1011,8 @@ func TestIDsOfElements(t *testing.T) {
 }
 
 // Without JavaScript, an operator can give a queue its own stream and change the stream's settings.
-// The form does not overwrite changes that it has not shown. If it is refused because the queue is
-// moving to another stream, it keeps what was typed.
+// The form does not overwrite changes that it has not shown. If a post is refused because the queue
+// is moving to another stream, the form keeps what was typed.
 func TestQueueStreamWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -1046,8 +1047,8 @@ func TestQueueStreamWithoutJavaScript(t *testing.T) {
 		t.Errorf("it is %+v", settings())
 	}
 
-	// Begin a move that nothing continues, so that the queue is still moving when the form is
-	// posted.
+	// Begin to move the queue back to the shared stream, but do not complete the move, so that the
+	// queue is still moving when the form is posted.
 	_, err := r.BeginMoveToSharedStream(t.Context(), "default")
 	r.check(err)
 	a = r.postAgain(before, form, map[string]string{"age": "200000"}, session)
@@ -1057,8 +1058,9 @@ func TestQueueStreamWithoutJavaScript(t *testing.T) {
 	if said := r.done(a, session); said != "default is in the shared stream." {
 		t.Errorf("it says %q", said)
 	}
-	// The queue's own stream still exists until it has drained. This does not count as a change by
-	// somebody else.
+	// The queue's own stream still exists until it has drained, but the form no longer shows its
+	// settings. Giving the queue its own stream again is not a conflict with somebody else's
+	// change.
 	left := r.get("/queues", session)
 	for _, value := range []string{"shown.bytes", "bytes"} {
 		if _, values := r.formIn(left.body, form); values.Get(value) != "" {

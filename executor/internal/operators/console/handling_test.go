@@ -121,7 +121,8 @@ func TestAFilterIsTriedOnTheLastRequests(t *testing.T) {
 	}
 }
 
-// The page of a workflow describes how a node handles requests.
+// The page of a workflow describes in words how a node handles requests, both without and with a
+// filter and an order key.
 func TestPageOfWhatANodeDoes(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -165,8 +166,8 @@ func TestPageOfWhatANodeDoes(t *testing.T) {
 	}
 }
 
-// If a node has no sender, the provider that a request appears to come from is shown on the
-// request's page and on the node's.
+// A node without a sender receives a request that looks like Slack's check of the URL. The pages of
+// the workflow and of the execution say so, and advise the operator to choose the sender.
 func TestARequestIsRecognised(t *testing.T) {
 	t.Parallel()
 	r := start(t)

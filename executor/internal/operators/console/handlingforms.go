@@ -14,9 +14,9 @@ import (
 // removeButtonValue is the value of the button that removes a setting of a trigger node.
 const removeButtonValue = "take-away"
 
-// completeNodeForm completes f, a form with one setting of a trigger node. valuesOf returns the
-// values of the form's fields for the given settings. set changes the settings to the posted
-// values. The page shows the message saved after the setting was saved, and gone after it was
+// completeNodeForm completes f, the form for one setting of a trigger node. valuesOf converts the
+// node's settings to the values of the form's fields. set changes the settings to the posted
+// values. saved is the message after the setting was saved, and gone is the message after it was
 // removed.
 func (c *Console) completeNodeForm(
 	f form, valuesOf func(*api.TriggerSettings) map[string]string,

@@ -9,8 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// Limits of a tree, which keep pages small even if a sender sends large documents. The raw text
-// shows the rest.
+// Limits of a jsonTree, which keep pages small even if a sender sends large documents. The raw text
+// shows what the tree omits, up to maxRawTextBytes.
 const (
 	maxTreeNodes       = 2000
 	maxTreeDepth       = 30

@@ -24,8 +24,9 @@ type pager struct {
 	NextPageQuery    template.URL // query of the next page; "" means that this is the last page
 }
 
-// fetchList fetches the page of a list at the cursor in the request's query, using ask. query holds
-// the list's filters as parameters, and invalid describes the filters that were ignored.
+// fetchList fetches one page of a list by calling ask. The request's query holds the cursor after
+// which the page begins. query holds the list's filters as URL parameters, and invalid describes
+// the filters that were ignored because they are invalid.
 func fetchList[T any](
 	r *http.Request, query url.Values, invalid []string,
 	ask func(operate.PageOptions) (api.List[T], error),
@@ -59,8 +60,9 @@ func listPageURL(path string) func(*http.Request) string {
 	}
 }
 
-// fetchPage fetches at most limit items of a list, using ask, from those that follow the cursor
-// after. If the cursor is invalid, it fetches the first page, and ignored describes the cursor.
+// fetchPage calls ask for at most limit items that follow the cursor after; "" means the first
+// page. If the cursor is invalid, fetchPage returns the first page, and ignored says that the
+// cursor was ignored.
 func fetchPage[T any](
 	after string, limit int, ask func(operate.PageOptions) (api.List[T], error),
 ) (list api.List[T], ignored []string, err error) {

@@ -473,8 +473,8 @@ func TestPagesOfRefusals(t *testing.T) {
 	}
 }
 
-// Failed executions and messages that could not be decoded are shown in pages of 25, with a button
-// for those that can be requeued.
+// The dead letters page shows failed executions and messages that could not be decoded, 25 at a
+// time. Those that can be requeued have a button for it.
 func TestPagesOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -539,7 +539,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	) {
 		t.Error("the overview does not lead to the dead letters")
 	}
-	// A dead letter can also be requeued from the list of executions.
+	// In the list of executions, the dead letters that can be requeued have a button for it.
 	body := r.get("/executions", session).body
 	for part, want := range map[string]int{`<li class="execution"`: 25, `class="why"`: 25, `title="its node is gone"`: 1, `/requeue"`: 23, "id-029/requeue": 1, "id-030/requeue": 0, "id-031/requeue": 0} {
 		if got := strings.Count(body, part); got != want {
@@ -562,8 +562,8 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// Before a change of plan stops workflows, the page names them. Of the workflows that currently
-// work, those that were activated last are stopped.
+// Before a change of plan stops workflows, the page asks for confirmation and names them. The
+// workflows that were activated first keep working, as far as the new plan allows.
 func TestPlanChange(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -627,8 +627,9 @@ func TestPlanChange(t *testing.T) {
 		t.Errorf("from free to none: %s", dialog)
 	}
 
-	// A plan with a lower rate limit stops no workflow. The page asks only if this slows down
-	// workflows without a rate limit of their own.
+	// A new plan with a lower rate limit stops no workflow. The page asks for confirmation only if
+	// the limit applies to active workflows, which is the case if they have no rate limit of their
+	// own.
 	r.CreateWorkflow(t, "limited", "ultra", true)
 	_, _, err = r.PutWorkflow(t.Context(), edit.WorkflowSpec{
 		ID: "limited", AccountID: "on-ultra", Triggers: []edit.TriggerSpec{{NodeID: "node"}},

@@ -132,7 +132,8 @@ func (c *Console) executionList(r *http.Request, path, workflowID string) (execu
 	return p, err
 }
 
-// fillRows fetches the rows of p that follow a cursor. An empty cursor means the newest rows.
+// fillRows fetches the rows of p that follow the cursor after. If after is "", it fetches the
+// newest rows.
 func (c *Console) fillRows(ctx context.Context, p *executionList, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
@@ -169,8 +170,8 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 	return nil
 }
 
-// query returns the URL query for the page of the list that begins after a cursor. An empty cursor
-// means the first page, with the newest rows.
+// query returns the URL query for the page of the list whose rows follow the cursor after. If after
+// is "", this is the first page, with the newest rows.
 func (p executionList) query(after string) url.Values {
 	return queryOf(map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source,
@@ -297,7 +298,7 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 }
 
 // newestExecutions returns the newest rows of a list of executions, and the link to the next page.
-// live.js requests both to update an open page.
+// live.js requests this data to update an open page.
 func (c *Console) newestExecutions(r *http.Request) (executionList, error) {
 	query := r.URL.Query()
 	p := executionList{

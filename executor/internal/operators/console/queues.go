@@ -19,8 +19,8 @@ type queueList struct {
 type queueRow struct {
 	api.Queue
 	Members int // number of members in all groups
-	// MembersUnknown means that Members is 0, but that there may be members that this executor does
-	// not know yet.
+	// MembersUnknown means that Members is 0, but that this executor may not have heard from all
+	// runners yet.
 	MembersUnknown bool
 	// Pause, Limits and Stream are the queue's forms. Limits holds one form for each group, keyed
 	// by the group's name.

@@ -128,7 +128,9 @@ func pageHandler[T any](
 	}
 }
 
-// fragmentHandler returns the handler for a part of a page that the browser loads separately.
+// fragmentHandler returns the handler for a part of a page that the browser loads separately. name
+// is the name of the page, part is the name of the part's template, and data returns the template
+// data.
 func fragmentHandler[T any](
 	c *Console, name, part string, data func(*http.Request) (T, error),
 ) http.HandlerFunc {

@@ -17,8 +17,8 @@ import (
 // requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is the maximum number of causes that a chart shows separately. It combines any others,
-// unless there is only one.
+// maxCauses is the maximum number of causes that a chart shows separately. All further causes share
+// one part of the chart. However, a single further cause is shown separately, too.
 const maxCauses = 4
 
 // requestCharts holds the requests of the last hour by minute: their outcomes, and the causes of
@@ -74,12 +74,12 @@ func (c *Console) requestCharts(ctx context.Context, now time.Time) (requestChar
 	return got, nil
 }
 
-// otherCausesName is the name of the chart's part that sums up all less frequent causes.
+// otherCausesName labels the part of the chart that combines all less frequent causes.
 const otherCausesName = "others"
 
 // causeParts returns the most frequent causes as parts of a chart. causes holds the counts per
-// minute of each cause. If there are too many causes, the last part sums up the less frequent ones:
-// it is named otherCausesName, and causeParts adds its counts to causes.
+// minute of each cause. If there are too many causes, the last part combines the less frequent
+// ones: its name is otherCausesName, and causeParts adds an entry with its counts to causes.
 func causeParts(causes map[string][]int64) []chartPart {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))

@@ -53,7 +53,8 @@ func start(t *testing.T, change ...func(*operate.Config)) *rig {
 	return startAt(t, "https://hooks.example.com", change...)
 }
 
-// startAt is like start, but the webhook endpoint has the given public URL.
+// startAt starts a rig whose webhook endpoint has the given public URL. The functions in change can
+// modify the configuration first.
 func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *rig {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)

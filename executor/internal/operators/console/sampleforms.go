@@ -24,8 +24,8 @@ import (
 // can triple the payload.
 const maxSampleFormBytes = 3*operate.MaxSamplePayloadBytes + 16<<10
 
-// sampleForm returns a form of the sample payload. It saves the payload and then calls the given
-// function, which returns the form's message.
+// sampleForm returns a form that saves the sample payload and then calls afterSave, which may start
+// an execution and returns the form's message.
 func (c *Console) sampleForm(
 	operation string, afterSave func(r *http.Request, p *postedForm) (string, error),
 ) *form {
@@ -149,8 +149,9 @@ func (c *Console) rerunTriggerForm() *form {
 // codeTestRefused is the error code of the form if the webhook endpoint has refused the test.
 const codeTestRefused = "test_refused"
 
-// testDeliveryID returns the delivery ID of a test. It depends on the form's idempotency key and on
-// the payload's digest, because a test with the ID of an earlier delivery would start nothing.
+// testDeliveryID returns the delivery ID of a test. It combines the form's idempotency key with the
+// payload's digest, so that only a repeated test has the ID of an earlier delivery, which starts
+// nothing.
 func testDeliveryID(key, digest string) string { return "test-" + key + "-" + digest[:16] }
 
 // sendTestForm returns the form that sends the sample payload to the webhook endpoint in the same
@@ -205,7 +206,8 @@ func hasStarted(sent api.SentTest) bool {
 		sent.Outcome != webhook.OutcomeUnknown
 }
 
-// testOutcomeText returns the end of the message about a test that has started an execution.
+// testOutcomeText returns the last part of the message about a test that has started an execution:
+// how the endpoint answered.
 func testOutcomeText(sent api.SentTest) string {
 	switch {
 	case sent.Deduplicated:

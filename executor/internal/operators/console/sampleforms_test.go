@@ -80,8 +80,9 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 		}
 	}
 
-	// The answer shows the changed payload, but its form still has the idempotency key of an
-	// earlier test. Because the payload differs, the form starts another execution.
+	// The page that reports the conflict shows the changed payload, but its form still has the
+	// idempotency key of the second test. Posting it starts another execution, because the payload
+	// differs.
 	third := r.startedBy(press(a, "data-send-test", ""))
 	if third == second || r.messages() != messages+3 {
 		t.Errorf("the changed payload was not run, but %s was returned", third)
@@ -133,9 +134,9 @@ func TestRefusedTestWithoutJavaScript(t *testing.T) {
 	r.startedBy(a)
 }
 
-// If the outcome of a test is unknown, pressing the button again repeats the same delivery. An
-// error that is the execution's own answer does not count as a refusal. A test with another payload
-// is another delivery.
+// If the outcome of a test is unknown, pressing the button again repeats the same delivery. A test
+// with another payload is another delivery. If the execution itself answers with an error, the test
+// still counts as accepted.
 func TestAnswersToATestWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	const id = "0190a6a2-7d3c-7000-8000-000000000001"

@@ -84,9 +84,9 @@ func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error)
 	return presets.Items, err
 }
 
-// findPreset returns the preset whose ID, title or alias is name, ignoring case, or the zero value
-// if there is none. partial reports whether there is such a preset, or name is a part of a preset's
-// ID or title, as it is while the operator is still typing.
+// findPreset returns the preset whose ID, title or alias is name, ignoring case. If there is none,
+// it returns the zero value, and partial reports whether name is a part of a preset's ID or title,
+// because the operator may still be typing. If there is one, partial is true.
 func findPreset(
 	presets []api.SenderPreset, name string,
 ) (found api.SenderPreset, partial bool) {
@@ -135,8 +135,8 @@ func (t *trigger) presetFields(name string) presetFields {
 	f := presetFields{WorkflowID: t.WorkflowID, NodeID: t.NodeID, Form: t.SenderForm}
 	preset, begins := findPreset(t.Presets, name)
 	if f.Form.values["of"] != preset.ID {
-		// Discard the values that were typed for another preset: they may be secret there, and this
-		// preset may show the same fields in clear text.
+		// Discard the values that were typed for another preset. They may be secrets, and this
+		// preset may have the same fields but show their values in clear text.
 		f.Form.values = maps.Clone(f.Form.values)
 		maps.DeleteFunc(f.Form.values, func(field, _ string) bool {
 			return field == "secret" || strings.HasPrefix(field, settingPrefix)

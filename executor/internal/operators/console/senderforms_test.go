@@ -129,8 +129,8 @@ func TestSecretsWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusNotFound, "There is no sender")
 }
 
-// If the operator chooses another preset whose key is public and therefore shown, the page does not
-// show the secret that was typed for the earlier preset.
+// The operator types a secret for one preset, and then chooses another preset, whose key is public
+// and therefore shown. The page does not show the typed secret.
 func TestSecretForAnotherPreset(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -162,8 +162,9 @@ func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // localPath returns target if it is a path of this site, with or without a query, and does not
-// begin with /sign-. Otherwise, it returns "/". Browsers treat a backslash as a slash and skip
-// control characters, so "/\host" is also the URL of another site.
+// begin with /sign-. Otherwise, it returns "/". It rejects backslashes and control characters:
+// browsers treat a backslash as a slash and skip control characters, so "/\host" would lead to
+// another site.
 func localPath(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||

@@ -133,9 +133,9 @@ func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// loadWorkflowPage returns the data of a workflow's page without its lists. It returns false if it
-// has already responded: with an error page, or with a redirect to the execution whose ID the
-// request searches for.
+// loadWorkflowPage returns the data of a workflow's page without the lists of executions and
+// refusals. If it returns false, it has already responded: with an error page, or with a redirect
+// to the execution whose ID the request searches for.
 func (c *Console) loadWorkflowPage(
 	w http.ResponseWriter, r *http.Request, id string,
 ) (p workflowPage, found bool) {

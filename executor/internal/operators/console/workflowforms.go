@@ -122,8 +122,8 @@ func invalidField(field, problem string) error {
 	}
 }
 
-// workflowSwitchForm returns the form that activates or deactivates a workflow. The value of its
-// button determines which.
+// workflowSwitchForm returns the form that activates or deactivates a workflow, depending on the
+// value of the button that was pressed.
 func (c *Console) workflowSwitchForm() *form {
 	return &form{
 		name:      "switch",

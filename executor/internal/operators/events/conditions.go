@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// unattendedAfter is how long executions must wait in a queue without a runner before an event
-	// reports the queue.
+	// unattendedAfter is how long executions must wait in a queue without a runner before the queue
+	// counts as unattended.
 	unattendedAfter = 15 * time.Second
-	// senderRecoveryPeriod is how long a sender must go without a refused request, in addition to
-	// having sent a verified one, to count as recovered.
+	// senderRecoveryPeriod is the minimum time from a sender's last refused request until the
+	// sender counts as recovered. The sender must also have sent a verified request since then.
 	senderRecoveryPeriod = 5 * time.Minute
-	// Storage space counts as low when storageLowFraction of it is used, and until less than
-	// storageRecoveredFraction is used.
+	// Storage space counts as low once storageLowFraction of it is used. It counts as sufficient
+	// again once less than storageRecoveredFraction is used.
 	storageLowFraction, storageRecoveredFraction = 0.85, 0.80
 	// streamInfoTimeout limits the time for looking up how full a stream is.
 	streamInfoTimeout = 2 * time.Second
@@ -50,13 +50,13 @@ type subjectState struct {
 	goodText   string // the event's text if the subject turns good
 }
 
-// statesByKind holds an account's observed states by kind and then by subject. It lacks the kinds
-// that were not examined.
+// statesByKind maps each kind of event to an account's observed states, keyed by subject. Kinds
+// that were not examined have no entry.
 type statesByKind map[string]map[string]subjectState
 
-// updateConditions compares the current states with the stored conditions. In one transaction, it
-// stores which conditions have begun or ended, and a cause for each event that will report such a
-// change.
+// updateConditions compares the current states of all subjects with the stored conditions. In one
+// transaction, it stores which conditions have begun or ended, and the causes of the events that
+// will report this.
 func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	accounts := e.config.Directory.AccountsWithEventSubscription()
 	open, err := e.config.Store.EventConditions(ctx)
@@ -97,8 +97,8 @@ type sharedObservations struct {
 	storageByQueue map[string]subjectState
 }
 
-// observeShared returns the observations that apply to all accounts. It omits those for which no
-// account has selected events.
+// observeShared returns the observations that apply to all accounts. It makes only those
+// observations that at least one account needs for the events that it has selected.
 func (e *Events) observeShared(
 	ctx context.Context,
 	accounts []*registry.Account,
@@ -307,7 +307,8 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 }
 
 // streamStorageState returns the storage state of a stream of start messages. For the shared
-// stream, it returns the state of the NATS account's storage instead if that is fuller.
+// stream, if the storage of the whole NATS account is fuller than the stream, it returns the state
+// of that storage.
 func streamStorageState(
 	info *jetstream.StreamInfo, account *jetstream.AccountInfo,
 ) (f subjectState) {

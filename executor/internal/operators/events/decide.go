@@ -13,9 +13,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Limits for storms of events. For each account and kind, the first maxEventBurst causes within
-// eventBurstWindow get one event each. Further causes wait for up to eventGroupDelay and then share
-// a single event.
+// Limits for storms of events. For each account and kind, every cause gets its own event if this
+// makes at most maxEventBurst events within eventBurstWindow. Otherwise, the causes share a single
+// event. After maxEventBurst events, each further one follows at least eventGroupDelay after the
+// last.
 const (
 	maxEventBurst    = 10
 	eventBurstWindow = 10 * time.Minute
@@ -37,9 +38,9 @@ type ExecutionInput struct {
 	Text        string    `json:"text"`
 }
 
-// turnCausesIntoEvents replaces stored causes with events. It returns when no causes are left, or
-// when all remaining ones must wait for a later event. The waiting causes of some accounts and
-// kinds do not keep it from handling all others, no matter how many they are.
+// turnCausesIntoEvents replaces stored causes with events, until no causes are left or all
+// remaining ones must wait for a later event. Waiting causes do not delay the causes of other
+// accounts and kinds, no matter how many are waiting.
 func (e *Events) turnCausesIntoEvents(ctx context.Context) error {
 	var waiting []store.CauseGroup
 	for {
@@ -69,10 +70,10 @@ func (e *Events) turnCausesIntoEvents(ctx context.Context) error {
 	}
 }
 
-// decideEvents returns the events for the given causes. used holds the IDs of the causes that are
-// settled: those that the events report, and those that no event will report. waiting holds the
-// groups whose causes must wait. decided holds the events that were decided within the last
-// eventBurstWindow.
+// decideEvents returns the new events that report the given causes. decided holds the events of the
+// last eventBurstWindow. used holds the IDs of the causes that can be deleted, because a new event
+// reports them or no event ever will. waiting holds the account and the kind of the causes that
+// must wait.
 func (e *Events) decideEvents(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string, waiting []store.CauseGroup) {
@@ -117,9 +118,10 @@ func (e *Events) decideEvents(
 	return events, used, waiting
 }
 
-// groupCauses divides causes into groups, one for each event. recentEvents is the number of events
-// that were decided within the last eventBurstWindow. delayElapsed reports whether the last of them
-// was decided at least eventGroupDelay ago. groupCauses returns nil if the causes must wait.
+// groupCauses divides causes of one account and kind into groups, one for each event. recentEvents
+// is the number of their events that were decided within the last eventBurstWindow. delayElapsed
+// reports whether the latest of these is at least eventGroupDelay old. groupCauses returns nil if
+// the causes must wait.
 func groupCauses(
 	causes []store.EventCause,
 	recentEvents int,

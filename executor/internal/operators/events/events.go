@@ -46,8 +46,8 @@ const (
 	queuePublishTimeout = 5 * time.Second
 	// failureLogInterval is the minimum interval between log lines about a persistent failure.
 	failureLogInterval = time.Minute
-	// clockSkew is how far a runner's clock is assumed to lag at most. A failure is reported even
-	// if its time is earlier than that of the account's event settings by up to clockSkew.
+	// clockSkew is how far a runner's clock may lag. A failure is therefore reported even if its
+	// time is up to clockSkew before the account selected its events.
 	clockSkew = time.Minute
 	// maxErrorText is the maximum number of characters of an execution's error in an event's text.
 	maxErrorText = 300
@@ -135,7 +135,7 @@ func shortened(text string) string {
 	return text
 }
 
-// Run decides and publishes events until the context is done.
+// Run turns causes into events and publishes the events, at intervals, until the context is done.
 func (e *Events) Run(ctx context.Context) {
 	e.runPeriodically(ctx, publishInterval, func(ctx context.Context) {
 		e.logFailure(ctx, "could not decide operator events; retrying", e.turnCausesIntoEvents(ctx))

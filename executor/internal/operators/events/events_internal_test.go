@@ -263,9 +263,9 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	}
 }
 
-// decided stores n events that start a workflow, as if they had been decided at the given time. The
-// store accepts events only in exchange for causes, so decided first records a failed execution of
-// the workflow orders.
+// decided stores n events that start a workflow, as if they had been decided at the time at. The
+// store creates events only in place of causes, so decided first records a failed execution of the
+// workflow orders, which provides a cause.
 func (r *rig) decided(workflowID string, n int, at time.Time) {
 	r.failures("orders", 1_000, 1_001)
 	r.t.Helper()
@@ -329,7 +329,8 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	}
 	r.wantKinds(registry.EventExecutionFailed)
 
-	// Mark the older events as published, so that all waiting events fit into one page from now on.
+	// Mark a batch of older events as published, so that all waiting events fit into one batch from
+	// now on.
 	older, err := r.store.UnpublishedEvents(t.Context(), nil, maxPublishBatch)
 	r.check(err)
 	for _, event := range older {
@@ -407,7 +408,7 @@ func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
 	}
 }
 
-// An event that was decided before its workflow moved to another account starts nothing there.
+// An event starts nothing if its workflow has moved to another account since the event was decided.
 func TestAnEventDoesNotFollowItsWorkflow(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -865,10 +866,12 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r.requests(now.Add(133 * time.Minute))
 	r.lookAt(now.Add(134 * time.Minute))
 	r.wantKinds(registry.EventSenderSilent + registry.EventRecoveredSuffix)
-	// The last pause was longer than usual, so the next one may be just as long.
+	// The longest pause is now more than two hours, so the node is not silent after four hours
+	// without a request.
 	r.lookAt(now.Add(133*time.Minute + 4*time.Hour))
 	r.wantKinds()
-	// Requests that start nothing also end the silence.
+	// A request that starts nothing, here because of the filter, counts as a request, so the node
+	// is not silent.
 	r.check(r.store.AddFilteredRequests(t.Context(), "filtered", now, []store.FilteredRequests{{
 		WorkflowID: "orders",
 		NodeID:     "node",

@@ -42,9 +42,9 @@ func (e *Events) publish(ctx context.Context) error {
 }
 
 // publishBatch publishes the waiting events: different queues concurrently, and the events of each
-// queue in order until one fails. It skips the events of failedQueues, and adds the queues that
-// fail to this set. It returns the IDs of the published events, and the workflow IDs of the events
-// that it did not publish.
+// queue in order until one fails. It skips the queues in failedQueues, and adds each queue that
+// fails to this set. It returns the IDs of the published events, and the IDs of the workflows whose
+// events it did not publish.
 func (e *Events) publishBatch(
 	ctx context.Context, waiting []store.Event, failedQueues map[string]bool,
 ) (published, failedWorkflows []string, err error) {
@@ -115,9 +115,9 @@ func executionID(e store.Event) string {
 	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.MarkEventID(e.ID))
 }
 
-// recordedExecutions reports which executions of the given events are already recorded, by
-// execution ID. All events must be of the same queue. If the first event is older than half the
-// deduplication window, the stream may no longer recognize its start message as a duplicate, so
+// recordedExecutions returns the IDs of those executions of the given events that are already
+// recorded, as a set. All events must be of the given queue. If the first event is older than half
+// the deduplication window, the stream may no longer recognize its start message as a duplicate, so
 // recordedExecutions first waits until everything in the queue's streams is recorded.
 func (e *Events) recordedExecutions(
 	ctx context.Context, queue string, events []store.Event,

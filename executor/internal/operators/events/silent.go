@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A trigger node is silent after an account's SilentAfter without a request. If SilentAfter is not
-// set, the node is silent if it has received no request for at least minSilence and at least twice
-// the longest pause between requests within paceWindow. Then, a node with fewer than
-// minRequestsForPace requests has no usual pace and is never silent.
+// A trigger node is silent if it has received no request for the account's SilentAfter. If
+// SilentAfter is not set, the time is twice the longest pause between requests within paceWindow,
+// but at least minSilence. In this case, a node with fewer than minRequestsForPace requests is
+// never silent.
 const (
 	paceWindow          = 7 * 24 * time.Hour
 	paceResolution      = 5 * time.Minute
@@ -80,7 +80,9 @@ func (e *Events) silenceStates(
 	return found, nil
 }
 
-// silenceState returns the state of one node, given the time of its last request.
+// silenceState returns the state of one node, whose last request was at the time last: healthBad if
+// the node is silent, and healthGood otherwise. Time before the workflow's activation does not
+// count.
 func (e *Events) silenceState(
 	ctx context.Context, now time.Time, setting *registry.EventSubscription, w *registry.Workflow,
 	nodeID string, last time.Time,

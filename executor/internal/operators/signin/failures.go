@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Places where a sign-in can fail. CountAndDelay takes one as its parameter at, and the metric has
-// them as values of its label "at".
+// Places where a sign-in can fail. They are the values of CountAndDelay's parameter at, and of the
+// metric's label "at".
 const (
 	FailedAtAPI     = "api"
 	FailedAtConsole = "console"
@@ -86,8 +86,9 @@ func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.sleep(ctx, d)
 }
 
-// countFailure counts a failure and returns how long to delay the response. If wait is true, the
-// caller must call releaseDelaySlot after the delay.
+// countFailure counts a failure of the source from, and returns how long to delay the response.
+// wait reports whether to delay it at all; the caller must then call releaseDelaySlot after the
+// delay.
 func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) {
 	now := f.now()
 	f.mu.Lock()

@@ -323,9 +323,9 @@ func addUserInfo(
 	return nil
 }
 
-// addClaims copies the claims in more to claims, except those that claims already has. It never
-// combines an email address with an email_verified from the other map, unless both maps have the
-// same address.
+// addClaims copies the claims in more to claims, except those that claims already has. It combines
+// an email address and an email_verified from different maps only if both maps have the same
+// address.
 func addClaims(claims, more map[string]any) {
 	_, hasAddress := claims["email"]
 	_, hasVerified := claims["email_verified"]
@@ -340,8 +340,9 @@ func addClaims(claims, more map[string]any) {
 	}
 }
 
-// callerOfUser returns the caller for a user. It returns ErrUnauthenticated if the rule that
-// matched at the sign-in is no longer configured.
+// callerOfUser returns the caller for a user who has signed in at the identity provider. The
+// caller's role is that of the rule that matched at the sign-in. If this rule is no longer
+// configured, callerOfUser returns ErrUnauthenticated.
 func (o *OIDC) callerOfUser(u user) (operate.Caller, error) {
 	for _, rule := range o.config.RoleRules {
 		if rule.String() == u.Rule {

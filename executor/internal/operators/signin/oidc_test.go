@@ -141,7 +141,7 @@ func (p *provider) signWith(
 	return compact
 }
 
-// signIn returns an Authenticator that uses the provider and the given rules.
+// signIn returns an Authenticator that uses the provider p and the given role rules.
 func (p *provider) signIn(rules ...string) *Authenticator {
 	p.t.Helper()
 	c := OIDCConfig{Issuer: p.server.URL, ClientID: "console", ClientSecret: "secret"}
@@ -227,8 +227,9 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}); err != nil || caller != want {
 		t.Errorf("%+v, %v", caller, err)
 	}
-	// A replayed callback fails: from the browser, because the callback has deleted its cookie, and
-	// with a copy of the cookie, because the code has already been used.
+	// A replayed callback fails. The browser no longer has the cookie, because the first callback
+	// has deleted it. A request with a copy of the cookie fails as well, because the code has been
+	// used.
 	for _, cookies := range [][]*http.Cookie{set, {cookie}} {
 		if caller, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
 			t.Errorf("a replayed answer signs %+v in", caller)
@@ -491,8 +492,8 @@ func TestGroupsOfUserInfo(t *testing.T) {
 }
 
 // The first matching rule decides, even if its claim is only in the user info. If the user info
-// cannot be read, an earlier rule might match, so a later rule does not decide, and the sign-in
-// fails.
+// cannot be read, it is unknown whether an earlier rule matches. A later rule must not decide then,
+// so the sign-in fails.
 func TestFirstRuleOfUserInfo(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -600,7 +601,7 @@ func TestNamesAreVisible(t *testing.T) {
 }
 
 // A sign-in cannot begin if the provider does not respond, or if the server that responds is not
-// the provider.
+// the configured issuer.
 func TestProviderIsAway(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)

@@ -23,8 +23,9 @@ const (
 	sessionLifetime = 12 * time.Hour
 )
 
-// usesHTTPS reports whether the browser uses https to reach this listener, or the proxy in front of
-// it. The proxy's header is trusted, because a client that forges it only loses its own session.
+// usesHTTPS reports whether the browser uses https, either to this listener or to a proxy in front
+// of it. The proxy's X-Forwarded-Proto header is trusted, because a client that forges it only
+// loses its own session.
 func usesHTTPS(r *http.Request) bool {
 	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
@@ -160,8 +161,8 @@ func (s sessionSigner) fromRequest(r *http.Request) (sess session, valid bool) {
 	return session{}, false
 }
 
-// expiredFromRequest returns the session in the request's cookies. known reports whether its
-// signature is valid and it has expired within the last sessionLifetime.
+// expiredFromRequest returns the session in the request's cookies. known reports whether the
+// session's signature is valid and the session has expired, but no longer ago than sessionLifetime.
 func (s sessionSigner) expiredFromRequest(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if s.verifyValue(sessionSigningPurpose, cookie.Value, &sess) {

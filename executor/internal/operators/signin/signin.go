@@ -163,8 +163,9 @@ func (s *Authenticator) checkSession(ctx context.Context, sess session) error {
 	return err
 }
 
-// SessionCheck returns a function that returns ErrUnauthenticated if the request's session has been
-// signed out since. SessionCheck returns nil if the request is not authenticated by a session.
+// SessionCheck returns a function that checks whether the request's session is still valid: the
+// function returns ErrUnauthenticated if the session has been signed out in the meantime. If the
+// request is not authenticated by a session, SessionCheck returns nil.
 func (s *Authenticator) SessionCheck(r *http.Request) func(context.Context) error {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -227,8 +228,8 @@ func (s *Authenticator) callerOfToken(
 }
 
 // SignInByLink begins a session if nonce is the nonce of the one-time link, and reports whether it
-// did. A HEAD request does not use up the link. A wrong nonce counts as a failure, unless the
-// request already has a session.
+// did. A HEAD request neither begins a session nor uses up the link. If no session begins, this
+// counts as a failed sign-in, unless the request already has a session.
 func (s *Authenticator) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.linkNonce.consume(nonce) {
 		s.beginSession(w, r, session{Kind: operate.CallerKindAdminToken}, operate.AdminCaller())
