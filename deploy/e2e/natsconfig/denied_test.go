@@ -125,7 +125,7 @@ var attempts = []attempt{
 		roles: "ri",
 		do:    request("$JS.API.STREAM.MSG.GET.KV_registry_secrets", `{"seq": 1}`),
 	},
-	// An executor may do this, because it copies the buckets into the database.
+	// Executors are exempt, because they copy the buckets into the database.
 	{
 		name:  "read a token by a consumer",
 		roles: "ri",
@@ -138,7 +138,7 @@ var attempts = []attempt{
 	{name: "listen to hookstart's own subjects", roles: "ri", do: listening("hookstart.>")},
 	{name: "listen to everything", roles: "rie", do: listening(">")},
 	{
-		// An executor may do this: it must query the stream's leader, because only the leader is
+		// Executors are exempt. They must query the stream's leader, because only the leader is
 		// sure to know that a message is missing.
 		name:  "read an execution from the stream",
 		roles: "ri",
@@ -208,7 +208,7 @@ var attempts = []attempt{
 	// Attempts to write messages.
 	{name: "publish a start", roles: "r", do: publish(aStart)},
 	{name: "publish a rejection", roles: "re", do: publish("executions.rejected.default.wf.node")},
-	// An executor may do this, because it ends executions that no runner received.
+	// Executors are exempt, because they end executions that no runner received.
 	{name: "publish progress", roles: "i", do: publish("executions.progress.default.wf.execution")},
 	{
 		name:  "publish progress of another queue",
@@ -430,7 +430,7 @@ var attempts = []attempt{
 		do:    request("FEED.API.STREAM.DELETE.KV_registry", ""),
 	},
 	{name: "purge the stream", roles: "rie", do: request("$JS.API.STREAM.PURGE.EXECUTIONS", "")},
-	// An executor may do this, because it trims the history of the buckets. This adds no risk: an
+	// Executors are exempt, because they trim the history of the buckets. This adds no risk: an
 	// executor can overwrite the tokens anyway.
 	{
 		name:  "purge the tokens",
@@ -465,8 +465,8 @@ var attempts = []attempt{
 		roles: "rie",
 		do:    request("$JS.API.CONSUMER.DELETE.EXECUTIONS.runner-default-main", ""),
 	},
-	// An executor is allowed to pause this consumer. It needs the permission to pause queues, and
-	// NATS cannot limit that permission to the consumers of runners.
+	// Executors are exempt, because they need the permission to pause queues, and NATS cannot limit
+	// that permission to the consumers of runners.
 	{
 		name:  "pause the executors' consumer",
 		roles: "ri",
