@@ -245,9 +245,9 @@ type openLoopResult struct {
 	resultsByVariant   map[string][]roundResult
 }
 
-// runOpenLoops makes the measurements at constant rates. closed holds the results of the closed
-// loop, keyed by variant. If s.OpenShare is not 0, one of the measurements uses that share of a
-// variant's throughput in the closed loop as its rate.
+// runOpenLoops measures all variants at each constant rate in s.OpenRate. If s.OpenShare is not 0,
+// it also measures each variant at that share of its own throughput in the closed loop. closed
+// holds the results of the closed loop, keyed by variant.
 func (s *speedRun) runOpenLoops(
 	ctx context.Context, closed map[string][]roundResult,
 ) (loops []openLoopResult, err error) {
@@ -289,8 +289,8 @@ func (s *speedRun) runOpenLoops(
 }
 
 // runRounds runs count rounds, in each of which every variant has one turn. It returns the results
-// of the turns, keyed by variant. what names the rounds in the progress line. rate returns the
-// requests per second for a variant; 0 means the closed loop.
+// of the turns, keyed by variant. what is the word for a round in the progress line. rate returns
+// the requests per second for the variant with the given name; 0 means the closed loop.
 func (s *speedRun) runRounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate func(string) float64,
 ) (map[string][]roundResult, error) {
@@ -381,8 +381,8 @@ func (s *speedRun) measureVariant(
 	return t, target.clearStreamsAndLogs(ctx)
 }
 
-// start calls g.run in the background. The returned function waits until g.run returns, and returns
-// its results. If g is nil, start does nothing, and the results are zero.
+// start calls g.run in the background. wait returns the results of g.run once it has finished. If g
+// is nil, start does nothing, and wait returns zero results.
 func (g *generator) start(
 	burst time.Duration, rate float64,
 ) (wait func() (burstResult, error)) {

@@ -135,9 +135,9 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// parseResponse returns the length and the status of a complete response if it is a 200 for a new
-// delivery, a 429 or a 503, and an error if it is any other response. For an incomplete response,
-// it returns 0.
+// parseResponse accepts a complete response that is a 200 for a new delivery, a 429 or a 503, and
+// returns its length and status. For an incomplete response it returns 0, and for any other
+// response an error.
 func TestAnswerLength(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 16\r\nDate: now\r\n\r\n"
@@ -231,8 +231,9 @@ func TestCommands(t *testing.T) {
 					LoadOptions: load,
 				},
 			},
-			// The flooded workflow gets far more requests than its limit of 10 per second. It
-			// accepts ten immediately, and then one every tenth of a second. All others get a 429.
+			// The flooded workflow gets far more requests than its limit of 10 per second. Ten
+			// requests are accepted at once, and then one every tenth of a second. All others get a
+			// 429.
 			`(?s)\nratio, round by round .*429: [1-9]\d `,
 		},
 		"remembered": {
@@ -273,8 +274,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// Run causes each kind of trouble in the troubled queue, and its table has a row for each. During
-// none of them is a request to the calm queue refused.
+// Run measures the calm queue beside each kind of trouble in the troubled queue, and its table has
+// a row for each kind. No request to the calm queue is refused.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

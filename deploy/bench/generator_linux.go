@@ -27,9 +27,11 @@ type generator struct {
 	allow429 bool
 	// allow503 makes the generator accept and count 503 responses. Otherwise a 503 is an error.
 	allow503 bool
-	// onAnswer is called for each response with the number of its request. It may be nil.
+	// onAnswer is called when a response has been read: number is the number of its request, and at
+	// is the current time. It may be nil.
 	onAnswer func(number uint64, at time.Time)
-	// onConnAnswer is called for each response with its connection. It may be nil.
+	// onConnAnswer is called when a response has been read: c is its connection, and at is the
+	// current time. It may be nil.
 	onConnAnswer func(c *httpConn, at time.Time)
 }
 
@@ -181,7 +183,8 @@ type generatorRun struct {
 	idle      []*httpConn
 }
 
-// sendNext sends the next request on c, or marks c as idle if no request is due.
+// sendNext sends the next request on c. If the next request is not due yet, or the last one has
+// been sent, it marks c as idle instead.
 func (l *generatorRun) sendNext(c *httpConn, now time.Time) error {
 	switch since := now.Sub(l.startedAt); {
 	case l.interval == 0 && since < l.burst:

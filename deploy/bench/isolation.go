@@ -63,16 +63,17 @@ func (c *Isolation) validate() error {
 	return errors.Join(problems...)
 }
 
-// The numbers of two workflows, and the names of their queues. The calm queue is measured while the
-// troubled queue has trouble. Workflow 0 is in the default queue and gets no requests.
+// calmWorkflow and troubledWorkflow are the numbers of two workflows, and calmQueue and
+// troubledQueue are the names of their queues. The calm queue is measured while the troubled queue
+// has trouble. Workflow 0 is in the default queue and gets no requests.
 const (
 	calmWorkflow, troubledWorkflow = 1, 2
 	calmQueue, troubledQueue       = "calm", "troubled"
 )
 
-// The numbers of two of the three NATS servers. calmServer leads the streams of the calm queue, and
-// the ingress and the executor are connected to it. troubledServer leads the streams of the
-// troubled queue. The third server only stores replicas.
+// calmServer and troubledServer are the numbers of two of the three NATS servers. calmServer leads
+// the streams of the calm queue, and the ingress and the executor are connected to it.
+// troubledServer leads the streams of the troubled queue. The third server only stores replicas.
 const calmServer, troubledServer = 0, 1
 
 // condition is the state of the troubled queue during a turn of the calm queue.
@@ -151,8 +152,9 @@ func (c *Isolation) Run(ctx context.Context) (err error) {
 type isolationRun struct {
 	*Isolation
 	*cluster
-	// The numbers of delivery IDs that were used in requests to the calm queue, in requests to the
-	// troubled queue, and in start messages that the benchmark published itself.
+	// calmIDCount and troubledIDCount are the numbers of delivery IDs used in requests to the calm
+	// and to the troubled queue. lagIDCount is the number of delivery IDs used in start messages
+	// that the benchmark has published itself.
 	calmIDCount, troubledIDCount, lagIDCount uint64
 }
 
@@ -247,9 +249,10 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	return err
 }
 
-// measureCondition brings the troubled queue into a condition, measures the calm queue while the
-// condition lasts, and ends the condition. After conditionRecordingLag it also measures under
-// conditionRunnerLag, in which the same messages are recorded but no runner has received them.
+// measureCondition puts the troubled queue into the given condition, measures the calm queue
+// meanwhile, and then restores the troubled queue. For conditionRecordingLag, it then also measures
+// conditionRunnerLag: the same messages are recorded, but no runner has received them. It stores
+// the results in turns.
 func (n *isolationRun) measureCondition(
 	ctx context.Context, which condition, turns *[numConditions]isolationResult,
 ) (err error) {
@@ -270,8 +273,8 @@ func (n *isolationRun) measureCondition(
 		turns[which], err = n.measure(ctx, n.Frozen,
 			func() error { return frozen.Signal(syscall.SIGSTOP) }, thaw)
 		err = errors.Join(err, thaw())
-		// Check that the leader was frozen. If it was, the first requests of the turn have waited
-		// until there was a leader again, so the largest latency is high.
+		// Check that the leader was frozen: the first requests of the turn then waited until there
+		// was a leader again, so the largest latency is high.
 		if all := turns[which].troubled.latencies; err == nil &&
 			(len(all) == 0 || all[len(all)-1] < min(n.Burst/2, time.Second)) {
 			err = errors.New("the leader was not frozen")
@@ -297,9 +300,9 @@ func (n *isolationRun) measureCondition(
 	return errors.Join(n.placeLeaders(ctx), n.reset(ctx))
 }
 
-// measure sends requests to the calm queue for one burst and measures them. At the same time, it
-// sends rate requests per second to the troubled queue; 0 means none. It calls begin just before
-// the burst, and end just after it.
+// measure sends requests to the calm queue for one burst and measures them. Meanwhile, it sends
+// rate requests per second to the troubled queue; 0 means none. It calls begin just before the
+// burst, and end just after it.
 func (n *isolationRun) measure(
 	ctx context.Context, rate float64, begin, end func() error,
 ) (t isolationResult, err error) {
@@ -327,9 +330,9 @@ func (n *isolationRun) measure(
 		}
 		defer troubled.close()
 		troubled.allow503 = true
-		// Send a request on each connection now. The ingress closes a connection on which no
-		// headers arrive within a timeout, so at a low rate some connections would be closed before
-		// their first request.
+		// Send a request on each connection now. At a low rate, some connections would otherwise
+		// get their first request so late that the ingress would have closed them, because it
+		// closes a connection on which no headers arrive within a timeout.
 		if _, err := troubled.run(lead, 2*float64(n.Connections)/lead.Seconds()); err != nil {
 			return t, err
 		}
@@ -381,8 +384,8 @@ func (n *isolationRun) awaitBothRecorded(ctx context.Context) error {
 	})
 }
 
-// lagChecker returns a function that returns an error unless at least n.Lag start messages of the
-// troubled queue have not been delivered to the runners yet.
+// lagChecker returns a function that checks that the troubled queue still lags: it returns an error
+// if fewer than n.Lag of the queue's start messages have yet to be delivered to the runners.
 func (n *isolationRun) lagChecker(ctx context.Context) func() error {
 	return func() error {
 		group := stream.RunnerGroup{Queue: troubledQueue, Group: runnerGroup}
@@ -548,8 +551,8 @@ func (c *Isolation) writeResults(rounds [][numConditions]isolationResult) {
 	}
 }
 
-// resultsOfCondition returns the results of the turns under a condition, and, for comparison, the
-// results of the calm queue alone (conditionAlone) in the same rounds.
+// resultsOfCondition returns the results of all turns under the condition which as turns. As alone,
+// it returns the results of the calm queue alone (conditionAlone) in the same rounds.
 func resultsOfCondition(
 	rounds [][numConditions]isolationResult, which condition,
 ) (turns []isolationResult, alone []roundResult) {

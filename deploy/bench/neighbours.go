@@ -139,8 +139,8 @@ func (c *Neighbours) writeResults(alone []roundResult, beside []floodedRoundResu
 	for i, t := range beside {
 		besides[i] = t.roundResult
 		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
-		// After a pause, the rate limit allows a burst of Limit requests, and from then on Limit
-		// requests per second.
+		// The workflow has been idle, so the rate limit allows Limit requests at once, and then
+		// Limit requests per second.
 		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds())
 	}
 	title := fmt.Sprintf("%d calm workflows with %g requests per second each; beside them one "+

@@ -193,9 +193,10 @@ func (s *system) countUnrecordedByPeriod(ctx context.Context, period time.Durati
 }
 
 // findRecordedTimes determines when the samples were recorded. Call it after the load. A record
-// contains only the time at which the executor began the record's batch. The executor's log has the
-// times at which batches were committed and acknowledged. Since the executor processes one batch at
-// a time, the first such time after the beginning of the batch is when the sample was recorded.
+// contains only the time at which the executor began the record's batch, but the executor's log has
+// the times at which batches were committed and acknowledged. The first of these times after the
+// beginning of a batch is the end of the same batch, because the executor processes one batch at a
+// time.
 func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest) error {
 	batches, err := s.commitTimes()
 	if err != nil {

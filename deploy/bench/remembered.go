@@ -37,7 +37,8 @@ func (c *DeliveryIDCost) validate() error {
 
 // storageCost holds the memory and the times measured for a server that stores the messages.
 type storageCost struct {
-	// memory in MB: resident, and in use after a garbage collection
+	// resident is the resident memory in MB once all messages are stored. inUse is the resident
+	// memory in MB after a garbage collection.
 	resident, inUse                              int
 	inUseAfterRestart                            int // memory in MB in use after the last restart
 	startSecondsAfterStop, startSecondsAfterKill []float64
@@ -117,8 +118,8 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 		s.close()
 		at.systems = nil
 		if err := os.Truncate(s.nats.logFile, 0); err != nil {
-			// The log must be empty. Otherwise the ready line of the previous server would be
-			// mistaken for the new server's.
+			// The new server must begin with an empty log. Otherwise the ready line of the previous
+			// server would be mistaken for the new server's.
 			return k, err
 		}
 		began := time.Now()

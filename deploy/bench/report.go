@@ -33,7 +33,7 @@ func (q quartiles) format(verb string) string {
 	return fmt.Sprintf(verb+" ("+verb+"–"+verb+")", q.median, q.low, q.high)
 }
 
-// valuesOf returns the results of number for each turn, in the order of turns.
+// valuesOf returns number(t) for each turn t, in the order of turns.
 func valuesOf(turns []roundResult, number func(roundResult) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {
@@ -42,8 +42,8 @@ func valuesOf(turns []roundResult, number func(roundResult) float64) []float64 {
 	return values
 }
 
-// pairedRatios divides number(t) for each turn t by the same number for the turn of yardstick in
-// the same round, and returns the quartiles of these ratios.
+// pairedRatios compares each turn with the turn of yardstick in the same round: it returns the
+// quartiles of number(turns[i]) / number(yardstick[i]).
 func pairedRatios(turns, yardstick []roundResult, number func(roundResult) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {

@@ -66,8 +66,8 @@ func newRequest(to target, bodyBytes int) request {
 }
 
 // setDelivery changes the request to the nth delivery for the seed. The delivery goes to one of the
-// given number of workflows. Successive deliveries go to distant workflows, because the data of
-// adjacent workflows may share a cache line, from which the next request would profit.
+// given number of workflows. Successive deliveries go to workflows with distant numbers: the data
+// of adjacent workflows may share a cache line, which would make the second request faster.
 func (r request) setDelivery(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime, so every workflow gets its turn
 	fillDeliveryID(r.id, seed, n)

@@ -39,8 +39,8 @@ func (c *Scale) validate() error {
 		checkRange("cpu", c.CPU, 0, 16))
 }
 
-// numServers is the number of NATS servers in a cluster. It is also the number of workflows and of
-// generators in Scale, and the number of queues if their streams have only one replica.
+// numServers is the number of NATS servers in a cluster. Scale uses as many workflows and
+// generators and, if streams have only one replica, as many queues.
 const numServers = 3
 
 // cluster is an installation whose NATS servers have limited CPU.
@@ -454,8 +454,8 @@ func (c *Scale) writeResults(layouts []*scaleVariant) {
 		})
 }
 
-// writeAddedMemory writes how much each NATS server's memory has grown since before the first turn,
-// in MB and in bytes per delivery. The deliveries are those to the whole installation.
+// writeAddedMemory writes how much each NATS server's memory has grown since before the first turn:
+// in MB, and in bytes for each delivery to the installation.
 func writeAddedMemory(ctx context.Context, out io.Writer, clusters ...*cluster) error {
 	_, _ = fmt.Fprintln(out, "\nMemory that the turns have added:")
 	for _, cl := range clusters {

@@ -123,8 +123,8 @@ var variants = map[string]variant{
 // after an error.
 type installer func(context.Context, *launcher) (*system, error)
 
-// withNode returns an installer that does the same as i, but with node as the settings of the
-// trigger nodes.
+// withNode returns an installer that starts the same variant as i, but gives the trigger nodes the
+// settings in node.
 func (i installer) withNode(node nodeSettings) installer {
 	return func(ctx context.Context, b *launcher) (*system, error) {
 		own := *b
@@ -137,8 +137,8 @@ func (i installer) withNode(node nodeSettings) installer {
 // (launcher.otherBin).
 const otherBuildSuffix = "-other"
 
-// findVariant returns the variant with the given name, or a variant whose install is nil if there
-// is none.
+// findVariant returns the variant with the given name. If there is none, the result's install is
+// nil.
 func findVariant(name string) variant {
 	name, isOther := strings.CutSuffix(name, otherBuildSuffix)
 	v := variants[name]

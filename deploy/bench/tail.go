@@ -227,7 +227,8 @@ type stageBreakdown struct {
 	total             time.Duration
 	stages            activityTimes
 	ackWaitActivities activityTimes // the activity of the processes during stageAckWait
-	// what the process ran while the goroutine of a request waited to run
+	// ranInstead holds how long the process ran each goroutine while the goroutine of a request was
+	// ready but had to wait to run.
 	ranInstead activityTimes
 }
 
@@ -286,7 +287,8 @@ func writeTail(
 			front = t
 		}
 	}
-	// Consider only requests that began and ended while all processes were traced.
+	// Drop the requests that began before, or ended after, the time in which all processes were
+	// traced.
 	from, to := front.from, front.to
 	for _, t := range all {
 		from, to = max(from, t.from), min(to, t.to)

@@ -65,10 +65,10 @@ func TestBreakdown(t *testing.T) {
 	}
 }
 
-// matchConnections chooses the goroutine that runs during every request of a connection, although
-// this goroutine also runs shortly after each answer. It does not choose a goroutine that runs only
-// once, during a request by chance. It returns an error if no goroutine serves a connection, or if
-// one goroutine would have to serve two connections.
+// matchConnections chooses the goroutine that runs during every request of a connection (serving),
+// although that goroutine also runs shortly after each answer. It does not choose the goroutine
+// that runs only once, and by chance during a request (once). It returns an error if no goroutine
+// serves a connection, or if one goroutine would have to serve two connections.
 func TestMatchConnections(t *testing.T) {
 	t.Parallel()
 	serving, once := &goroutine{}, &goroutine{spans: []span{

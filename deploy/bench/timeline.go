@@ -30,7 +30,7 @@ type span struct {
 	reason   string // why it waits
 }
 
-// goroutine is one goroutine in a trace, with the times of its activities.
+// goroutine is one goroutine in a trace, with its states over time.
 type goroutine struct {
 	name    string // function that the goroutine started with, not counting wrappers
 	spans   []span
@@ -223,10 +223,11 @@ func (t *timeline) httpGoroutines() (all []*goroutine) {
 	return all
 }
 
-// matchConnections finds the goroutine that serves each connection, and returns it keyed by
-// connection. This goroutine runs during almost every request of the connection, and hardly at
-// other times. Other goroutines run only during a few of the requests, by chance. All requests must
-// lie within the trace. matchConnections returns an error if a connection has no such goroutine.
+// matchConnections returns the goroutine that serves each connection, keyed by connection. It
+// recognizes this goroutine by the times at which it runs: during almost every request of the
+// connection, and hardly ever otherwise. Any other goroutine runs during only a few of the
+// requests, by chance. All requests must lie within the trace. matchConnections returns an error if
+// a connection has no such goroutine.
 func matchConnections(
 	requests []observedRequest, serving []*goroutine,
 ) (map[int]*goroutine, error) {
@@ -269,9 +270,9 @@ func matchConnections(
 // another process, the generator, and are therefore not exact.
 const minServedShare = 0.9
 
-// servedShare returns the share of requests during which the goroutine ran. It also returns a score
-// from 0 to 1: the share, multiplied by the part of the goroutine's activity that lies within the
-// requests. The requests must be in chronological order.
+// servedShare returns the share of the requests during which the goroutine ran. It also returns a
+// score from 0 to 1: that share, multiplied by the part of the goroutine's non-waiting time that
+// lies within the requests. The requests must be in chronological order.
 func (g *goroutine) servedShare(requests []observedRequest) (share, score float64) {
 	var inside, outside float64
 	n, served, lastServed := 0, 0, -1
@@ -303,10 +304,10 @@ var messagePathFuncs = map[string]string{
 	"server.(*stream).internalLoop": "server's stream loop",
 }
 
-// addMessageWork adds the time that a process spent on messages in an interval, by activity. If
-// several activities of messagePathFuncs overlap, each instant counts for only one of them. A stop
-// of the world comes first, then a goroutine that waits to run, then one in a system call, then one
-// that runs.
+// addMessageWork adds the time that the process spent on messages between from and end to the
+// entries of to, by activity. If several activities overlap, each instant counts for only one of
+// them. The order of precedence is: the world is stopped, a goroutine of messagePathFuncs waits to
+// run, is in a system call, runs.
 func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 	type doing struct {
 		what string
@@ -365,10 +366,10 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 // idleActivity is the activity of a P (a processor of the Go scheduler) while it runs no goroutine.
 const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
-// addGoroutineTimes adds the time for which the process ran each goroutine in an interval, and the
-// remaining time as idleActivity. All times are divided by the number of Ps, so that their sum is
-// the length of the interval. Goroutines in system calls do not count as running, because they hand
-// off their P if the call takes long.
+// addGoroutineTimes adds the time for which the process ran each goroutine between from and end to
+// the entries of to, and the remaining time to the entry idleActivity. It divides all times by the
+// number of Ps, so that their sum is the length of the interval. Goroutines in system calls do not
+// count as running, because they give up their P if the call takes long.
 func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {

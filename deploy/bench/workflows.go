@@ -73,7 +73,7 @@ func (s *system) makeWorkflow(
 // copyTimeout is the maximum time to wait for the acknowledgement of a published message.
 const copyTimeout = time.Minute
 
-// copyWorkflow copies the first workflow count-1 times, so that there are count workflows.
+// copyWorkflow copies the first workflow until there are count workflows.
 func (s *system) copyWorkflow(ctx context.Context, count int) error {
 	if count == 1 {
 		return nil
@@ -81,8 +81,9 @@ func (s *system) copyWorkflow(ctx context.Context, count int) error {
 	return s.copyWorkflowWith(ctx, count-1, func(*registry.Workflow, int) {})
 }
 
-// copyWorkflowWith stores the given number of copies of the first workflow. Before it stores a
-// copy, it calls change with the copy and its number, which is 0 for workflow 1.
+// copyWorkflowWith stores the given number of copies of the first workflow, as workflows 1, 2 and
+// so on. Before it stores a copy, it calls change with the copy and an index that is 0 for workflow
+// 1.
 func (s *system) copyWorkflowWith(
 	ctx context.Context, copies int, change func(copied *registry.Workflow, number int),
 ) error {

@@ -162,9 +162,8 @@ type valuesCase struct {
 	less []string // names of objects that must not exist
 }
 
-// places returns a case that sets all values for the pods of one part of the chart, such as the
-// ingress: the nodes on which they may run, their priority, their annotations and their memory
-// limit.
+// places returns a case that sets the scheduling, priority, annotations and memory limit of the
+// pods of one part of the chart, such as the ingress.
 func places(part string) valuesCase {
 	set := []string{
 		"nodeSelector.disk=ssd", "tolerations[0].key=dedicated", "tolerations[0].operator=Exists",

@@ -110,8 +110,9 @@ func (s *stagedPackage) stageFile(name string, data []byte) string {
 	return path
 }
 
-// addFile adds a file. kind is the type in nfpm's configuration: "" for an ordinary file, or
-// "config|noreplace" for a file that upgrades keep. packager is deb or rpm, or "" for both.
+// addFile adds a file to the package. kind is the file's type in nfpm's configuration: "" for an
+// ordinary file, or "config|noreplace" for a file that upgrades keep. packager restricts the file
+// to one format of packages, deb or rpm; "" means both.
 func (s *stagedPackage) addFile(
 	destination string, mode int64, kind, packager string, data []byte,
 ) {
@@ -225,8 +226,8 @@ func stageScripts(
 			"@PATTERNS@", strings.Join(unitPatterns(about.Units), " "),
 			"@STATE@", strings.Join(about.StateFolders, " ")).Replace(string(text))
 		scripts[when] = s.stageFile(when, []byte(filled))
-		// stageFile numbers the files by the number of entries. Add an empty entry, so that the
-		// next file gets another number.
+		// stageFile begins a file's name with the number of entries so far. A script has no entry,
+		// so add an empty one; otherwise the next file would get the same number.
 		s.contents = append(s.contents, nfpmContent{})
 	}
 	return scripts, nil

@@ -26,8 +26,9 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 	return folder, makeAll(root, folder, "v0.1.0")
 })
 
-// makeAll builds a whole release in a folder, as make dist does. If wrapper is not empty, it is the
-// beginning of a command line, such as env, to which makeAll appends the command of the last step.
+// makeAll builds a whole release in a folder, as make dist does: it compiles the program dist and
+// runs it. wrapper is put before the command that runs the program. It may be a program such as
+// env, with arguments.
 func makeAll(checkout, folder, version string, wrapper ...string) error {
 	program := folder + ".make" // not in the folder, because the program empties it
 	defer os.Remove(program)
@@ -45,12 +46,12 @@ func makeAll(checkout, folder, version string, wrapper ...string) error {
 	return nil
 }
 
-// anotherUser returns the beginning of a command line, to which a command can be appended. It runs
-// the command as the user nobody, with a different umask, time zone and home folder. nobody keeps
-// root's capabilities to read and write every file, because the command uses the current user's Go
-// caches. git looks for files with access(2), which respects these capabilities only with the
-// securebit no_setuid_fixup. Without the program setpriv, or if the current user is not root, only
-// the umask and the time zone are different.
+// anotherUser returns a wrapper, to be put before a command, that runs the command as the user
+// nobody, with a different umask, time zone and home folder. nobody keeps root's capabilities to
+// read and write every file, because the command uses the current user's Go caches. The securebit
+// no_setuid_fixup makes access(2), with which git looks for files, respect these capabilities. If
+// the program setpriv is missing, or the current user is not root, only the umask and the time zone
+// are different.
 func anotherUser(t *testing.T) []string {
 	t.Helper()
 	shell := []string{"sh", "-c", `umask 077 && exec env TZ=Pacific/Auckland "$@"`, "sh"}
@@ -68,9 +69,9 @@ func anotherUser(t *testing.T) []string {
 	return append(args, shell...)
 }
 
-// withoutNetwork returns the beginning of a command line, to which a command can be appended. It
-// runs the command without a network. If the current user is not root, or the system has no network
-// namespaces, it only keeps Go from downloading modules.
+// withoutNetwork returns a wrapper, to be put before a command, that runs the command without a
+// network. If the current user is not root, or the system has no network namespaces, the wrapper
+// only keeps Go from downloading modules.
 func withoutNetwork(t *testing.T) []string {
 	t.Helper()
 	off := []string{"env", "GOPROXY=off"}
@@ -94,10 +95,10 @@ func release(t *testing.T) string {
 	return folder
 }
 
-// check runs a script of checks. If the machine lacks something that the whole script needs, the
-// script prints what is missing and exits with 77; check then skips the test. If only one part of
-// the script cannot run, the script prints "SKIPPED PART: REASON", and check skips a subtest with
-// the name of the part.
+// check runs the script checks/NAME.sh. If the machine lacks something that the whole script needs,
+// the script prints what is missing and exits with 77, and check skips the test. For each part that
+// cannot run, the script prints "SKIPPED PART: REASON", and check runs a subtest named PART that is
+// skipped.
 func check(t *testing.T, name string, env ...string) {
 	t.Helper()
 	work := filepath.Join(release(t), ".checks")

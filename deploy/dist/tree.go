@@ -217,8 +217,8 @@ func gzipBest(content []byte) ([]byte, error) {
 }
 
 // writeTar writes the files and their parent folders to w, and closes w. A file whose path ends in
-// a slash becomes a folder that belongs to the user and group ID owner; everything else belongs to
-// root.
+// a slash becomes a folder that belongs to owner, which is both a user ID and a group ID.
+// Everything else belongs to root.
 func writeTar(w *tar.Writer, files []file, prefix string, at time.Time, owner int) error {
 	folders := map[string]bool{".": true, "/": true}
 	var folder func(name string) error

@@ -21,9 +21,10 @@ func hookstartCommand() string {
 
 const hookstartProgramName = "hookstart"
 
-// hookstartCommandBeside returns the command with which a user in folder runs the program hookstart
-// that is next to executable: the name hookstart if the PATH leads to that program, or else the
-// program's path. If there is no such program, as in the image, it returns the name.
+// hookstartCommandBeside returns the command with which a user whose current folder is folder runs
+// the program hookstart that is in the same folder as executable. The command is the name hookstart
+// if the PATH leads to that program, and otherwise the program's path. If there is no such program,
+// as in the image, it is the name.
 func hookstartCommandBeside(executable, folder string) string {
 	path := filepath.Join(filepath.Dir(executable), hookstartProgramName)
 	beside, err := os.Stat(path)

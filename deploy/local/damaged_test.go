@@ -143,8 +143,8 @@ func (r *running) jetStream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// reportsOf returns how many reports the runners have sent in total, including those that their
-// streams no longer have.
+// reportsOf returns how many reports the runners have ever sent, including reports that have been
+// deleted from their streams.
 func reportsOf(t *testing.T, js jetstream.JetStream) (count uint64) {
 	t.Helper()
 	all := js.ListStreams(t.Context())
@@ -159,7 +159,7 @@ func reportsOf(t *testing.T, js jetstream.JetStream) (count uint64) {
 	return count
 }
 
-// givenTo consumes messages of a stream as a runner of the group until it has received all
+// givenTo acts as a runner of the group: it consumes the stream until it has received all
 // executions with the given IDs.
 func (r *running) givenTo(
 	t *testing.T, streamName string, group stream.RunnerGroup, ids []string,

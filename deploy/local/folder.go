@@ -106,10 +106,10 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		SyncAlways: c.SyncAlways,
 		MaxPayload: maxMessageBytes(c.MaxBodyBytes),
 		MaxStore:   c.NATSMaxStore,
-		// AfterLast is called for consumers whose state the server cannot read. Those of runners
-		// begin after the last message: if they began at the first one, runners would repeat
-		// finished executions. Unfinished executions are not lost, because the executor redelivers
-		// them.
+		// AfterLast is called for each consumer whose state the server cannot read. It returns true
+		// for the consumers of runners, which then begin after the last message. If they began at
+		// the first one, runners would repeat finished executions. Unfinished executions are not
+		// lost, because the executor redelivers them.
 		AfterLast: func(streamName, consumer string) (bool, error) {
 			_, own := stream.QueueOfStream(streamName)
 			if streamName != stream.ExecutionsName && !own ||
@@ -117,8 +117,8 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 				return false, nil
 			}
 			skipped := executor.SkippedConsumer{Stream: streamName, Consumer: consumer}
-			// Without this record, the executor would not redeliver unfinished executions, but end
-			// them as failed.
+			// Record that this consumer skips messages. Otherwise the executor would end the
+			// unfinished executions as failed, instead of redelivering them.
 			return true, recordSkippedConsumer(c.DataDir, skipped)
 		},
 		Log: func(level slog.Level, line string) {
@@ -139,8 +139,8 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 }
 
 // skippedConsumersFolder is a folder inside the data folder. It holds an empty file for each runner
-// consumer that was recreated after the last message, and so skipped starts of unfinished
-// executions. The file is kept until the executor has redelivered those starts to the runners.
+// consumer that was recreated to begin after the last message, so that it skips the start messages
+// of unfinished executions. The file is kept until the executor has redelivered them.
 const skippedConsumersFolder = "passed-over"
 
 // skippedConsumerFile returns the path of a consumer's file in skippedConsumersFolder. The file is

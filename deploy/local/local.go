@@ -29,9 +29,9 @@ import (
 	"github.com/hookstart/hookstart/shared/service"
 )
 
-// Config configures hookstart-local. Its struct tags, and the struct tags of the types that it
-// embeds, define its flags. The embedded types of the packages ingress and executor define the
-// flags that hookstart-local shares with these services.
+// Config configures hookstart-local. Its flags are defined by its struct tags and those of its
+// embedded types. The embedded types of the packages ingress and executor define the flags that
+// hookstart-local shares with these services.
 type Config struct {
 	DataDir      string `help:"Folder for all data. A path that does not begin with / is below the folder in which the program is started." default:".hookstart" type:"path"`
 	IngressAddr  string `help:"Address of the webhook endpoint." default:"127.0.0.1:8080"`
@@ -44,9 +44,9 @@ type Config struct {
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the webhook endpoint. Empty: http:// with --ingress-addr." placeholder:"URL"`
 	NoDemo     bool   `help:"Do not create and run the demo workflow."`
 
-	// The certificate of the webhook endpoint.
+	// TLSFlags holds the flags for the certificate of the webhook endpoint.
 	service.TLSFlags `set:"speaks=--tls-key the webhook endpoint speaks"`
-	// ExecutorTLS is the certificate of the operators' API and the console.
+	// ExecutorTLS holds the flags for the certificate of the operators' API and the console.
 	ExecutorTLS service.TLSFlags `embed:"" prefix:"executor-" set:"speaks=--executor-tls-key the operators' API and the console speak"`
 
 	executor.SignInFlags `set:"unmatched="`
@@ -93,7 +93,8 @@ type StartedServices struct {
 	AdminTokenGenerated bool
 	WebhookURL          string // of the demo workflow; "" if there is none
 	// tokenFile is the path of the file with the generated token. It is set only if the output goes
-	// to the journal: the path is then printed instead of the token and of a link that signs in.
+	// to the journal, which other users can read. The instructions then name this file, instead of
+	// containing the token and a link that signs in.
 	tokenFile string
 }
 
@@ -119,8 +120,8 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	if err := forIngress.Check(); err != nil {
-		// Report an invalid configuration now. The ingress would report it only after the executor
-		// has become ready.
+		// Report an invalid configuration of the ingress now. The ingress starts only once the
+		// executor is ready, and would report it late.
 		return err
 	}
 	isNew := isNewFolder(c.DataDir)

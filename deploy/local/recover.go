@@ -28,8 +28,7 @@ const (
 	recoveryTimeout = time.Minute
 )
 
-// healthChecker queries the health of a server. It never calls health while another call to it
-// runs.
+// healthChecker queries the health of a server. It runs at most one call to health at a time.
 type healthChecker struct {
 	health    func() error  // may not return for as long as the disk stalls
 	checkSlot chan struct{} // capacity 1; holds a value while health runs
@@ -78,8 +77,8 @@ func recoverNATS(
 	var (
 		failed    int  // number of consecutive checks that found the server unhealthy
 		restarted bool // whether the server was restarted since it was last healthy
-		// outSince is when the server was first found unhealthy although its disk had room. Zero
-		// means that the server is healthy or that its disk is full.
+		// outSince is when the server was first found unhealthy although its disk had room. It is
+		// zero while the server is healthy, or while its disk is full or stalls.
 		outSince time.Time
 	)
 	for {

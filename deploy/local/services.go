@@ -14,8 +14,8 @@ import (
 // seldom share an installation on one machine.
 const defaultPlan = "ultra"
 
-// serviceConfigs returns the configurations of the two services. Flags that c shares with a service
-// have the values in c. All other flags of the services have their defaults.
+// serviceConfigs returns the configurations of the executor and the ingress. Flags that
+// hookstart-local shares with a service have the values in c. All other flags have their defaults.
 func (c *Config) serviceConfigs() (
 	forExecutor executor.Config, forIngress ingress.Config, err error,
 ) {
