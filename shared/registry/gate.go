@@ -21,28 +21,28 @@ const (
 // ingress then accepts nothing for it. These constants limit how long it stays closed.
 //
 // The executor that copies the IDs stores the new target, or gives up, within MaxGateClosedTime
-// after the queue or workflow was closed. That time must be longer than a lease of package
-// consistency (2 s): if a process in a cluster has fallen silent, closing alone takes as long as a
-// lease, because that process may still be using its lease.
+// after the queue or workflow was closed. MaxGateClosedTime must exceed leaseDuration of package
+// consistency (2 s), because the closing alone can take that long: if a process in a cluster has
+// fallen silent, the closing is confirmed only once the lease of that process has expired.
 //
-// If the executor is killed and no other one takes over, an ingress opens the queue or workflow
-// again gateReopenTimeout after the closing, and stores messages where it stored them before. The
-// ingress cannot have missed a new target by then: a new target is stored within MaxGateClosedTime,
-// and an ingress that serves requests has applied every change that is older than its lease.
+// If that executor is killed and no other one takes over, each ingress opens the queue or workflow
+// again after gateReopenTimeout, and stores messages where it stored them before. By then, an
+// ingress that serves requests has applied any new target: the target was stored within
+// MaxGateClosedTime, and the ingress has applied every change that is older than its lease.
 const (
 	MaxGateClosedTime = 2300 * time.Millisecond
 	gateReopenTimeout = 4500 * time.Millisecond
 )
 
-// monotonicNow returns the nanoseconds since monotonicOrigin, plus 1. The result is never 0,
-// because closedAt 0 means that a queue or workflow is open.
+// monotonicNow returns the time since monotonicOrigin in nanoseconds, plus 1. The 1 keeps the
+// result from being 0, which in a closedAt field means that the queue or workflow is open.
 func monotonicNow() int64 { return int64(time.Since(monotonicOrigin)) + 1 }
 
 var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
 
 // queueGate holds the target of one queue, and counts the requests that are storing something for
-// the queue. Each request is counted before it reads the target. So a change of the target is in
-// force once all requests that were counted before the change have finished.
+// the queue. Each request is counted before it reads the target. So after a change of the target,
+// the old one is out of use once all requests that were counted before the change have finished.
 type queueGate struct {
 	target              atomic.Uint32 // a StoreTarget
 	targetBeforeClosing atomic.Uint32 // the target before the queue was closed
@@ -96,8 +96,9 @@ func hasReopened(closedAt int64) bool {
 	return closedAt != 0 && monotonicNow()-closedAt > int64(gateReopenTimeout)
 }
 
-// enter counts a request. Call it before the request reads the target, and call leave with the
-// returned epoch when the request has finished.
+// enter counts a request as running. Call it before the request reads the target, and call leave
+// with the returned epoch when the request has finished. The epoch lets awaitIdle tell earlier
+// requests from later ones.
 func (q *queueGate) enter() (epoch uint32) {
 	for {
 		epoch = q.epoch.Load()
@@ -154,10 +155,10 @@ func (g *workflowGate) init(queue *queueGate, closed bool) {
 	}
 }
 
-// supersedeWith marks g as superseded by next, the gate of the workflow's next record. It reports
-// whether the next record changes the queue, or closes or opens the workflow. It marks g even if
-// not: a request that holds an old record checks only that record's gate, so it would otherwise
-// miss a later record that does.
+// supersedeWith marks g as superseded by next, the gate of the workflow's next record. differs
+// reports whether the next record changes the queue, or closes or opens the workflow. g is marked
+// even if differs is false: a request that holds an old record checks only the gate of that record,
+// so it would otherwise miss a later change of the queue or a later closing.
 func (g *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	wasClosed := g.closedAt.Swap(gateSuperseded) != 0
 	return g.queue != next.queue || wasClosed != (next.closedAt.Load() != 0)
@@ -273,7 +274,7 @@ type pendingMoves struct {
 }
 
 // trackMove records that a revision is not in force until all requests that are now storing
-// messages in q have finished. It does not wait for them itself.
+// messages for q have finished. It returns immediately; a goroutine waits for the requests.
 func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return
@@ -296,9 +297,9 @@ func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	}()
 }
 
-// firstRevision returns the lowest revision that is not in force yet, or 0 if all are in force. The
-// channel is closed when a queue has no old requests left, so that the lowest revision may have
-// changed. It may be nil if all revisions are in force.
+// firstRevision returns the lowest revision that is not in force yet, or 0 if all are in force.
+// settled is closed when that result may have changed. settled may be nil if all revisions are in
+// force.
 func (d *pendingMoves) firstRevision() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -71,8 +71,8 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 	}
 }
 
-// When a queue is closed because it moves to its own stream, the change is in force only once the
-// requests that began before it have finished. Later requests do not delay it.
+// When a queue is closed because it moves to its own stream, the change comes into force once the
+// requests that began before the change have finished. Later requests do not delay it.
 func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
@@ -192,8 +192,8 @@ func TestAWorkflowThatWasDeletedOrLoadedAgain(t *testing.T) {
 	}
 }
 
-// After the registry was reloaded, no change is in force until the requests that began before the
-// reload have finished.
+// The registry is reloaded while a request is running. Until the request has finished, no change
+// counts as in force, from revision 1 on.
 func TestALoadWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)

@@ -93,10 +93,10 @@ type Workflow struct {
 	Queue       string    `audit:"queue"` // the queue whose runners execute it
 	Active      bool      `audit:"active"`
 	ActivatedAt time.Time `audit:"-"` // when it was last activated; zero while it is inactive
-	// Transition is the number of the last transition that activated or deactivated the workflow.
-	// If there has been none since the workflow was created in its account or moved there,
-	// Transition is the number of the account's last transition at that time. It orders the active
-	// workflows: the one with the lowest number was activated first.
+	// Transition is the number of the transition that last activated or deactivated the workflow in
+	// its account. If there has been none since the workflow was created in the account or moved
+	// there, Transition is the number that the account's last transition had at that time. Of two
+	// active workflows, the one with the lower number was activated first.
 	Transition int64     `audit:"-"`
 	RateLimit  RateLimit `audit:"rateLimit"` // zero means the plan's rate limit
 	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order
@@ -175,8 +175,8 @@ func (t HashedToken) Expiry() time.Time {
 	return time.Unix(0, t.ExpiresAt).UTC()
 }
 
-// Sender configures how a trigger node verifies its requests. OpenSender decrypts it for package
-// sender, which does the verification.
+// Sender configures how a trigger node verifies its requests. It is the stored form, with encrypted
+// secrets; OpenSender decrypts it into the sender.Config with which package sender verifies.
 type Sender struct {
 	Preset string `audit:"preset"` // the ID of a preset in package sender's built-in table
 	// Secrets holds the secrets, newest first. Expired secrets may still be among them.

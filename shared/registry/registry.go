@@ -36,8 +36,8 @@ func StreamOf(bucket string) string { return keyvalue.StreamPrefix + bucket }
 // BucketOf returns the name of the bucket that a stream stores.
 func BucketOf(stream string) string { return strings.TrimPrefix(stream, keyvalue.StreamPrefix) }
 
-// AuditConsumer is the name of the durable consumer from which all executors together copy audit
-// entries to the database. Each of Streams has such a consumer.
+// AuditConsumer is the name of a durable consumer that each of Streams has. All executors share the
+// consumer, and copy audit entries from it to the database.
 const AuditConsumer = "audit"
 
 // MirrorStreams returns the names of the streams that make up the mirror of the registry, which
@@ -72,7 +72,8 @@ type Change struct {
 	Workflow *Workflow
 	APIKey   *APIKey // ingresses ignore it
 	Queue    *Queue  // queues are never deleted
-	// Installation points to a zero Installation if the record was deleted.
+	// Installation is the registry's new identity, or points to a zero Installation if the identity
+	// was deleted.
 	Installation *Installation
 
 	DeletedAccount  string

@@ -23,8 +23,8 @@ type keyedPointer interface {
 // 33 to 56 bytes, but needs a lock that all requests share, or a copy of everything for a change.
 type shardedMap[V keyedPointer] struct {
 	seed maphash.Seed
-	// published reports whether the table is complete. Before that, the writer fills the shards in
-	// place and readers find nothing.
+	// published is set once the table is complete. Until then, get finds nothing, and the writer
+	// may change shards in place.
 	published atomic.Bool
 	shards    [shardCount]atomic.Pointer[shard[V]]
 }
@@ -63,8 +63,8 @@ func (s *shardedMap[V]) get(key string) (v V, found bool) {
 	return s.getAsWriter(key)
 }
 
-// getAsWriter returns the value that the writer last set for key, and whether there is one. Unlike
-// get, it does not depend on whether the table is published.
+// getAsWriter returns the value that the writer last set for key, and whether there is one. It
+// finds the value even before the table is published, when get finds nothing.
 func (s *shardedMap[V]) getAsWriter(key string) (V, bool) {
 	hash := maphash.String(s.seed, key)
 	at := s.shardOf(hash).Load().find(hash, key)

@@ -98,8 +98,8 @@ func (a *accountView) allows(w *Webhook) bool {
 	return !a.limitsActive || a.cutoff != nil && w.Active && w.compare(a.cutoff) <= 0
 }
 
-// accountWriterState holds the data from which the writer computes an account's accountView. Lookup
-// reads only the accountView.
+// accountWriterState holds the data about an account from which a change of the snapshot computes
+// the accountView. Lookup reads only the accountView.
 type accountWriterState struct {
 	id        string
 	hasRecord bool       // whether the account has a record; otherwise only workflows refer to it
@@ -107,14 +107,15 @@ type accountWriterState struct {
 	active    []*Webhook // the active workflows, in no particular order
 }
 
-// Snapshot is the registry in memory. Lookup takes no lock. When the bucket has been recreated or
-// restored, a new copy is loaded separately, and then replaces the current copy in one step.
+// Snapshot is the registry in memory. Lookup takes no lock. After the bucket has been recreated or
+// restored, its records are first loaded into separate tables, which then replace the current
+// tables in one step.
 type Snapshot struct {
 	current atomic.Pointer[tables] // read by Lookup
 
 	mu sync.Mutex
-	// writeTarget holds the tables to which changes are applied. They are the same as current,
-	// except while another copy is being loaded.
+	// writeTarget holds the tables to which changes are applied: the current ones, or the separate
+	// ones while the registry is being reloaded.
 	writeTarget  *tables
 	keys         *seal.Keys   // decrypt senders' secrets
 	pendingMoves pendingMoves // the changes that have been applied but are not yet in force
@@ -135,8 +136,8 @@ type tables struct {
 	// unusableSenders holds, by workflow ID, why a sender of the workflow is unusable (see
 	// TriggerNode.UnusableReason).
 	unusableSenders map[string]error
-	// decryptedWorkflows holds the IDs of the workflows whose senders have encrypted secrets, if
-	// all of these could be decrypted.
+	// decryptedWorkflows holds the IDs of the workflows that have encrypted sender secrets, all of
+	// which could be decrypted.
 	decryptedWorkflows map[string]struct{}
 	queueGates         map[string]*queueGate // by the names in workflows and queue records
 	keys               *seal.Keys            // decrypt senders' secrets
@@ -242,8 +243,8 @@ func (s *Snapshot) Apply(c Change) {
 
 // FirstPendingRevision implements consistency.PendingReporter. The changes from revision since on
 // are not in force yet, because requests that began before them are still storing messages. since
-// is 0 if all changes are in force. settled is closed when since may have changed; it may be nil if
-// since is 0.
+// is 0 if all changes are in force. settled is closed when a later call may return another since.
+// settled may be nil if since is 0.
 func (s *Snapshot) FirstPendingRevision() (since uint64, settled <-chan struct{}) {
 	return s.pendingMoves.firstRevision()
 }
@@ -260,8 +261,8 @@ func (s *Snapshot) FinishLoad() {
 	for w := range before.workflows.values() {
 		w.gate.supersede()
 	}
-	// Requests that looked up their workflow in the earlier copy may still be storing messages. No
-	// change in the new copy is in force until they have finished.
+	// Requests that looked up their workflow in the previous tables may still be storing messages.
+	// Until they have finished, no change counts as in force, from revision 1 on.
 	for _, q := range before.queueGates {
 		s.pendingMoves.trackMove(q, 1)
 	}
@@ -285,8 +286,8 @@ func (t *tables) lookup(workflowID string) (WorkflowView, bool) {
 			return view, true
 		}
 		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted between
-		// the two reads above. If the map still has the same Webhook, the workflow exceeds the
-		// limit.
+		// the reads of the workflow and of its account. If the map still has the same Webhook, the
+		// workflow exceeds the limit.
 		if again, _ := t.workflows.get(workflowID); again == w {
 			return view, true
 		}
@@ -301,9 +302,9 @@ func (t *tables) newView(w *Webhook) WorkflowView {
 	return view
 }
 
-// apply applies a change. If the change determines where start messages are stored, apply returns
-// the gates of the queues for which earlier requests may still store messages in the previous
-// place.
+// apply applies a change. If the change affects where start messages are stored, affectedQueues
+// holds the gates of the queues concerned: requests that began earlier may still store messages in
+// the previous place.
 func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 	switch {
 	case c.Plans != nil:
@@ -349,8 +350,9 @@ func (t *tables) publish() {
 func (t *tables) setWorkflow(w *Webhook) (affectedQueues []*queueGate) {
 	before, existed := t.workflows.getAsWriter(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
-	// A lookup that finds an active workflow must also find account data that counts the workflow
-	// as active. So update the account before an activation, but after a deactivation.
+	// If Lookup finds an active workflow, the account must already count the workflow as active.
+	// Otherwise, the workflow would seem to exceed the plan's limit. So update the account before
+	// an activation, but after a deactivation.
 	switch {
 	case stays:
 		w.activeIndex = before.activeIndex
@@ -433,7 +435,8 @@ func (t *tables) recomputeAllowedWorkflows(accountID string) {
 // webhookOf compiles a workflow's record into the Webhook that Lookup returns. It also records
 // whether the workflow's senders are usable and could be decrypted.
 func (t *tables) webhookOf(r *Workflow) *Webhook {
-	// Most workflows have one node with one token. For them, one allocation holds everything.
+	// Most workflows have one node with one token. So allocate the Webhook together with space for
+	// one node and one token.
 	whole := &struct {
 		Webhook
 		node  [1]TriggerNode
@@ -470,8 +473,8 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 			}
 		}
 		if trigger.Filter != "" && node.UnusableReason == nil {
-			// A node whose filter this version cannot parse refuses requests for now, so that no
-			// execution is started or lost by mistake.
+			// If this version cannot parse the filter, the node refuses requests for now, because
+			// it cannot tell which of them must start an execution.
 			node.Filter, node.UnusableReason = compileFilter(w.ID, node.ID, trigger.Filter)
 		}
 		if trigger.OrderKey != "" && node.UnusableReason == nil {

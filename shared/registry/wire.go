@@ -13,7 +13,7 @@ import (
 // The functions in this file encode and decode the stored form of the records in NATS. No other
 // file of this package depends on the encoding.
 
-// marshalOptions is the deterministic encoding: equal messages have equal encodings.
+// marshalOptions makes the encoding deterministic: equal messages have equal encodings.
 var marshalOptions = proto.MarshalOptions{Deterministic: true}
 
 // Encode implements Record.

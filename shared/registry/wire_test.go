@@ -18,7 +18,8 @@ import (
 var aLaterField = protowire.AppendString(protowire.AppendTag(nil, 1999, protowire.BytesType),
 	"later")
 
-// fill sets every field of a message, and one field that this version does not define.
+// fill sets every field of m and of the messages in m, and adds one field that this version does
+// not define. depth is how deeply m is nested; it makes the timestamps differ.
 func fill(m protoreflect.Message, depth int) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -79,8 +80,8 @@ func setScalar(m protoreflect.Message, field protoreflect.FieldDescriptor, i int
 }
 
 // Decoding a stored record and encoding it again changes nothing, and keeps even fields that only a
-// later version defines. The test fails if a field is added to a message but not to the functions
-// that decode and encode it, because the next change of a record would then lose the field.
+// later version defines. The test also fails if a message has a field that the functions for
+// decoding and encoding do not handle: a change of a record would lose that field.
 func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -55,7 +55,8 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Stop()
-	// From here on, changes of the registry must wait for this process.
+	// The process is now announced, so Wait must not confirm a revision that the process has not
+	// applied.
 	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	var lagging *consistency.LaggingError

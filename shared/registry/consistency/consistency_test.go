@@ -78,8 +78,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.CreateWorkflow(t, "wf", "free", false)
 
 	slow.ApplyMu.Lock()
-	// Six seconds are enough to store the change. It is still not confirmed by then, because the
-	// ingress cannot apply it.
+	// The ingress cannot apply the change while the test holds ApplyMu. So within the six seconds
+	// the change is stored, but not confirmed.
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")

@@ -72,9 +72,9 @@ func stopCopy(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfi
 	fatal(t, err)
 }
 
-// lags fails the test if the follower counts as current within one second, or has applied the
-// newest revision. One second is long enough for the follower to create several consumers, one of
-// which might make it count as current by mistake.
+// lags fails the test if CatchUp succeeds within one second, or if the follower has applied the
+// newest revision. In one second, the follower creates several consumers, one of which might make
+// CatchUp succeed by mistake.
 func lags(t *testing.T, js jetstream.JetStream, follower *consistency.Follower) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -121,9 +121,9 @@ func TestACopyThatLagsBehind(t *testing.T) {
 	lags(t, js, late)
 }
 
-// If the newest message is missing from both the registry and its copy, a process that reads the
-// copy still counts as current, because the last sequence of the copy shows that nothing else is
-// missing.
+// The newest message is missing from both the registry and its copy. A process that reads the copy
+// still counts as current: the last sequence of the copy equals that of the registry, so the copy
+// lacks nothing else.
 func TestTheNewestMessageIsGoneFromACopy(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -65,9 +65,10 @@ func holdsAfterChange(
 	return lease.IsValid(time.Now())
 }
 
-// whileItsLeaseHolds calls try, up to ten times, until it returns true. try cuts off a process and
-// makes a change. It must report whether the process's lease was still valid just before the
-// change: if not, as may happen on a busy machine, the attempt has tested nothing.
+// whileItsLeaseHolds calls try until it returns true. After ten failed attempts, it fails the test.
+// try cuts off a process, makes a change, and reports whether the process's lease was still valid
+// just before the change. If it was not, as may happen on a busy machine, the attempt has tested
+// nothing.
 func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Helper()
 	for range 10 {

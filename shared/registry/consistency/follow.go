@@ -39,19 +39,19 @@ type Sink interface {
 	Reset()
 }
 
-// PendingReporter is implemented by a Sink that may apply a change before the change takes effect.
-// A Heartbeat announces a revision only once it has taken effect, so that Membership.Wait waits for
-// that.
+// PendingReporter is implemented by a Sink whose changes may take effect some time after Apply has
+// returned. A Heartbeat announces a revision only once it has taken effect, so Membership.Wait
+// waits until then.
 type PendingReporter interface {
 	// FirstPendingRevision returns the first revision that has been applied but is not in force
-	// yet, or 0 if there is none. The channel is closed when another revision comes into force. It
-	// may be nil if no revision is pending.
+	// yet, or 0 if there is none. settled is closed when that result may have changed. settled may
+	// be nil if no revision is pending.
 	FirstPendingRevision() (since uint64, settled <-chan struct{})
 }
 
-// ErrNoRegistryIdentity means that the registry has no identity that this process can rely on: the
-// registry was lost or has gone back to an earlier state, or a backup is being restored. The error
-// wraps ErrNotCurrent.
+// ErrNoRegistryIdentity means that this process cannot rely on the registry's identity record: the
+// record is missing, the registry has gone back to an earlier state, or a backup is being restored.
+// The error wraps ErrNotCurrent.
 var ErrNoRegistryIdentity = fmt.Errorf("%w: it was lost, or is being restored", ErrNotCurrent)
 
 // ErrRestoring means that a backup is being restored into the registry. This process has applied
@@ -82,8 +82,9 @@ type Follower struct {
 	restoring atomic.Bool
 
 	applyMu sync.Mutex // held while the sink is called; acquired before mu
-	// consumerSerial is the serial number of the consumer whose messages are being applied. applyMu
-	// guards it and the next two fields.
+	// consumerSerial is the serial number of the consumer whose messages are being applied;
+	// messages of other consumers are ignored. applyMu guards consumerSerial and the next two
+	// fields.
 	consumerSerial    int
 	deliveredCount    uint64    // number of messages from that consumer
 	endBeforeConsumer bucketEnd // bucket's end before that consumer was created
@@ -100,8 +101,8 @@ type Follower struct {
 	// bucketRewritten means that the stream now has a different message at the last applied
 	// revision, so the bucket was restored or recreated.
 	bucketRewritten bool
-	// identity is the registry's identity as of the last applied revision. installationID is the ID
-	// of the first identity that was applied; a registry with a different ID never counts as
+	// identity is the registry's identity according to the last applied revision. installationID is
+	// the ID of the first identity that was applied; a registry with a different ID never counts as
 	// current.
 	identity       registry.Installation
 	installationID string
@@ -109,12 +110,12 @@ type Follower struct {
 	// since it was loaded. The loaded data may then contain records that the registry no longer
 	// has.
 	restoredFromCopy bool
-	// stampBeforeRollback is the stamp that the registry's identity had when the follower detected
+	// stampBeforeRollback is the WriteStamp of the registry's identity when the follower detected
 	// that the registry had gone back to an earlier state. As long as the identity still has this
 	// stamp, the follower does not rely on the registry. "" means that the registry has not gone
-	// back. The next two fields hold the revision that the bucket had reached before it went back,
-	// and when that bucket was created. If the server reports that state again, the registry has
-	// not really gone back.
+	// back. The next two fields describe the bucket before it went back: the last applied revision,
+	// and when the bucket was created. If the server reports a bucket with that creation time and
+	// at least that revision again, the registry has not really gone back.
 	stampBeforeRollback    string
 	revisionBeforeRollback uint64
 	createdBeforeRollback  time.Time
@@ -126,13 +127,13 @@ type Follower struct {
 
 // bucketEnd is the last sequence of a bucket, as the server reported it at some time.
 //
-// If the message with that sequence is missing, for example after a power cut, the last applied
-// revision never reaches it. There is another sign that everything up to the end has been applied:
-// a consumer that was created after the bucketEnd was read has nothing more to deliver. That sign
-// is reliable only if the stream from which the consumer reads had reached the end when the
-// consumer was created. If the bucket is on several servers, the consumer's server may lag behind,
-// so noteLastSequence ignores such buckets. A copy of the bucket may lag behind as well:
-// createConsumer checks that.
+// Usually, everything up to the end has been applied once the last applied revision reaches
+// lastSeq. If the message with that sequence is missing, for example after a power cut, the
+// revision never reaches it. Then another sign is needed: a consumer that was created after the
+// bucketEnd was read has nothing more to deliver. This sign is reliable only if the consumer's
+// stream had reached the end when the consumer was created. On a bucket with several servers, the
+// consumer's server may lag behind, so noteLastSequence ignores such buckets. A copy of the bucket
+// may lag behind as well: createConsumer checks that.
 type bucketEnd struct {
 	loadCount int // counts how often the bucket was loaded or replaced before it had this sequence
 	lastSeq   uint64
@@ -207,8 +208,9 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 	f.lastQueriedEnd.lastSeq = info.State.LastSeq
 }
 
-// markApplied records that everything up to held.lastSeq has been applied, unless the bucket has
-// been reloaded or replaced since held was read from the server. The caller must hold mu.
+// markApplied records that everything up to held.lastSeq has been applied. It does nothing if the
+// bucket has been reloaded or replaced since held was read from the server, because held.lastSeq is
+// then a sequence of the previous bucket. The caller must hold mu.
 func (f *Follower) markApplied(held bucketEnd) {
 	if held.loadCount == f.lastQueriedEnd.loadCount && held.lastSeq > f.appliedSeq {
 		f.appliedSeq = held.lastSeq
@@ -256,8 +258,8 @@ func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
 	}
 }
 
-// errReconnected means that the connection was lost and has been re-established. A response may
-// have been lost with it.
+// errReconnected means that the connection was lost and re-established during a request, so the
+// response may have been lost.
 var errReconnected = errors.New("the connection to NATS was lost and is back")
 
 // nextConsumer calls createConsumer. If the connection is lost and re-established in the meantime,
@@ -299,8 +301,8 @@ func (f *Follower) pauseBeforeRetry(
 	}
 }
 
-// followedConsumer is a consumer, together with the bucket's end as it was before the consumer was
-// created.
+// followedConsumer is a consumer and the bucket's end before the consumer was created. If the
+// consumer has nothing more to deliver, everything up to endBefore has been applied: see bucketEnd.
 type followedConsumer struct {
 	jetstream.Consumer
 	endBefore bucketEnd
@@ -310,9 +312,9 @@ type followedConsumer struct {
 // begins with the last applied message, if that is still stored, so that apply notices if the
 // bucket now has a different message at that sequence.
 //
-// The stream from which the consumer reads may be a copy of the bucket that has not reached the
-// bucket's end. Then the consumer cannot show that everything up to the end has been applied, so
-// createConsumer sets endBefore.lastSeq to 0 in its result.
+// The consumer may read a copy of the bucket, or a replica of that copy, that lags behind the
+// bucket. Reaching the end of the copy then does not prove that everything up to the bucket's end
+// has been applied, so createConsumer sets endBefore.lastSeq to 0.
 func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.lastQueriedEnd
@@ -332,7 +334,7 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 		MemoryStorage:     true,
 		Replicas:          1,
 		InactiveThreshold: time.Minute,
-		// Of the policies measured, this one loads fastest: 164,000 records per second.
+		// In measurements, this policy loaded faster than the others: 164,000 records per second.
 		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
 		FilterSubjects: []string{">"},
 	}
@@ -351,9 +353,9 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 }
 
 // readStreamEnd returns the last sequence of the stream from which followers read, which may be a
-// copy of the bucket, and the server that reported the sequence. A process that reads a copy has no
-// permission to query it. So readStreamEnd creates a consumer for new messages, and takes both
-// results from the server's description of the consumer.
+// copy of the bucket, and the server that reported the sequence: see serverOf. A process that reads
+// a copy has no permission to query the copy. So readStreamEnd creates a consumer for new messages,
+// and takes both results from the server's description of that consumer.
 func (f *Follower) readStreamEnd(
 	ctx context.Context,
 ) (last uint64, server string, err error) {
@@ -415,10 +417,10 @@ func (f *Follower) consume(
 	}
 }
 
-// beginConsuming makes handle accept the messages of a consumer, and returns the consumer's serial
-// number. ok is false if a reload began after createConsumer had chosen the consumer's first
-// message. Such a consumer must not be used, because it would skip earlier messages of the reloaded
-// bucket.
+// beginConsuming makes handle accept the messages of a consumer, and returns the serial number to
+// pass to handle. ok is false if the bucket was reloaded or replaced after createConsumer had
+// chosen the consumer's first message. Such a consumer must not be used, because it would skip
+// earlier messages of the new bucket.
 func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok bool) {
 	f.applyMu.Lock()
 	defer f.applyMu.Unlock()
@@ -543,8 +545,9 @@ func (f *Follower) Revision() uint64 {
 	return f.revision
 }
 
-// revisionInForce returns the last revision that is in force. It also returns a channel that is
-// closed when an applied revision comes into force; the channel may be nil.
+// revisionInForce returns the last revision that is in force. settled is closed when a later
+// revision that has already been applied may have come into force. settled may be nil if there is
+// no such revision.
 func (f *Follower) revisionInForce() (revision uint64, settled <-chan struct{}) {
 	revision = f.Revision()
 	s, ok := f.sink.(PendingReporter)
@@ -658,11 +661,11 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 	return 2*heard > len(servers.Replicas)+1
 }
 
-// checkFollowedBucket compares the bucket that info describes with the one that the follower has
-// loaded, and returns an error if they differ. Once they have differed for leaseDuration, it
-// instead switches to the new bucket, reloads everything, and returns nil. revision must have been
-// applied before info was requested, so that a lower last sequence shows that the bucket has gone
-// back.
+// checkFollowedBucket returns an error if the bucket that info describes has been recreated or
+// restored since the follower loaded it. Once it has been different for leaseDuration,
+// checkFollowedBucket instead reloads everything from it and returns nil. revision must have been
+// applied before info was requested: if the bucket's last sequence is lower than revision, the
+// bucket has gone back.
 func (f *Follower) checkFollowedBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {

@@ -59,8 +59,8 @@ func (l *Lease) IsValid(now time.Time) bool {
 	return int64(now.Sub(l.clockOrigin)) < l.expiresAt.Load() && !l.follower.restoring.Load()
 }
 
-// IsValidSince reports, without waiting, whether the lease is valid at now and has not expired
-// since start.
+// IsValidSince reports, without waiting, whether the lease is valid at now and has been valid
+// without interruption since start.
 func (l *Lease) IsValidSince(start, now time.Time) bool {
 	// IsValid reads expiresAt. validSince must be read after that, because renew writes validSince
 	// before expiresAt.
@@ -98,7 +98,7 @@ func (l *Lease) Failure() error {
 	return l.lastError
 }
 
-// Age returns the time from when the follower was last known to have applied everything until now.
+// Age returns how long before now the follower was last known to have applied everything.
 func (l *Lease) Age(now time.Time) time.Duration {
 	return now.Sub(l.clockOrigin) - time.Duration(l.expiresAt.Load()) + leaseDuration
 }
@@ -122,9 +122,9 @@ func (l *Lease) run(ctx context.Context) {
 	}
 }
 
-// renew makes the follower catch up, and then extends the lease to leaseDuration after renew was
-// called. again reports whether the caller should retry immediately: the connection was lost and
-// has been re-established, and the server's response may have been lost with it.
+// renew makes the follower catch up, and then extends the lease to leaseDuration after the time at
+// which renew was called. again reports whether the caller should call renew again immediately: the
+// connection was lost and re-established, so the server's response may have been lost.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, leaseRenewTimeout)

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Membership tracks the processes that follow the registry, and the last revision that is in force
-// at each of them. It learns both from their heartbeats.
+// Membership tracks the processes that follow the registry and, for each of them, the last revision
+// that is in force there. It learns both from the heartbeats of the processes.
 type Membership struct {
 	nc   *nats.Conn
 	self string
@@ -138,7 +138,8 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 		if heard && len(behind) == 0 {
 			return nil
 		}
-		// The timer also wakes this loop when the first of the lagging processes is presumed dead.
+		// Check again after each heartbeat, and after the time next, when a lagging process may be
+		// presumed dead.
 		timer := time.NewTimer(max(next, time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -155,10 +156,10 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 }
 
 // laggingProcesses returns the processes that may serve requests but where a revision is not in
-// force yet. stored is a time at which the revision was already stored. next is the time until the
-// list may become shorter, because a process is presumed dead and its lease has expired.
-// laggingProcesses also forgets processes that have been silent for forgetMemberAfter. The caller
-// must hold mu.
+// force yet. stored is a time by which the revision had been stored. next is the time until the
+// list may become shorter without a heartbeat, because a process is then presumed dead and its
+// lease has expired. laggingProcesses also forgets processes that have been silent for
+// forgetMemberAfter. The caller must hold mu.
 func (r *Membership) laggingProcesses(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {

@@ -15,8 +15,8 @@ import (
 )
 
 // A power cut has lost the bucket's newest message, but the bucket still reports that message's
-// sequence as its last one. A process that follows the bucket must nevertheless catch up, both then
-// and after the next change.
+// sequence as its last one. A process that begins to follow the bucket must nevertheless catch up,
+// and must catch up again after the next change.
 func TestTheNewestMessageIsGone(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -60,8 +60,8 @@ func StartHeartbeat(
 			info:     info,
 		},
 	}
-	// A server that restarts may lose the announcement, so repeat it until the server has certainly
-	// received it.
+	// A server that restarts may lose the announcement. So repeat it until a flush shows that the
+	// server has received it.
 	heard := func(ctx context.Context) error {
 		if err := a.announce(); err != nil {
 			return err

@@ -89,8 +89,8 @@ func inForce(t *testing.T, change func(context.Context) error) {
 	}
 }
 
-// If the server's storage is reset to an earlier copy while the processes are running, the changes
-// made since that copy are no longer in force, and new changes come into force.
+// The server's storage is reset to an earlier copy while the processes are running. Afterwards, the
+// changes made since that copy are no longer in force, and new changes come into force.
 func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

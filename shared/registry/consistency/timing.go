@@ -16,8 +16,8 @@ const (
 	// leaseDuration is the length of a lease: how long a process may serve requests from its copy
 	// of the registry without confirming that the copy is current.
 	leaseDuration = 2 * time.Second
-	// maxPeerSilence is how long ago a majority of the servers may last have replied to the
-	// registry's leader. If it was longer ago, the leader's response does not renew a lease.
+	// maxPeerSilence is the maximum time since a majority of the servers last replied to the
+	// registry's leader. After that time, the leader's responses no longer renew leases.
 	maxPeerSilence = 2 * time.Second
 	// electionTimeout is the minimum time that a server of a cluster waits for its leader before it
 	// calls an election (minElectionTimeoutDefault in nats-server 2.15).
@@ -26,11 +26,12 @@ const (
 	leaseRenewInterval = 500 * time.Millisecond
 	// leaseRenewTimeout is the maximum duration of one renewal.
 	leaseRenewTimeout = leaseDuration / 2
-	// joinListenTime is how long a new membership collects announcements before its first use.
-	// Every live process sends at least one in that time.
+	// joinListenTime is how long a new membership collects announcements before its first use. It
+	// is longer than heartbeatInterval, so every live process sends at least one announcement in
+	// it.
 	joinListenTime = heartbeatInterval + 100*time.Millisecond
-	// deliveryStallTimeout is how long a stored change may take to arrive before the consumer is
-	// recreated. Otherwise the change might never arrive, because messages that the server has sent
-	// into a dead connection count as delivered and are not sent again.
+	// deliveryStallTimeout is how long Follower.Wait waits for the next change before it has the
+	// consumer recreated. Without that, a change might never arrive: messages that the server has
+	// sent into a dead connection count as delivered and are not sent again.
 	deliveryStallTimeout = 300 * time.Millisecond
 )

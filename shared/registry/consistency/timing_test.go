@@ -25,8 +25,8 @@ func TestTimings(t *testing.T) {
 		t.Errorf("a new membership listens for %s, and heartbeats come every %s", joinListenTime,
 			heartbeatInterval)
 	}
-	// The guarantees in doc.go do not depend on the following inequalities. They keep a lease from
-	// expiring while everything works.
+	// The guarantees in doc.go do not depend on the following inequalities. They keep leases from
+	// expiring in normal operation.
 	if leaseRenewInterval+leaseRenewTimeout >= leaseDuration {
 		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long",
 			leaseRenewInterval, leaseRenewTimeout, leaseDuration)
@@ -37,9 +37,9 @@ func TestTimings(t *testing.T) {
 	}
 }
 
-// A change waits for a killed process only until the process is presumed dead. This holds for a
-// single server, where a process that the others no longer hear cannot renew its lease. In a
-// cluster, it can: see TestAChangeWaitsForTheLeaseOfASilentProcess.
+// A change waits for a killed process only until the process is presumed dead. That is enough with
+// a single server, where a process whose heartbeats do not arrive cannot renew its lease either. In
+// a cluster, it can: see TestAChangeWaitsForTheLeaseOfASilentProcess.
 func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -9,7 +9,7 @@ import (
 )
 
 // heartbeatMessage is what a process announces about itself. A message with an echoNumber announces
-// nothing: its sender only waits until NATS has delivered the message back.
+// nothing: Membership.Wait sends it to itself to learn that all earlier messages have arrived.
 type heartbeatMessage struct {
 	instance   string
 	role       string
