@@ -491,7 +491,7 @@ func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 	}
 }
 
-// forgetfulStore is a store whose ForgetWorkflow fails in one chosen call.
+// forgetfulStore is a store whose ForgetWorkflow fails once, in the call with the given number.
 type forgetfulStore struct {
 	store.Store
 

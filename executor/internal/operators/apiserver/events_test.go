@@ -123,7 +123,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// An event stream sends every change, even if more records change at once than one query reads.
+// An event stream sends an event for every changed record, even if more records change at once than
+// maxEventsPerWrite.
 func TestManyEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)

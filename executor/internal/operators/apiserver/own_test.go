@@ -172,8 +172,8 @@ func TestAQueueInBothPlaces(t *testing.T) {
 			t.Errorf("%s is not paused", at.StreamName("default"))
 		}
 	}
-	// The limit of 7 is divided between the consumers, because start messages are waiting in both
-	// streams.
+	// The limit of 7 is divided between the group's two consumers, as 4 and 3, because start
+	// messages are waiting in both streams.
 	eventually(t, func() bool {
 		return infoIn(stream.Layout{}).Config.MaxAckPending == 4 &&
 			infoIn(own).Config.MaxAckPending == 3

@@ -25,7 +25,7 @@ type patchBody struct {
 	RawBody []byte `contentType:"application/json"`
 }
 
-// patcher applies patches to a T, which holds the settings of a resource.
+// patcher applies JSON merge patches to the settings of a resource, whose type is T.
 type patcher[T any] struct {
 	schemas huma.Registry
 	schema  *huma.Schema
@@ -39,8 +39,8 @@ func newPatcher[T any](to huma.API, unmergedKeys ...string) patcher[T] {
 	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), unmergedKeys}
 }
 
-// applyFunc returns a function that applies a patch to a T. It validates the result like the body
-// of a PUT.
+// applyFunc returns a function that applies the patch to the given settings. The function validates
+// the result in the same way as the body of a PUT.
 func (p patcher[T]) applyFunc(patch []byte) func(*T) error {
 	return func(document *T) error {
 		before, err := encodeUnescapedJSON(document)

@@ -93,8 +93,8 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText returns text to append about a plan's daily byte limit, such as ", 5 GB a day". It
-// returns "" if the plan has no such limit.
+// bytesText returns the daily byte limit of a plan as the end of the plan's description, such as ",
+// 5 GB a day". It returns "" if the plan has no such limit.
 func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""

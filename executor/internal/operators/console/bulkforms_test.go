@@ -45,8 +45,8 @@ func (r *rig) rejected(workflowID, body string) string {
 	return rejection.ID
 }
 
-// others creates another account with a workflow. It returns an option that adds a session to a
-// request: that of an editor who has access only to this account.
+// others creates a workflow of another account. It returns a function that adds a session to a
+// request: the session of an editor who has access to this account only.
 func (r *rig) others() func(*http.Request) {
 	r.t.Helper()
 	r.CreateWorkflow(r.t, "others", "pro", true)

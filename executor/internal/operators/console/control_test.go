@@ -41,7 +41,8 @@ func TestCancelAllIsOffered(t *testing.T) {
 	}
 }
 
-// The page of an inactive workflow links to the workflow's queued executions, if it has any.
+// The page of an inactive workflow links to the list of the workflow's queued executions, but only
+// if there are any.
 func TestAWorkflowThatIsOffLeadsToWhatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)

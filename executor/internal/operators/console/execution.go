@@ -50,7 +50,8 @@ type request struct {
 
 type nameValuePair struct{ Name, Value string }
 
-// maxSearchedReruns is how many of a workflow's reruns are searched to find those of one execution.
+// maxSearchedReruns is the maximum number of a workflow's reruns that a page searches for those of
+// one execution.
 const maxSearchedReruns = 500
 
 // newRecordWait is how long a page waits for the record of an execution that may have just been
@@ -259,9 +260,10 @@ func nameValuePairs(values execution.Values) []nameValuePair {
 	return list
 }
 
-// reruns returns the executions that operators started by running an execution again. The database
+// reruns returns the executions that operators started by running the original again. The database
 // has no index for them, so reruns searches at most maxSearchedReruns of the workflow's reruns.
-// more reports whether there may be others.
+// more reports whether there may be others, because there are more reruns or the database is too
+// slow.
 func (c *Console) reruns(
 	ctx context.Context, original operate.Execution,
 ) (made []operate.Execution, more bool, err error) {

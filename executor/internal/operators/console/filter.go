@@ -48,8 +48,8 @@ type filterReader struct {
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// validValue returns the value of the query parameter name, or "" if the value is invalid. noun
-// says what a valid value is, such as "status", in the message about an invalid one.
+// validValue returns the value of the query parameter name, or "" if valid returns false for it. In
+// the message about an ignored value, noun says what the value should have been, such as "status".
 func (f *filterReader) validValue(name, noun string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {

@@ -145,7 +145,7 @@ func fragmentHandler[T any](
 }
 
 // callerOf returns the caller of a page. It returns the zero Caller if nobody is signed in, or if
-// that cannot be determined now.
+// the session cannot be checked now.
 func callerOf(c *Console, r *http.Request) operate.Caller {
 	if caller := signin.Caller(r.Context()); caller.Kind != "" {
 		return caller

@@ -62,7 +62,8 @@ func TestSenderWithoutJavaScript(t *testing.T) {
 		t.Errorf("it is %+v", s)
 	}
 
-	// The form shows the existing settings before it replaces them. The existing secret is kept.
+	// If the operator types the name of the preset that is already set, the form first shows the
+	// existing settings. Saving them keeps the existing secret.
 	a = r.post(path, form, map[string]string{"preset": "stripe"}, session)
 	wantSays(t, a, http.StatusConflict, `value="600"`, "(empty: those that are there stay)")
 	mine := r.postAgain(a, form, map[string]string{"settings.toleranceSeconds": "500"}, session)

@@ -102,9 +102,9 @@ func New(c Config) *Events {
 	}
 }
 
-// FailureCause returns the event cause for a failed execution, or nil if the account has not
-// selected such events. While the directory is incomplete, it returns a cause for every failure;
-// decideEvents later drops the causes that no account has selected.
+// FailureCause returns the cause of an event about a failed execution, or nil if the account's
+// events do not report this failure. While the directory is incomplete, it returns a cause for
+// every failure; decideEvents later drops the causes that no account has selected.
 func (e *Events) FailureCause(f store.ExecutionFailure) *store.EventCause {
 	if e.config.DirectoryComplete() {
 		setting := e.config.Directory.EventSubscription(f.AccountID)

@@ -507,8 +507,8 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	if total >= n {
 		t.Errorf("%d of %d are told: nothing waits", total, n)
 	}
-	// After eventGroupDelay, a few more events report the remaining failures. Each event reports at
-	// most store.MaxCausesPerDecision of them.
+	// After eventGroupDelay, the remaining failures are reported by events that share them: each
+	// event reports at most store.MaxCausesPerDecision failures.
 	later := time.Now().Add(eventGroupDelay + time.Second)
 	for range n/store.MaxCausesPerDecision + 1 {
 		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-eventBurstWindow), nil, func(
@@ -633,8 +633,8 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	for msg := range batch.Messages() {
 		r.check(msg.DoubleAck(t.Context()))
 	}
-	// EnforceSettings discards the result of the last poll, so that the next check polls the
-	// queues.
+	// EnforceSettings has the side effect of discarding the result of the last poll, so that the
+	// next check polls the queues and notices that nothing waits.
 	r.check(r.config.Queues.EnforceSettings(t.Context(), &registry.Queue{Name: "default"}))
 	r.lookAt(time.Now())
 	r.lookAt(time.Now())
