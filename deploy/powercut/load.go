@@ -103,9 +103,9 @@ func sendDeliveries(
 	all.Wait()
 }
 
-// changeWorkflows creates workflows, activates them and rotates their tokens until ctx is done, or
-// a request fails because the power was cut. The workflows are in the given queue, and prefix is
-// the beginning of their IDs.
+// changeWorkflows creates one workflow after another in the given queue, activates it, and rotates
+// its token. It returns when ctx is done, or when a request fails because the power was cut. The
+// IDs of the workflows begin with prefix.
 func changeWorkflows(ctx context.Context, l *ledger, client *apiclient.Client, prefix,
 	queue string,
 ) {

@@ -216,9 +216,10 @@ func (a *ledgerAuditResult) auditFinalStatuses(
 	}
 }
 
-// lastFaultKind returns the kind of the last fault that began before the sender got its last
-// response. It prefers faults of NATS nodes, because they are the likely cause of a ghost: a
-// message that NATS has stored without acknowledging it in time.
+// lastFaultKind returns the kind of the fault that probably made a delivery a ghost, which is a
+// message that NATS has stored without acknowledging it in time. It is the last fault of a NATS
+// node that began before the sender got its last response, or the last fault of any kind if there
+// was no such fault of a node.
 func lastFaultKind(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {

@@ -70,8 +70,8 @@ func (b *ledger) countSent() {
 	b.totals.sent++
 }
 
-// recordAccepted records a response with status 200. It also notes if the response was marked as
-// deduplicated although no earlier request can have been stored.
+// recordAccepted records a response with status 200. If the response was marked as deduplicated
+// although no earlier request can have been stored, recordAccepted sets falseRepeat.
 func (b *ledger) recordAccepted(d *delivery, a deliver.Answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

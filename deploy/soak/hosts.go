@@ -281,8 +281,8 @@ func (i *installation) addHostProcesses(h *programHost, s sharedHostConfig) {
 }
 
 // linkPrograms creates a folder with a link to this binary for each role, and returns the folder's
-// path. A program that is started on a host always gets its own path as os.Args[0], from which it
-// learns its role, so the link must be named after the role.
+// path. A program that is started on a host learns its role from os.Args[0], which is always the
+// path of the link, so each link is named after its role.
 func linkPrograms(folder string) (programs string, err error) {
 	binary, err := os.Executable()
 	if err != nil {

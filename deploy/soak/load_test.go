@@ -72,8 +72,8 @@ type posting struct {
 }
 
 // post starts senders that post requests until posting.end is called. Every other request has no
-// delivery ID. A request that does not get a 200 is retried once, after the given delay; if that is
-// 0, it is not retried.
+// delivery ID. If after is more than 0, a request that does not get a 200 is sent once more after
+// that delay.
 func post(t *testing.T, i *installation, after time.Duration) *posting {
 	t.Helper()
 	const count, every = 16, 40 * time.Millisecond

@@ -128,8 +128,9 @@ func (f *faultInjector) unreportedAckTimes() map[string]time.Time {
 }
 
 // awaitUnreportedExecutionsEnd waits until the executions that were acknowledged without a readable
-// report have a final status. It restarts the executors first, because they search for such
-// executions when they start and only rarely after that.
+// report have a final status, which executors give to such executions when they find them. It
+// restarts the executors first, because an executor searches for them when it starts and only
+// rarely after that.
 func (f *faultInjector) awaitUnreportedExecutionsEnd(ctx context.Context) error {
 	unreported := f.unreportedAckTimes()
 	if len(unreported) == 0 {

@@ -13,8 +13,8 @@ import (
 )
 
 // natsProbes publishes messages through the NATS server of each host to a stream that hookstart
-// does not use. They show how much NATS alone accepts during a partition, for comparison with the
-// requests that the ingresses accept.
+// does not use. The messages show how much NATS alone accepts during a partition, for comparison
+// with the requests that the ingresses accept.
 type natsProbes struct {
 	*probes
 	connections []*nats.Conn

@@ -152,9 +152,9 @@ func formatShares(each []acceptedShare) string {
 	return strings.Join(texts, ", ")
 }
 
-// acceptedShares returns, for each ingress, the share of accepted requests during a partition.
-// within is for the requests that were sent within maxUnavailability of the partition's beginning,
-// and after for those that were sent later. Requests that have not completed are not counted.
+// acceptedShares returns, for each ingress, how many of the requests that were sent during a
+// partition were accepted. within covers the first part of the partition, of length
+// maxUnavailability, and after covers the rest. Requests that have not completed are not counted.
 func (p *probes) acceptedShares(partition partitionRecord) (within, after []acceptedShare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

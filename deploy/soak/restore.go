@@ -127,9 +127,9 @@ func (i *installation) restoreStores() error {
 	return nil
 }
 
-// toggleByEachExecutor deactivates and activates the toggled workflow in turn, each time through
-// another executor. The result describes each change that failed, or that some service did not show
-// immediately.
+// toggleByEachExecutor goes through the executors and deactivates or activates the toggled workflow
+// through each of them, in turn. The result describes each change that failed, or that some service
+// did not show immediately.
 func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1

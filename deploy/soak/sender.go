@@ -24,9 +24,9 @@ const (
 	maxAttempts    = 12
 )
 
-// Percentages of the deliveries that have no ID, that are sent twice at the same time, and that are
-// sent again after their acknowledgement. All other deliveries have an ID and are retried until
-// they are acknowledged.
+// Percentages of the deliveries that are sent in a special way: without a delivery ID, twice at the
+// same time, and again after their acknowledgement. All other deliveries have an ID and are retried
+// until they are acknowledged.
 const (
 	percentWithoutID   = 20
 	percentSentTwice   = 4

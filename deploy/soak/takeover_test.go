@@ -15,8 +15,8 @@ func TestCountOfATakeover(t *testing.T) {
 	t.Parallel()
 	killed := time.Now()
 	copied := killed.Add(-time.Second)
-	// told returns a delivery that got its last response at the given time. originals is the number
-	// of its responses that were not marked as deduplicated. Every delivery has the execution ID x.
+	// told returns a delivery whose last response came at the given time. originals is the number
+	// of responses that were not marked as deduplicated. All responses named the execution x.
 	told := func(at time.Time, originals int) *delivery {
 		return &delivery{
 			marker: "m", hasID: true, ended: at, executions: []string{"x"}, originals: originals,

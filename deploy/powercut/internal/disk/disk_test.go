@@ -12,8 +12,9 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// TestWhatIsLeft performs typical file operations of programs that store data. After a power cut
-// that keeps only synced data, it checks which files remain with each model.
+// TestWhatIsLeft performs typical file operations of programs that store data, and cuts the power
+// so that only synced data remains. It checks which files exist afterwards: strict with
+// ModelStrict, and ordered with ModelOrdered.
 func TestWhatIsLeft(t *testing.T) {
 	tests := []struct {
 		name            string

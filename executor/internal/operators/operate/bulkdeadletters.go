@@ -120,8 +120,8 @@ func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// deadLettersOf returns the records of the given executions that are dead letters of the account,
-// oldest first. An empty accountID means any account.
+// deadLettersOf looks up executions by ID, and returns the records of those that are dead letters
+// and belong to the account, oldest first. An empty accountID means any account.
 func (s *Service) deadLettersOf(
 	ctx context.Context, ids []string, accountID string,
 ) ([]store.Record, error) {

@@ -13,11 +13,11 @@ import (
 
 const deadLettersCursorKind = "dead-letters"
 
-// A dead letter is either an execution that has failed, or a message that was put aside because it
-// could not be recorded. The ID of such a message begins with one of these prefixes:
-// messageIDPrefix for a start or a rejection, and reportIDPrefix for a report, which is in a
-// different stream. After the prefix comes the stream sequence. If the message is in a queue's own
-// stream, the queue name and a dot precede the sequence.
+// A dead letter is either an execution that has failed, whose ID is the execution's, or a message
+// that was put aside because it could not be recorded. The ID of a message has the form message-17
+// or, in a queue's own stream, message-QUEUE.17, where 17 is the stream sequence. For a report,
+// which is in a stream for reports with its own sequences, the ID begins with reportIDPrefix
+// instead of messageIDPrefix.
 const (
 	messageIDPrefix = "message-"
 	reportIDPrefix  = "report-"

@@ -241,7 +241,8 @@ func (p fieldValueCounts) addURLEncodedFields(kind, text string) {
 	}
 }
 
-// addJSON counts the strings, numbers and booleans in the decoder's next value, but skips arrays.
+// addJSON reads the next value from the decoder, and counts the strings, numbers and booleans in
+// it. It skips the elements of arrays, and fields that are nested deeper than maxFieldDepth.
 // pointer is the value's JSON pointer, and depth is its nesting depth.
 func (p fieldValueCounts) addJSON(decoder *json.Decoder, pointer string, depth int) error {
 	token, err := decoder.Token()

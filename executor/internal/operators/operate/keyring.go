@@ -128,8 +128,8 @@ func (k *Keyring) recheckKey(ctx context.Context, caller Caller) error {
 	return err
 }
 
-// watchKeyEnd returns a channel that closes when a key is revoked or expires. The caller must call
-// forget to release it.
+// watchKeyEnd returns a channel that is closed when a key is revoked or expires. The caller must
+// call forget when it no longer needs the channel.
 func (k *Keyring) watchKeyEnd(id string) (ended <-chan struct{}, forget func()) {
 	gone, forgetGone := k.directory.WatchAPIKeyDeletion(id)
 	key, ok := k.directory.APIKey(id)

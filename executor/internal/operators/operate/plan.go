@@ -79,7 +79,7 @@ type PlanChange struct {
 	To   Quota          // the quota with the other plan
 	Stop WorkflowSample // the workflows whose webhooks would stop working
 	Stay WorkflowSample // the workflows whose webhooks would keep working
-	// Slower is the number of workflows that would keep working, but with a lower rate limit,
+	// Slower is the number of workflows in Stay for which the other plan means a lower rate limit,
 	// because they have no rate limit of their own.
 	Slower int64
 }

@@ -17,8 +17,8 @@ const queuesCursorKind = "queues"
 
 // Queues lists the queues that workflows use or whose settings have an effect, sorted by name. If
 // accountID is not empty, it lists only the queues of that account's workflows. If other accounts
-// use a queue as well, only callers with access to all accounts see which executions wait in the
-// queue.
+// use a queue as well, only callers with access to all accounts see how many executions wait in the
+// queue and which execution blocks others.
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Queue], error) {

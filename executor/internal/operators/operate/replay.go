@@ -104,8 +104,9 @@ func (s *Service) ReplayRejected(
 		})
 }
 
-// restartExecution publishes start with the request of the execution in record. start.ID is also
-// the message ID, so a repeated call with the same ID starts nothing.
+// restartExecution copies the request of the execution in record into start, and publishes start.
+// The ID of the new execution, start.ID, is also the message ID, so that a repeated call with the
+// same ID starts nothing.
 func (s *Service) restartExecution(
 	ctx context.Context, caller Caller, record store.Record, start execution.Start,
 	triggerOf triggerFinder,

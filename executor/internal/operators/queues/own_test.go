@@ -22,9 +22,9 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lanes, limit int64
-		// want holds the limits of the consumers in the shared stream and in the own stream, in
-		// three situations: only the shared stream has work, both streams have work, only the own
-		// stream has work.
+		// want holds the limits of the group's two consumers, first in the shared stream and then
+		// in the own stream: when only the shared stream has work, when both streams have work, and
+		// when only the own stream has work.
 		want [3][2]int
 	}{
 		"without lanes": {0, 5, [3][2]int{{5, 1}, {3, 2}, {1, 5}}},

@@ -24,8 +24,10 @@ import (
 // Queue is the state of a queue: the executions that wait in it, and the groups that serve it.
 type Queue struct {
 	Name string
-	// Waiting is the number of start messages that wait in the queue: the smallest Waiting of all
-	// groups, or, without groups, the number of the queue's start messages in all its streams.
+	// Waiting is the number of start messages that wait in the queue. Each group receives every
+	// message, so it is the smallest Waiting of the groups: a message that one group has received
+	// no longer counts. Without groups, it is the number of the queue's start messages in all its
+	// streams.
 	Waiting uint64
 	Oldest  time.Time // acceptance time of the oldest waiting execution; zero if none waits
 	// PausedSince is when the queue was paused; zero means that it is not paused. PausedUntil is

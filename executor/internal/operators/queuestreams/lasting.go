@@ -3,9 +3,9 @@ package queuestreams
 import "time"
 
 // LongestMove returns how long the longest unfinished move of a queue or workflow has taken so far,
-// or 0 if there is none. A move's time counts from when Run in this process first saw it, and goes
-// on if another executor takes the move over. A queue's move is finished even if old messages still
-// wait in its old stream.
+// or 0 if there is none. The time counts from when Run in this process first saw the move, even if
+// different executors have worked on the move since then. A queue's move is finished once all new
+// messages go to the new stream, even if old ones still wait in the old stream.
 func (m *Mover) LongestMove() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -69,8 +69,10 @@ type firstSeenRevision struct {
 }
 
 const (
-	// closedPhaseStallTimeout and movingPhaseStallTimeout are how long a phase may last before an
-	// executor assumes that the move was abandoned, and continues it.
+	// A move whose record has not changed for this long is considered abandoned: an executor then
+	// continues the move of the queue, or reopens the closed workflow. closedPhaseStallTimeout
+	// applies while the queue or workflow is closed, and movingPhaseStallTimeout in the other
+	// phases of a queue's move.
 	closedPhaseStallTimeout = 3 * time.Second
 	movingPhaseStallTimeout = 5 * time.Second
 	resumeMovesInterval     = 500 * time.Millisecond
