@@ -159,18 +159,20 @@ func (a *Auditor) Replay(ctx context.Context) {
 	}
 }
 
-// deleteOlderRevisions deletes the earlier revisions of a registry record if msg is the newest one.
-// If it is not, or if the deletion fails, they are deleted after the record's next change.
+// deleteOlderRevisions deletes the earlier revisions of a registry record if msg is the newest
+// revision. If msg is not the newest, or if the deletion fails, they are deleted after the record's
+// next change.
 //
 // deleteOlderRevisions never deletes the newest revision. That revision can have a lower sequence
-// than msg, if the bucket was lost and restored while this process was frozen after it had received
-// msg.
+// than msg: while this process was frozen, after it had received msg, the bucket may have been lost
+// and restored.
 //
-// To delete, it purges the record's subject with "keep 1". NATS can neither make a purge
-// conditional nor combine "keep 1" with a sequence. So if a revision is stored and replaced between
-// the query and the purge, it is deleted before the Auditor has read it, and its audit entry is
-// lost. Purging everything before msg's sequence would avoid that, but if the servers received such
-// a purge late, after a restore, it could delete the record itself.
+// The deletion first queries the newest revision, and then purges the record's subject with "keep
+// 1". NATS can neither make a purge conditional nor combine "keep 1" with a sequence. So a revision
+// that is stored and replaced between the query and the purge is deleted before the Auditor has
+// read it, and its audit entry is lost. Purging everything before msg's sequence would avoid that.
+// But if the servers received such a purge late, after a restore, it could delete the record
+// itself.
 func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
 		before == "0" {

@@ -264,8 +264,9 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	if c.identityWritten && !c.Follower.HasRolledBack() {
 		return nil
 	}
-	// Processes that have noticed an older registry wait until the identity has a new stamp. A
-	// stamp that another executor writes at the same time serves that purpose as well.
+	// Processes that have noticed an older registry wait until the identity has a new stamp. If
+	// another executor has just written one, ErrInstallationChanged is returned, and its stamp is
+	// enough.
 	if _, err = edit.WriteInstallation(asking, c.JetStream, identity, over); err != nil &&
 		!errors.Is(err, edit.ErrInstallationChanged) {
 		return err
@@ -283,9 +284,9 @@ func (c *RegistryCopy) outdatedFor() time.Duration {
 	return time.Since(c.outdatedSince)
 }
 
-// outdatedBuckets returns the buckets that are older than their copy in the database. It maps each
-// of them to the revision that the copy has reached. clustered reports whether any bucket has
-// several replicas.
+// outdatedBuckets returns the buckets that are older than their copies in the database. older maps
+// each of them to the newest revision that its copy contains. clustered is true if any bucket,
+// older or not, has several replicas.
 func (c *RegistryCopy) outdatedBuckets(
 	ctx context.Context,
 ) (older map[string]uint64, clustered bool, err error) {
@@ -299,8 +300,9 @@ func (c *RegistryCopy) outdatedBuckets(
 			return nil, false, err
 		}
 		if at.Revision < reached && restart != nil {
-			// The database has a lower revision than this process has copied, so it was replaced by
-			// an older one. Restart the mirror where the older database ends.
+			// This process has copied later revisions than the database has, so the database was
+			// replaced by an older one. Restart the mirror, which then continues where the older
+			// database ends.
 			restart()
 		}
 		s, err := c.JetStream.Stream(ctx, registry.StreamOf(bucket))
@@ -374,8 +376,9 @@ type restoreState struct {
 	hasCopy          bool                  // whether there is a copy
 }
 
-// beginRestore advances the revisions of the older buckets past the positions of their copies. It
-// also makes running processes stop using the earlier registry that they have in memory.
+// beginRestore makes each bucket in older continue with revisions above the mapped one, which is
+// the newest in the bucket's copy. It also makes running processes stop using the earlier registry
+// that they have in memory.
 func (c *RegistryCopy) beginRestore(
 	ctx context.Context, older map[string]uint64,
 ) (b restoreState, err error) {
@@ -437,9 +440,10 @@ func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (store
 	return stored, err
 }
 
-// restorePage adds to a bucket the records that only one page of its copy in the database has. The
-// page begins after the key after. restorePage returns how many records it has added, the key after
-// which the next page begins, and whether there may be another page.
+// restorePage reads one page of a bucket's copy in the database, and adds to the bucket the records
+// that it lacks. The page begins with the first key that sorts after the parameter after. stored is
+// the number of records added, last is the last key of the page, and more is false if the page is
+// empty.
 func (c *RegistryCopy) restorePage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {

@@ -487,9 +487,9 @@ func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 	p.token(t, "wf")
 }
 
-// silentServer is the JetStream and the database of an executor, with one fault: a single request
-// for the registry's identity gets no response from NATS. It is the request that a restore makes
-// immediately after it has read the position of the database's copy.
+// silentServer provides an executor with a JetStream and a database. NATS never responds to one
+// request for the registry's identity: the one that a restore makes immediately after it has read
+// the position of the database's copy.
 type silentServer struct {
 	jetstream.JetStream
 	store.Store

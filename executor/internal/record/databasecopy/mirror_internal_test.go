@@ -59,8 +59,8 @@ func (s *saved) SaveRegistryCopy(
 	return nil
 }
 
-// The server wrongly reports that another revision is pending. The revision before it is copied
-// although the other one never arrives.
+// The server sends one revision and wrongly announces another one, which never arrives. The mirror
+// writes the first revision to the database without waiting for the second.
 func TestARevisionIsCopiedBeforeAnotherOneComes(t *testing.T) {
 	t.Parallel()
 	s := &saved{}

@@ -171,8 +171,9 @@ func (h *Tracker) releaseConsumer(ctx context.Context) {
 	}
 }
 
-// readNewMessages adds to the sums the messages that have arrived since the last call. account
-// returns the account of a workflow. complete reports whether the end of the stream was reached.
+// readNewMessages adds the sizes of the messages that have arrived since the last call to the sums.
+// account returns the account of a workflow. complete reports whether the end of the stream was
+// reached.
 func (r *streamScan) readNewMessages(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {
@@ -227,8 +228,8 @@ func (r *streamScan) addMessage(msg jetstream.Msg, sequence uint64, account func
 // msgSizeHeader is the header in which the server reports the length of the omitted data.
 const msgSizeHeader = "Nats-Msg-Size"
 
-// expireChunksBefore subtracts the chunks whose messages have all expired: first is the sequence of
-// the stream's oldest message.
+// expireChunksBefore removes the chunks of which every message has expired, and subtracts their
+// bytes from the sums. first is the sequence of the oldest message that the stream still has.
 func (r *streamScan) expireChunksBefore(first uint64) {
 	for chunk, sums := range r.bytesByChunk {
 		if (chunk+1)*r.chunkSize > first {

@@ -40,12 +40,12 @@ const (
 	kindRejection
 	kindProgress
 	kindUnreadable // it cannot be decoded
-	// A marker: an empty message with the delivery ID of a start message in another stream, by
-	// which this stream recognizes repeats of that delivery. It is not recorded.
+	// An empty message that makes its stream recognize repeats of a start message in another
+	// stream. It is not recorded.
 	kindDedupMarker
-	// A start, a rejection or a report that is older than the retention of records. It is delivered
-	// again if, for example, the recorder's consumer is lost. It is not recorded, because its
-	// record was deleted, or would be deleted immediately.
+	// A start, a rejection or a report that is older than the retention of records. Such a message
+	// is delivered if, for example, the recorder's consumer was lost. It is not recorded, because
+	// its record was deleted before, or would be deleted immediately.
 	kindExpired
 )
 
@@ -61,9 +61,9 @@ const (
 )
 
 // decode decodes messages and sorts the entries in the order in which they are applied: start
-// messages come before reports of progress. now is the time of recording. Messages that were stored
-// in their stream before the time expired are not recorded: their entries get the kind kindExpired.
-// A zero expired means that no message is too old.
+// messages come before reports of progress. now is the time of recording. Messages that their
+// stream stored before the time expired are too old to be recorded, and their entries get the kind
+// kindExpired. If expired is zero, no message is too old.
 func decode(messages []jetstream.Msg, now, expired time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))

@@ -43,9 +43,9 @@ const applyTimeout = 30 * time.Second
 // its transaction.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.ApplyResult) {
 	todo := [][]*entry{entries} // the batches to commit, in order; a batch that fails is split
-	// uncertain is true if a failed transaction may have been committed, because only the
-	// database's response was lost. A retry then changes nothing and returns no changes, so all
-	// entries are reported as changed.
+	// uncertain is true if the database's response to a transaction was lost, so that the
+	// transaction may have been committed. A retry then changes nothing and reports no changes, so
+	// commit reports all executions of the entries as changed.
 	uncertain := false
 	for failures := 0; len(todo) > 0; {
 		group := todo[0]
@@ -115,9 +115,10 @@ func setVerdicts(group []*entry) {
 	}
 }
 
-// noteLateStarts extends the next search of EndLostExecutions to executions that were accepted long
-// before their start messages were stored. For example, an operator event may start an execution of
-// a queue that accepts no messages for hours.
+// noteLateStarts handles start messages that were stored long after their executions were accepted,
+// for example because an operator event started an execution in a queue that accepted no messages
+// for hours. Searches may already have passed the acceptance times of these executions, so
+// noteLateStarts makes the next search of EndLostExecutions go back to them.
 func (r *Recorder) noteLateStarts(group []*entry) {
 	for _, e := range group {
 		if e.kind == kindStart &&

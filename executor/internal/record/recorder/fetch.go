@@ -171,9 +171,9 @@ func (r *Recorder) consumeWithRetry(
 	}
 }
 
-// fetch adds messages to arrived until the consumer fails or the context is done. It never cancels
-// a request, but waits for the response: messages that are already on their way could be lost, and
-// would be redelivered only after the consumer's AckWait.
+// fetch adds messages to arrived until the consumer fails or the context is done. It waits for the
+// response to each request, even if the context is done. If it canceled a request, messages on
+// their way could be lost, and would be redelivered only after the consumer's AckWait.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffer) error {
 	connection := r.connectionNumber()
 	config := from.consumer
@@ -243,9 +243,9 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	}
 }
 
-// fetchUpTo waits for messages and adds each one to arrived as soon as it arrives. It returns once
-// maxMessages have arrived or the request has expired. n is the number of messages that have
-// arrived.
+// fetchUpTo requests up to maxMessages messages, and adds each one to arrived as soon as it
+// arrives. It returns once all have arrived or the request has expired. n is the number of messages
+// that have arrived.
 func (r *Recorder) fetchUpTo(
 	ctx context.Context, from source, consumer jetstream.Consumer, maxMessages int,
 	arrived *arrivalBuffer,
@@ -261,9 +261,9 @@ func (r *Recorder) fetchUpTo(
 	return n, batch.Error()
 }
 
-// fetchBurst fetches the messages that are available now, up to about the stream's share of a
-// batch, and then adds all of them to arrived. n is their number. drained reports whether no more
-// messages were available.
+// fetchBurst fetches the messages that are available now, up to about maxFetchPerStream, and then
+// adds all of them to arrived. n is their number. drained is true if the stream has no further
+// messages at the moment.
 func (r *Recorder) fetchBurst(
 	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivalBuffer,
 ) (n int, drained bool, err error) {

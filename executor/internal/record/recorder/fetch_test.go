@@ -40,8 +40,8 @@ type bodyOnly struct {
 
 func (m bodyOnly) Data() []byte { return m.body }
 
-// No more messages are fetched while a full batch is waiting. Either the number of messages or the
-// total length of their bodies can fill a batch.
+// awaitRoom waits while a full batch is waiting to be recorded. A batch is full if it has
+// maxBatchMessages messages, or if the total length of their bodies is maxBatchBytes.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	short, long := bodyOnly{}, bodyOnly{body: make([]byte, maxBatchBytes/2)}

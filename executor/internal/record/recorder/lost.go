@@ -109,10 +109,11 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	}
 }
 
-// endLostOnce searches once for executions that no runner will end, and marks them as failed. It
-// ignores executions that were accepted within the last lostRecheckDelay. It returns the shortest
-// maximum age of the streams. After an error, call it again with the same pass, which makes the
-// search continue where it stopped.
+// endLostOnce makes one search for executions that no runner will end, and marks them as failed.
+// pass holds the state of the search: after an error, call endLostOnce again with the same pass,
+// and the search continues where it stopped. Executions that were accepted within the last
+// lostRecheckDelay are ignored. The result is the shortest maximum age of the streams of start
+// messages.
 func (r *Recorder) endLostOnce(
 	ctx context.Context, pass *lostPass,
 ) (maxAge time.Duration, err error) {
@@ -161,10 +162,10 @@ func (r *Recorder) endLostOnce(
 	return streams.maxAge(), nil
 }
 
-// endCandidates ends the executions that a search has found. It first waits for lostRecheckDelay
-// and looks up their start messages again, in case a runner can still end some of them; these
-// executions are left out. It returns the streams that it has read again, with their groups of
-// runners.
+// endCandidates ends the executions in found that no runner will end. It first waits for
+// lostRecheckDelay and looks up their start messages again, because a runner may be able to end
+// some of them after all. It returns the streams of start messages, which it has read again, with
+// their groups of runners.
 func (r *Recorder) endCandidates(
 	ctx context.Context, pass *lostPass, found []lostCandidate,
 ) (startStreams, error) {
@@ -231,9 +232,9 @@ func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) e
 func (r *Recorder) readRunnerGroupsOf(
 	ctx context.Context, streams startStreams, name string,
 ) (err error) {
-	// Read the groups before waiting for the recorder. Runners report before they acknowledge. So
-	// once the recorder has caught up, it has recorded the reports about all start messages that
-	// the groups had acknowledged when they were read.
+	// Read what the groups have acknowledged before waiting for the recorder. Runners report on an
+	// execution before they acknowledge its start message. So once the recorder has caught up, it
+	// has recorded the reports on everything that the groups had acknowledged.
 	at := streams[name]
 	if at.groups, err = runnerGroupsOf(ctx, at.stream); err != nil {
 		return err
@@ -249,9 +250,9 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 			return err
 		}
 	}
-	// Call mayLackMessages before and after the comparison. If an ack goal (recovery.ackGoals) is
-	// reached during the comparison, the comparison may have missed the last messages up to that
-	// goal, and only the first call shows that there was a goal.
+	// Call mayLackMessages before and after the comparison. If a stream reaches its ack goal
+	// (recovery.ackGoals) during the comparison, the comparison may have missed messages below the
+	// goal. The goal is then removed, so only the call before the comparison reports it.
 	mayLack := r.recovery.mayLackMessages(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
 	if err == nil && (mayLack || behind || r.recovery.mayLackMessages(at)) {
@@ -387,8 +388,8 @@ func (r *Recorder) findEndReasons(
 	if _, err := r.locateStartMessages(ctx, streams, candidates); err != nil {
 		return nil, err
 	}
-	// Take the time after the lookups. With an earlier time, a start message that expired during
-	// the lookups would seem too young to have expired, and would count as lost.
+	// Take the time after the lookups. At an earlier time, a start message that expired during the
+	// lookups would still be too young to expire, so it would count as lost.
 	asked := time.Now()
 	found := map[endReason][]lostCandidate{}
 	for _, c := range candidates {
@@ -409,8 +410,8 @@ func (r *Recorder) findEndReasons(
 func endReasonFor(
 	c lostCandidate, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {
-	// Ages are not exact. Without a margin, a start message that expired could count as lost,
-	// although a runner may have received it at the last moment.
+	// Ages are not exact. The margin prevents a start message that has just expired from being
+	// treated as lost, although a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(c.acceptedAt)
 	switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// keep stores a record of an execution that was accepted at the time now minus age, and whose start
-// message is in no stream.
+// keep stores a record of an execution that was accepted the duration age ago. No stream has its
+// start message. keep returns the execution's ID.
 func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 	r.t.Helper()
 	at := store.StoredTime(time.Now().Add(-age))
@@ -149,9 +149,10 @@ func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	r.await("it has searched", func() bool { return searched.Load() > 1 })
 	const age = 3 * 24 * time.Hour
 	late := r.keep(age, execution.Queued)
-	// Wait for at least one complete search, which must not find the late execution. Even a search
-	// of all executions would list the running ones only twice, for the windows of the newest and
-	// of the late execution, so four more lists are enough.
+	// Wait for at least one complete search, which must not find the late execution. A search calls
+	// List for running executions at most twice, even if it reads all executions: once for the
+	// newest execution and once for the late one. So a complete search has ended after four more
+	// calls.
 	since := searched.Load()
 	r.await("it has searched again", func() bool { return searched.Load() > since+3 })
 	if !r.has(late, execution.Queued) {
@@ -249,10 +250,9 @@ func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	}
 }
 
-// One group of runners begins with new messages only, and acknowledges an execution without a
-// report, so that execution is ended as failed. Earlier executions are still waiting for another
-// group, which is offline. They are not ended, although the first group has acknowledged a later
-// message.
+// The group "tap" begins with new messages only. It acknowledges an execution without a report, so
+// that execution is ended as failed. Three earlier executions still wait for the group "away",
+// which is offline. They are not ended, although "tap" has acknowledged a later message.
 func TestAGroupOfNewExecutionsEndsNoEarlierOnes(t *testing.T) {
 	t.Parallel()
 	r := start(t)

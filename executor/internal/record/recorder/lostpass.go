@@ -8,12 +8,11 @@ import (
 )
 
 const (
-	// A search reads the executions in windows of acceptance times, one query per window. The query
-	// reads all executions of the window: there is no index of unfinished executions, because every
-	// step of every execution would have to update it. The first window has the length
-	// firstLostWindow. If a query takes longer than slowLostQueryDuration, the next window is
-	// shorter; if it takes less than a tenth of that, the next window is longer. All are between
-	// minLostWindow and maxLostWindow.
+	// A search reads executions in windows of acceptance times. One query reads all executions of a
+	// window, ended or not: an index of the unfinished ones would have to be updated with every
+	// step of every execution. The first window has the length firstLostWindow. The next window is
+	// shorter if a query takes longer than slowLostQueryDuration, and longer if it takes less than
+	// a tenth of that, but always between minLostWindow and maxLostWindow.
 	maxLostWindow         = 24 * time.Hour
 	minLostWindow         = time.Second
 	firstLostWindow       = 10 * time.Minute
@@ -45,9 +44,9 @@ type lostPass struct {
 	skippedConsumers []SkippedConsumer // result of Config.SkippedConsumers when the search began
 }
 
-// begin begins the next search. late is the acceptance time of the oldest execution that was
-// recorded after the previous search had passed that time, or zero if there is none. The new search
-// goes back at least to that time.
+// begin begins the next search. late is zero, or the acceptance time of the oldest execution that
+// was recorded too late for the previous search to find it. The new search goes back at least to
+// late.
 func (p *lostPass) begin(now, late time.Time) {
 	p.startAt, p.readDownTo, p.oldestUnfinished = time.Time{}, time.Time{}, time.Time{}
 	p.unreadStreams = map[string]bool{}
@@ -65,8 +64,9 @@ func (p *lostPass) beginFull(now time.Time) {
 	p.begin(now, time.Time{})
 }
 
-// nextWindow returns the next window to read. It ends just after newest, the acceptance time of the
-// newest execution that the search has not read yet, and thereby skips times without executions.
+// nextWindow returns the next window to read. newest is the acceptance time of the newest execution
+// that the search has not read yet. The window ends just after newest, so that times without
+// executions are skipped.
 func (p *lostPass) nextWindow(newest time.Time) store.RecordFilter {
 	window := store.RecordFilter{
 		Since: newest.Add(-p.windowLength), Until: newest.Add(time.Millisecond),

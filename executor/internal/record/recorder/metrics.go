@@ -116,8 +116,8 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-// makeStreamGauges creates the gauges with a label for the stream. The streams that every
-// installation has get an initial value.
+// makeStreamGauges creates the gauges that have the label "stream". It creates their values for the
+// streams that every installation has, so that these are reported from the beginning.
 func (m *metrics) makeStreamGauges() {
 	m.startLag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hookstart_executor_lag_messages",

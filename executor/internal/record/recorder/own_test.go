@@ -224,10 +224,9 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// Another executor has received a message of a queue's own stream and has not acknowledged it, so
-// the recorder does not know yet whether the database lacks later messages of that stream. Even so,
-// the shared streams count as completely recorded, so that lost executions can be searched for
-// there.
+// Another executor has received a message of a queue's own stream but has not acknowledged it, so
+// the database may lack later messages of that stream. The shared streams still count as completely
+// recorded, so that lost executions can be searched for there.
 func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -262,9 +261,9 @@ func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A queue's own stream is rolled back and grows again. New messages are recorded. Executions whose
-// start messages were lost are ended as failed. Runners receive copies of the new start messages
-// that their consumer would skip.
+// A queue's own stream is lost and created again, and new start messages get the same sequences.
+// The new messages are recorded. The executions of the lost messages are ended as failed. Runners
+// receive copies of the new start messages that their consumer would skip.
 func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)

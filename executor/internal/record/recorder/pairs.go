@@ -77,9 +77,9 @@ func (r *Recorder) forgetStream(name string) {
 }
 
 // maxFetchPerStream returns how many messages may be fetched from one stream at a time, and their
-// maximum total size in bytes. With these limits, a round of fetching from all streams of start
-// messages yields about one batch (maxBatchMessages or maxBatchBytes), and so does a round of
-// fetching from all streams of reports.
+// maximum total size in bytes. It divides one batch (maxBatchMessages, maxBatchBytes) by the number
+// of pairs, so that fetching once from all streams of start messages, or once from all streams of
+// reports, yields about one batch.
 func (r *Recorder) maxFetchPerStream() (messages, bytes int) {
 	pairs := max(1, int(r.streamCount.Load())/2)
 	return max(fetchSize, maxBatchMessages/pairs), max(1<<20, maxBatchBytes/pairs)

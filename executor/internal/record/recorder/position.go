@@ -46,13 +46,15 @@ const (
 	// recoveryPollInterval is how often the recorder checks whether a database that lacked messages
 	// has caught up.
 	recoveryPollInterval = 200 * time.Millisecond
-	// A database that has replaced another one may lack messages above the ack floor until
-	// everything that was delivered is acknowledged. Until then, the executor is not ready, with
-	// three exceptions. During the first uncertaintyGrace it stays ready, so that executors can
-	// acknowledge the messages that they are recording. After maxUncertainty it becomes ready,
-	// because the ack floor of a queue's own stream does not rise while the stream is unreachable,
-	// but everything else is recorded. It also stays ready if the store cannot connect to another
-	// database at all (Reconnected returns nil).
+	// If a new database has replaced another one, it is unknown whether it lacks messages above the
+	// ack floor until everything that was delivered is acknowledged. Until then, the executor is
+	// not ready, with three exceptions.
+	//
+	// During the first uncertaintyGrace it stays ready, so that executors can acknowledge the
+	// messages that they are recording. After maxUncertainty it becomes ready again, because
+	// otherwise a single unreachable stream would keep it from becoming ready, although everything
+	// else is recorded. It also stays ready if the store can never connect to another database
+	// (Reconnected returns nil).
 	uncertaintyGrace = time.Second
 	maxUncertainty   = time.Minute
 )
@@ -104,8 +106,8 @@ type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
 	mu sync.Mutex
-	// ackGoals maps each stream to the sequence up to which every message must be acknowledged
-	// before the database is compared again.
+	// ackGoals holds the ack goal of each stream: the database is compared with the streams again
+	// once every message up to that sequence is acknowledged.
 	ackGoals  map[string]uint64
 	ackFloors map[string]ackFloor // the most recent ack floor, by stream
 	// lastDelivered maps each stream to the sequence up to which messages had been delivered at the
@@ -137,8 +139,9 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 			"it, as after a failover to a standby that lagged")
 }
 
-// addAckGoal makes the recorder compare the database again when the stream is acknowledged up to
-// the sequence goal.
+// addAckGoal makes the recorder compare the database with the streams again once every message of
+// the stream up to the sequence goal is acknowledged. If the stream has a higher goal already, the
+// higher one remains.
 func (r *recovery) addAckGoal(stream string, goal uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,8 +151,9 @@ func (r *recovery) addAckGoal(stream string, goal uint64) {
 	r.ackGoals[stream] = max(r.ackGoals[stream], goal)
 }
 
-// setDelivered stores lastDelivered for a stream: delivered is the sequence up to which the
-// stream's messages had been delivered at a comparison, or 0 if all of them are acknowledged.
+// setDelivered sets the stream's entry in lastDelivered after a comparison: delivered is the
+// sequence up to which messages had been delivered. If it is 0, all of them are acknowledged, and
+// the entry is removed.
 func (r *recovery) setDelivered(stream string, delivered uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,10 +167,10 @@ func (r *recovery) setDelivered(stream string, delivered uint64) {
 }
 
 // addGoalsForDelivered makes the recorder compare the database again once everything that had been
-// delivered at the last comparison is acknowledged. That comparison covered only messages up to the
-// ack floors. A database that has replaced the previous one may lack messages above them. uncertain
-// is true if the store may have switched to another database. In this case, the executor becomes
-// not ready after a grace period, until the goals are reached: see updateReadiness.
+// delivered at the last comparison is acknowledged. That comparison did not cover messages above
+// the ack floors, and a new database may lack some of them. uncertain is true if the store may have
+// switched to another database. Then the executor becomes not ready after a grace period, until all
+// ack goals are reached: see updateReadiness.
 func (r *recovery) addGoalsForDelivered(uncertain bool) {
 	r.mu.Lock()
 	delivered := maps.Clone(r.lastDelivered)
@@ -179,10 +183,10 @@ func (r *recovery) addGoalsForDelivered(uncertain bool) {
 	}
 }
 
-// updateReadiness marks the executor as not ready once it has been unknown for the duration grace
-// whether a new database lacks messages. It marks the executor as ready again when all goals are
-// reached, or after maxUncertainty. It does nothing while the database is known to lack messages,
-// because the executor is then not ready anyway.
+// updateReadiness marks the executor as not ready if it has been unknown for longer than grace
+// whether a new database lacks messages. It marks the executor as ready again when all ack goals
+// are reached, or after maxUncertainty. While the database is known to lack messages, it does
+// nothing, because the executor is not ready anyway.
 func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,9 +214,9 @@ func (r *recovery) isBehind() bool {
 	return r.databaseBehind
 }
 
-// end ends the recovery and returns true. It does nothing and returns false if there is no
-// recovery, or if there are goals left because another stream has turned out to lack messages in
-// the meantime.
+// end ends the recovery and returns true. If the database is not known to lack messages, or if a
+// stream still has an ack goal, because it was found to lack messages in the meantime, end does
+// nothing and returns false.
 func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,7 +283,7 @@ func (r *recovery) mayLackMessages(at startReportPair) bool {
 }
 
 // isRunning reports whether a recovery is in progress: the database is known to lack messages, or
-// it must be compared with the streams again because a goal has not been reached yet.
+// it is still to be compared with the streams again once all ack goals are reached.
 func (r *recovery) isRunning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -390,9 +394,9 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	return nil
 }
 
-// rewindAllToUnrecorded calls rewindToUnrecorded for every pair of streams. If that fails for one
-// pair, it still continues with the others. behind reports whether the database has lost
-// transactions of any pair.
+// rewindAllToUnrecorded calls rewindToUnrecorded for every pair of a start stream and a report
+// stream, and continues after errors. behind reports whether the database has lost transactions
+// with messages of any pair.
 func (r *Recorder) rewindAllToUnrecorded(ctx context.Context) (behind bool, err error) {
 	pairs, err := r.existingPairs(ctx)
 	if err != nil {
@@ -405,10 +409,10 @@ func (r *Recorder) rewindAllToUnrecorded(ctx context.Context) (behind bool, err 
 	return behind, err
 }
 
-// rewindToUnrecorded compares a pair of streams with the database. If the stream was rolled back or
-// the database has lost transactions, a consumer of the recorder would skip messages that are not
-// recorded. rewindToUnrecorded then rewinds the consumer to the first of them. behind reports
-// whether the database has lost transactions.
+// rewindToUnrecorded compares a pair of streams with the database. If a stream was rolled back or
+// the database has lost transactions, the recorder's consumer of that stream would skip messages
+// that are not recorded. rewindToUnrecorded then rewinds the consumer to the first such message.
+// behind reports whether the database has lost transactions.
 func (r *Recorder) rewindToUnrecorded(
 	ctx context.Context,
 	at startReportPair,
@@ -457,8 +461,9 @@ type consumerPosition struct {
 	stream   jetstream.Stream
 	name     string
 	ackFloor uint64 // the sequence up to which every message is acknowledged
-	// firstReplaced is the sequence of the first new message that has taken the place of an
-	// acknowledged one, because the stream was rolled back. It is 0 if there is none.
+	// firstReplaced is the sequence of the first message that would be skipped after the stream was
+	// rolled back, because an earlier message with this sequence was acknowledged. It is 0 if there
+	// is none.
 	firstReplaced uint64
 	// firstMissing is the sequence of the first acknowledged message that is missing from the
 	// database. It is 0 if there is none.

@@ -65,21 +65,21 @@ type Config struct {
 	// Observations about a sender with another preset are ignored. After an error, the recorder
 	// retries until it succeeds. nil means that no observation is ignored for this reason.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
-	// WorkflowInAccountSince returns the time since which a workflow has been in its account, or ok
-	// = false if there is no workflow with that ID. Earlier observations are ignored: they concern
-	// the workflow's time in another account, or an earlier workflow with the same ID. After an
-	// error, the recorder retries until it succeeds. nil means that no observation is ignored for
-	// this reason.
+	// WorkflowInAccountSince returns the time since which a workflow has been in its account; ok is
+	// false if there is no workflow with that ID. Observations from before that time are ignored,
+	// because they are about the workflow in another account, or about an earlier workflow with the
+	// same ID. After an error, the recorder retries until it succeeds. nil means that no
+	// observation is ignored for this reason.
 	WorkflowInAccountSince func(ctx context.Context, id string) (at time.Time, ok bool, err error)
 	// OnDatabaseBehind is called when the database is found to lack acknowledged messages. The
 	// database may then also lack data that does not come from the recorder's streams, such as
-	// audit entries, and the function should copy this data again. nil means that there is no such
-	// data.
+	// audit entries, so OnDatabaseBehind should copy such data again. nil means that there is no
+	// such data.
 	OnDatabaseBehind func(ctx context.Context)
-	// SkippedConsumers returns the runners' consumers that have skipped start messages. When the
-	// start messages that a consumer skipped have been published again, OnRedelivered is called for
-	// this consumer. If SkippedConsumers is nil, no consumer has skipped any; otherwise,
-	// OnRedelivered must be set.
+	// SkippedConsumers returns the runners' consumers that have skipped start messages. The
+	// recorder publishes these start messages again, and then calls OnRedelivered for the consumer.
+	// SkippedConsumers may be nil if no consumer has skipped any; otherwise, OnRedelivered must be
+	// set.
 	SkippedConsumers func() ([]SkippedConsumer, error)
 	OnRedelivered    func(SkippedConsumer) error
 }

@@ -420,8 +420,8 @@ func (r *rig) aside() []store.AsideMessage {
 	return aside
 }
 
-// counted returns the sums of all counters, keyed by the counter's name and, for the part of the
-// sum that has a certain label value, by "NAME VALUE". Other metrics have the same keys, with the
+// counted returns the values of all counters, summed by name. It also returns, under the key "NAME
+// VALUE", the sum of those that have a label with that value. Other metrics are included with the
 // value 0.
 func (r *rig) counted() map[string]float64 {
 	r.t.Helper()
@@ -521,7 +521,8 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	// Recording a start requires this table; writing a dead letter does not.
+	// Without the table minutes, the database cannot record a start, but it can still store a dead
+	// letter.
 	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`)
 	var ids []string
 	for range 5 {

@@ -126,10 +126,10 @@ func (r *Recorder) firstSkipped(
 	return first, nil
 }
 
-// findFirstUnrecorded returns the sequence of the first message up to last that is not recorded, or
-// 0 if last is recorded. It ignores messages before oldest. It relies on the unrecorded messages
-// being adjacent: it goes backwards in growing steps until it finds a recorded one, and then
-// bisects.
+// findFirstUnrecorded returns the sequence of the first unrecorded message from oldest to last, or
+// 0 if last is recorded. It assumes that all messages after the first unrecorded one are
+// unrecorded: it goes backwards from last, in growing steps, until it finds a recorded message, and
+// then bisects.
 func (r *Recorder) findFirstUnrecorded(
 	ctx context.Context, s jetstream.Stream, last, oldest uint64,
 ) (uint64, error) {
@@ -170,11 +170,11 @@ func (r *Recorder) findFirstUnrecorded(
 	return missing, nil
 }
 
-// wasRolledBack reports whether a stream was rolled back. The caller must have found unrecorded
-// messages that the stream's consumer would skip. The stream was rolled back if it ends before the
-// ack floor, or if it has other messages than before at sequences that were acknowledged, according
-// to this process's ackMarks or to the newest records. A stream of reports counts as rolled back in
-// any case, because the unrecorded messages are proof enough.
+// wasRolledBack reports whether a stream was rolled back. Call it only if the stream's consumer
+// would skip unrecorded messages. The stream was rolled back if it ends before the ack floor, or if
+// it has another message than before at a sequence that was acknowledged. The earlier messages are
+// known from this process's ackMarks and from the newest records. A stream of reports always counts
+// as rolled back: for reports, being unrecorded is proof enough.
 func (r *Recorder) wasRolledBack(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
@@ -245,9 +245,9 @@ func (r *Recorder) maxRecordedAge(info *jetstream.StreamInfo) time.Duration {
 	return age - min(time.Minute, age/10)
 }
 
-// isRecordedAt reports whether the message at a sequence is recorded, deleted, or older than the
-// retention of records. If known is false, the message is of a kind that is never recorded, and the
-// first result means nothing.
+// isRecordedAt reports whether the message at a sequence is recorded, or need not be, because it is
+// deleted or older than the retention of records. known is false if the message is of a kind that
+// is never recorded; recorded then means nothing.
 func (r *Recorder) isRecordedAt(
 	ctx context.Context, s jetstream.Stream, sequence uint64,
 ) (recorded, known bool, err error) {
@@ -271,8 +271,8 @@ func (r *Recorder) isRecordedAt(
 }
 
 // isRecorded reports whether the content of a message is in the database: as a record, as the
-// progress of a record, or as a dead letter. It also returns true for a report that cannot be
-// decoded, and for progress of an execution that is not recorded yet.
+// progress of a record, or as a dead letter. Two kinds of reports always count as recorded: those
+// that cannot be decoded, and those on an execution that is not recorded yet.
 func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) (bool, error) {
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {

@@ -95,8 +95,9 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
-	// The group has acknowledged the sequences 1 to 5, so it now receives the messages 6 to 8.
-	// Copies of the skipped messages follow later.
+	// The group's consumer has acknowledged the sequences 1 to 5, as if its state had survived the
+	// power failure, so the group receives the messages 6 to 8 now. Copies of the skipped messages
+	// follow later.
 	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second))
 	if err != nil {
 		t.Fatal(err)

@@ -92,14 +92,14 @@ const maxSkippedCopies = 1000
 // after a stream was rolled back.
 //
 // If a group's ack floor is beyond the end of the stream, the group has handled none of the new
-// messages, so redeliverSkipped rewinds the group's consumer. Rewinding is not possible in two
-// cases: if the ack floor is within the stream, the group would receive messages again that it has
-// handled after the skipped ones, and the server refuses to rewind a consumer that began later than
-// the replaced messages.
+// messages, and redeliverSkipped rewinds the group's consumer. There are two cases without a
+// rewind. If the ack floor is within the stream, a rewound group would also receive messages that
+// it has already handled. And the server refuses to rewind a consumer to a sequence before the one
+// at which it began.
 //
-// In these cases, redeliverSkipped adds copies of the skipped start messages to the end of the
-// stream, and the records of their executions then refer to the copies. It does not copy a message
-// if a group will receive the original, or if its execution has ended. It is idempotent, because a
+// In these cases, redeliverSkipped appends copies of the skipped start messages to the stream, and
+// the records of their executions then refer to the copies. It does not copy a message if a group
+// will still receive the original, or if the execution has ended. It is idempotent, because a
 // copy's Nats-Msg-Id is derived from the original message.
 func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) error {
 	groups, err := runnerGroupsOf(ctx, p.stream)
@@ -127,8 +127,8 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 			last = max(last, g.ackFloor)
 		}
 	}
-	// A copy whose own sequence is not after last would be skipped as well. So the loop continues
-	// over the copies, and copies them again until the copies are after last.
+	// A group also skips a copy whose sequence is not higher than last. So the loop goes on to the
+	// copies themselves, and copies them again, until a copy has a higher sequence.
 	copied, end := 0, info.State.LastSeq
 	for sequence := p.firstReplaced; sequence <= min(last, end); sequence++ {
 		copySequence, err := r.publishStartCopy(ctx, p.stream, groups, sequence)
@@ -178,9 +178,9 @@ func (r *Recorder) rewindRunners(
 	return true, nil
 }
 
-// publishStartCopy adds a copy of the start message at a sequence to the end of the same stream,
-// unless a group of the message's queue will still receive the original, or its execution has
-// ended. It returns the sequence of the copy, or 0 if it has not published one.
+// publishStartCopy appends a copy of the start message with the given sequence to its stream, and
+// returns the sequence of the copy. It publishes nothing and returns 0 if no group has skipped the
+// message, if a group will still receive it, or if the execution has ended.
 func (r *Recorder) publishStartCopy(
 	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
 ) (copySequence uint64, err error) {
@@ -247,9 +247,10 @@ func (r *Recorder) publishStartCopy(
 	return ack.Sequence, nil
 }
 
-// republishSkipped publishes copies of those start messages in unreported that one of the given
-// consumers has skipped, unless their executions have ended. It returns the other elements of
-// unreported: the executions whose start messages runners have acknowledged without a report.
+// republishSkipped handles unreported executions, whose start messages count as acknowledged
+// without a report. If one of the given consumers has skipped a start message, republishSkipped
+// publishes a copy of the message, unless the execution has ended. It returns the other executions,
+// whose start messages runners have really acknowledged.
 func (r *Recorder) republishSkipped(
 	ctx context.Context, streams startStreams, consumers []SkippedConsumer,
 	unreported []lostCandidate,
