@@ -31,8 +31,8 @@ var ErrLocked = errors.New("in use by another hookstart process")
 // removed, because processes that wait for the lock must find the same file.
 const lockFile = "hookstart.lock"
 
-// clusterListenTimeout is how long to wait for the cluster's listener, which is usually ready
-// within microseconds.
+// clusterListenTimeout is how long Start waits until the server listens for the other nodes of its
+// cluster, which usually takes microseconds.
 const clusterListenTimeout = 10 * time.Second
 
 // Options holds the options of a server. Only StoreDir is required.
@@ -81,7 +81,8 @@ type Options struct {
 	// AfterLast is called for a consumer whose state the server cannot read. If it returns true,
 	// the consumer begins after its stream's last message. If it returns false or is nil, the
 	// consumer begins with the first message. If it returns an error, Start fails, and the next
-	// start calls AfterLast again.
+	// start calls AfterLast again. It is not called in a cluster, or if the stream never had a
+	// message.
 	AfterLast func(stream, consumer string) (bool, error) `json:"-"`
 
 	// Log receives the server's log lines. It may be called concurrently, must not block and must
@@ -96,9 +97,9 @@ type Cluster struct {
 	Port   int      // port for the other nodes, on Options.Host; not 0
 	Routes []string // host:port of every node; may include the node's own
 
-	// Advertise is the host:port to which the other nodes connect, if that is a proxy in front of
-	// this node. "" means the address that the node listens on. If Advertise is set, clients are
-	// not told about the other nodes, because these may be behind proxies as well.
+	// Advertise is the host:port of a proxy in front of this node, through which the other nodes
+	// connect. "" means that they connect directly. If Advertise is set, clients are not told about
+	// the other nodes, because these may be behind proxies as well.
 	Advertise string
 }
 
@@ -118,7 +119,8 @@ type Server struct {
 	roomError atomic.Pointer[error] // what CheckRoom returns, set by WatchRoom
 }
 
-// errNotRunning means that Restart has stopped the server and not started it again.
+// errNotRunning means that Restart has stopped the server, and is still starting it again or has
+// failed to.
 var errNotRunning = errors.New("the NATS server is not running; it is being restarted")
 
 // Start starts a server and returns once its streams have been recovered and clients can connect.
@@ -244,8 +246,8 @@ func runServer(o Options, log *logger) (*server.Server, error) {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
 
-	// From here on, the server logs a failure as fatal and returns. Its default logger would exit
-	// the process.
+	// From here on, the server reports a fatal error to log and continues. Its default logger would
+	// exit the process.
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 
@@ -335,8 +337,9 @@ func (o Options) natsOptions() (*server.Options, error) {
 	return so, nil
 }
 
-// awaitClusterListener waits for the listener for other nodes, which is the only one that the
-// server opens in the background. It returns the server's fatal error, if there is one.
+// awaitClusterListener waits until the server of a cluster listens for the other nodes; this is the
+// only listener that the server opens in the background. It returns an error if the server has
+// logged a fatal error, or if the listener does not open within clusterListenTimeout.
 func awaitClusterListener(ns *server.Server, o Options, fatal <-chan string) error {
 	failed := func(line string) error {
 		return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, line)

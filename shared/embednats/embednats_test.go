@@ -30,8 +30,8 @@ func start(t *testing.T, o embednats.Options) *embednats.Server {
 	return s
 }
 
-// refused checks that Start fails with these options, with an error that is a single line, contains
-// all of the words, and wraps want unless want is nil.
+// refused checks that Start fails with the options o. The error must be a single line, contain all
+// of the words, and wrap want unless want is nil.
 func refused(t *testing.T, o embednats.Options, want error, words ...string) {
 	t.Helper()
 	s, err := embednats.Start(o)
@@ -284,8 +284,8 @@ func TestPortInUse(t *testing.T) {
 		"cluster port "+text, "used by another program")
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1", Port: port}, nil, "192.0.2.1",
 		"cannot use port")
-	// No port is given, so checkPorts checks none. nats-server itself then fails to listen, with
-	// its own error.
+	// Without a port in the options, checkPorts checks nothing. So it is nats-server itself that
+	// fails to listen, with its own error.
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1"}, nil, dir, "192.0.2.1")
 	start(t, embednats.Options{StoreDir: dir})
 }

@@ -70,7 +70,7 @@ func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 					}
 				},
 			}
-			// If a repair is interrupted, the next start completes it.
+			// AfterLast returns an error, which interrupts the repair. The next start completes it.
 			if s, err := embednats.Start(o); !errors.Is(err, interrupted) {
 				s.Shutdown()
 				t.Fatal(err)

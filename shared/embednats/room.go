@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxReservedBytes is the maximum number of bytes that CheckRoom reserves. It equals the
-	// default size limit of the stream of reports.
+	// maxReservedBytes is the maximum size of CheckRoom's reserve. It equals the default size limit
+	// of the stream of reports.
 	maxReservedBytes = 1 << 30
 	// roomCheckInterval is the interval at which WatchRoom measures how much all streams hold.
 	roomCheckInterval = 100 * time.Millisecond
@@ -32,8 +32,8 @@ func (s *Server) CheckRoom() error {
 	return nil
 }
 
-// WatchRoom measures at regular intervals how much all streams hold, until ctx ends. CheckRoom
-// returns the result.
+// WatchRoom measures every roomCheckInterval how much all streams hold, until ctx is done.
+// CheckRoom returns the result of the last measurement.
 func (s *Server) WatchRoom(ctx context.Context) { s.watchRoom(ctx, checkRoomNow) }
 
 func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) error) {

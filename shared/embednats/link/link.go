@@ -134,7 +134,7 @@ func (l *Link) copy(to, from net.Conn) {
 	}
 }
 
-// waitUntilOpen returns as soon as the link is not silent.
+// waitUntilOpen waits while the link is silent.
 func (l *Link) waitUntilOpen() {
 	l.mu.Lock()
 	silent := l.flowing

@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
-// A link forwards bytes, delays them while it is silent, and closes its connections when it is cut.
+// A link forwards bytes. After Silence, it holds them back until Heal. Cut closes its connections,
+// and makes it refuse new ones until Heal.
 func TestLink(t *testing.T) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

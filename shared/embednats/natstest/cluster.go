@@ -158,7 +158,7 @@ func (c *Cluster) awaitReplicas() {
 	nc, js := c.client(c.nodes[0].URL())
 	defer nc.Close()
 
-	// A server without a leader does not respond, so retry frequently.
+	// Without a leader, the server does not respond. So limit each attempt to a short time.
 	c.await("a leader of the cluster", 200*time.Millisecond, func(ctx context.Context) error {
 		_, err := js.AccountInfo(ctx)
 		return err

@@ -34,7 +34,7 @@ func ExampleStart() {
 
 	server.Restart()
 
-	// Use a new client, so that no request is made while the old one is reconnecting.
+	// Use a new client: the old one may still be reconnecting, and a request through it could fail.
 	if js, err = jetstream.New(server.Connect(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -113,8 +113,8 @@ func (n *Node) URL() string {
 // StoreDir returns the folder that contains the server's streams.
 func (n *Node) StoreDir() string { return n.opts.StoreDir }
 
-// Connect connects a client, which is closed when the test tb ends. By default it reconnects
-// quickly and indefinitely.
+// Connect connects a client, and closes it when the test tb ends. Unless opts say otherwise, the
+// client reconnects quickly and indefinitely.
 func (n *Node) Connect(tb testing.TB, opts ...nats.Option) *nats.Conn {
 	tb.Helper()
 	return connect(tb, n.URL(), opts)

@@ -272,8 +272,8 @@ func TestChildEndsWithItsParent(t *testing.T) {
 			t.Parallel()
 			parent := exec.Command(binary, "-test.run=^TestChildEndsWithItsParent$",
 				"-orphan="+state)
-			// A killed process does not remove its temporary folder. Put the folder into one that
-			// this test removes.
+			// The process parent is killed, so it does not remove its temporary folder. Put that
+			// folder into one that this test removes.
 			parent.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 			stdin, err := parent.StdinPipe()
 			if err != nil {

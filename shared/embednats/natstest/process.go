@@ -109,7 +109,8 @@ func startProcess(o embednats.Options) (*process, error) {
 	}
 	cmd.Env = append(os.Environ(), serverEnv+"="+string(text))
 	if _, set := os.LookupEnv("GORACE"); !set {
-		// Otherwise the race detector would make every process sleep for a second before it exits.
+		// Without this setting, the race detector makes every process sleep for a second before it
+		// exits.
 		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	}
 	if _, err := cmd.StdinPipe(); err != nil { // stays open until this process exits

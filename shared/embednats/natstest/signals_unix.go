@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// pause stops a child process and waits until the last of its threads has stopped, which takes a
-// moment after the signal.
+// pause sends SIGSTOP to a server process and waits until all of its threads have stopped, which
+// takes a moment.
 func pause(p *process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err

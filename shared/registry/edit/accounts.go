@@ -112,8 +112,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	if err != nil || !e.directory.isInUse(id) {
 		return err
 	}
-	// By now, the directory contains everything that was stored before the deletion. If that
-	// includes workflows or keys of the account, the account must be restored.
+	// The account has a workflow or key after all, which another call stored at the same time. So
+	// restore the account.
 	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty),
 		e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 			if have, ok := e.directory.Account(id); ok {
@@ -123,8 +123,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		}))
 }
 
-// checkAccountExists fails if w's account was deleted while w was being added to it. created means
-// that w is a new workflow; checkAccountExists then also deletes w.
+// checkAccountExists returns an error if w's account was deleted while w was being stored. If w is
+// a new workflow, as created says, checkAccountExists then also deletes w.
 func (e *Editor) checkAccountExists(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil

@@ -36,8 +36,8 @@ var systemActor = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
-	// auditEntryKey is the context key of an audit entry. put stores that entry with the record,
-	// and does not call auditEntryFor.
+	// auditEntryKey is the context key of an audit entry. If the context has one, put stores that
+	// entry with the record and does not call auditEntryFor.
 	auditEntryKey struct{}
 )
 
@@ -119,10 +119,10 @@ func decodeHeader(encoded string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// DecodeEntry returns the audit entry in the header of a stored record, if there is one. Some
-// revisions have none, for example the secrets of a new node and records restored from a backup. An
-// account's record that holds the intent to activate or deactivate a workflow has none either,
-// because the entry is stored with the workflow's record.
+// DecodeEntry returns the audit entry in the header of a stored record. exists is false for a
+// revision without an entry, for example the secrets of a new node or a record restored from a
+// backup. An account's record with the intent to activate or deactivate a workflow has no entry
+// either, because the entry is stored with the workflow's record.
 func DecodeEntry(header nats.Header) (e AuditEntry, exists bool, err error) {
 	encoded := header.Get(registry.HeaderAudit)
 	if encoded == "" {
@@ -156,8 +156,8 @@ func AuditBucket(action string) string {
 	return ""
 }
 
-// auditEntryFor returns the audit entry for a change of the record under key. audited is false if
-// the change has none. after is nil for a deletion.
+// auditEntryFor returns the audit entry for a change that replaces the record under key with after,
+// or deletes it if after is nil. audited is false if such a change has no audit entry.
 func (e *Editor) auditEntryFor(
 	ctx context.Context, key string, after registry.Record,
 ) (entry AuditEntry, audited bool) {
@@ -357,7 +357,8 @@ func addFields(to map[string]fieldValue, prefix string, record reflect.Value) {
 				addFields(to, at+".", reflect.ValueOf(node))
 			}
 		case registry.QueueStream:
-			// The audit shows what operators requested, not the phases of the move that follows.
+			// The audit shows whether operators requested an own stream, not the phases of the move
+			// that follows.
 			if content.Phase < registry.QueuePhaseMovingToShared {
 				to[name] = fieldValue{displayValue: "own"}
 				addFields(to, name+".", v)
@@ -404,8 +405,8 @@ func changedFields(was, after map[string]fieldValue) (fields []string) {
 	return fields
 }
 
-// fieldChanges returns the old and the new value of each field, in the order of fields. An entry
-// may hold only a limited number of changes; if some are omitted, the last one states how many.
+// fieldChanges returns the old and the new value of each field, in the order of fields. If the
+// entry would become too large, the last fields are omitted, and the last element says how many.
 func fieldChanges(fields []string, was, now map[string]fieldValue) (changes []FieldChange) {
 	length := 0
 	for _, field := range fields[:min(len(fields), maxAuditChanges)] {

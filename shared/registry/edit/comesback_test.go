@@ -26,7 +26,8 @@ type steps struct {
 }
 
 func (s steps) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	// The editor calls Stream just before it reads a record, so this call shows what it reads next.
+	// The editor calls Stream just before it reads a record, so name shows which bucket it reads
+	// next.
 	if name == registry.StreamOf(registry.SecretsBucket) {
 		s.before("get " + registry.SecretsBucket)
 	} else {
@@ -123,8 +124,9 @@ func (r recreated) hasItsSecrets() {
 }
 
 // One process deletes a workflow while another one creates it again. In the end, the new workflow
-// has its own token and sample payload. There are two cases: when the old secrets are deleted,
-// either only the new token is stored, or the new workflow's record as well.
+// has its own token and sample payload. The test covers two cases: the old secrets are deleted
+// after only the new token has been stored, or after the new workflow's record has been stored as
+// well.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	for name, recordFirst := range map[string]bool{
@@ -135,9 +137,9 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 			r := startRecreated(t)
 			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}),
 				make(chan error, 1)
-			// The editor publishes the new record twice: first as a record that never existed,
-			// which NATS refuses, and then with the revision of the deletion. So the hook below is
-			// called twice.
+			// The editor publishes the record of the new workflow twice: first as a record that
+			// never existed, which NATS refuses, and then with the revision of the deletion. So
+			// stored must be safe to call twice.
 			stored := sync.OnceFunc(func() { close(tokenStored) })
 			creating := r.editor(r.Directory, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {
@@ -178,8 +180,8 @@ func (h *heldDirectory) Apply(c registry.Change) {
 }
 
 // One process deletes a workflow and another one creates it again. When the first process is about
-// to delete the old secrets, it has not received the record of the new workflow yet. The new
-// workflow still keeps its new secrets.
+// to delete the old secrets, its directory does not contain the new workflow yet. The secrets of
+// the new workflow must be kept nevertheless.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)
@@ -205,7 +207,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	r.hasItsSecrets()
 }
 
-// deletionsFail is a JetStream in whose buckets the record with a certain key cannot be deleted.
+// deletionsFail is a JetStream in whose buckets Delete fails with errDeletion for one key.
 type deletionsFail struct {
 	jetstream.JetStream
 	key string
@@ -274,8 +276,8 @@ func TestSecretsThatAreLeftBehind(t *testing.T) {
 	}
 }
 
-// storesWithNext is a JetStream that holds back the first message with a certain subject, and
-// reports a timeout for it. It stores that message just before the next one with the same subject.
+// storesWithNext is a JetStream that delays the first message with the given subject: it reports a
+// timeout for that message, and stores it just before the next one with the same subject.
 type storesWithNext struct {
 	jetstream.JetStream
 	subject string

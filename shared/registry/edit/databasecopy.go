@@ -80,10 +80,9 @@ func WriteInstallation(
 	return ack.Sequence, nil
 }
 
-// AdvanceRevision deletes all revisions of a bucket up to and including above, and makes all later
-// revisions higher than above. So a bucket that was lost and recreated continues with higher
-// revisions than it had before. A repeated call deletes nothing that was stored after the first
-// call.
+// AdvanceRevision deletes all revisions of a bucket up to and including the revision above, and
+// makes all later revisions higher. A bucket that was lost and recreated then does not reuse its
+// earlier revisions. A repeated call deletes nothing that was stored after the first call.
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
@@ -110,11 +109,12 @@ const (
 	inFlightRetryDelay = 50 * time.Millisecond
 )
 
-// RestoreMissing stores each of the records that has no revision in the bucket yet, and returns how
-// many it has stored. It leaves existing records unchanged, because another process has stored them
-// from the same copy. It skips deleted records and the registry's identity. If the confirmation of
-// a record is lost, RestoreMissing publishes the record again, provided that js has a timeout for
-// asynchronous publishing. Without such a timeout, it waits for the confirmation until ctx is done.
+// RestoreMissing stores those of the records that have no revision in the bucket yet, and returns
+// how many it has stored. It leaves existing records unchanged, because another process has stored
+// them from the same copy. It skips deleted records and the registry's identity. If the
+// confirmation of a record is lost, RestoreMissing publishes the record again after the timeout
+// that js has for asynchronous publishing. If js has no such timeout, RestoreMissing waits for the
+// confirmation until ctx is done.
 func RestoreMissing(
 	ctx context.Context, js jetstream.JetStream, bucket string, records []CopiedRecord,
 ) (stored int, err error) {
@@ -177,11 +177,12 @@ func awaitRestored(
 		var api *jetstream.APIError
 		switch {
 		case errors.Is(err, jetstream.ErrAsyncPublishTimeout):
-			// The record may have been stored. If so, NATS refuses to store it again.
+			// It is unknown whether the record was stored. If it was, NATS refuses the repetition
+			// below.
 		case errors.As(err, &api) &&
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant:
-			// The cluster is storing another message for this record, which may still fail. So try
-			// again.
+			// NATS has refused the record because the cluster is still storing another message for
+			// the same key. That message may still fail, so try again.
 			retry.Sleep(ctx, inFlightRetryDelay)
 		default:
 			if err = classifyWriteError(err, "a record"); errors.Is(err, errRetry) {
@@ -210,8 +211,8 @@ func noteStoredRevision(ctx context.Context, bucket string, revision uint64) {
 	}
 }
 
-// awaitDatabaseCopy waits until the DatabaseCopy contains the revision that m holds for each
-// bucket. If ctx is done first, it returns a *consistency.LaggingError.
+// awaitDatabaseCopy waits until the DatabaseCopy, if there is one, contains the revision that m
+// holds for each bucket. If ctx is done first, it returns a *consistency.LaggingError.
 func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error {
 	if e.databaseCopy == nil {
 		return nil

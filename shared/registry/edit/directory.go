@@ -35,8 +35,8 @@ type recordIndex struct {
 	eventSubscribers map[string]*registry.Account // the accounts whose events start a workflow
 	workflows        btree.Map[string, Versioned[*registry.Workflow]]
 	closedWorkflows  map[string]struct{} // the IDs of the closed workflows
-	// unfinishedTransitions holds, for each account whose last transition has not been carried out,
-	// the revision of the account's record.
+	// unfinishedTransitions holds the accounts whose last transition has not been written to the
+	// workflow's record yet: it maps the account's ID to the revision of the account's record.
 	unfinishedTransitions map[string]uint64
 	workflowKeys          btree.Map[string, struct{}]           // results of accountWorkflowKey
 	queueCounts           map[string]int                        // number of workflows, by queue

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// The directory counts a workflow as active before readers can see it as active. Otherwise, one
+// If Workflow returns a workflow as active, OtherActiveCount already counts it. Otherwise, one
 // workflow more than the plan allows could be activated.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()

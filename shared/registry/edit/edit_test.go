@@ -104,8 +104,9 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 	}
 }
 
-// A process may die between the two writes that activate or deactivate a workflow. The next
-// activation or deactivation in the same account completes the unfinished one first.
+// A process may die after it has written the account's record and before it has written the
+// workflow's record. The next activation or deactivation in the same account then completes the
+// unfinished one first.
 func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -494,8 +495,8 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 			t.Errorf("%s: the payload is %s, %v", c.name, info.SamplePayload, err)
 		}
 	}
-	// A call that would change nothing succeeds even if its conditions do not hold, so that a call
-	// whose response was lost can be repeated.
+	// A call that would change nothing succeeds even though the version is another one and the
+	// workflow is not new, so that a call whose response was lost can be repeated.
 	spec := edit.WorkflowSpec{ID: "wf", AccountID: "on-free", OnlyIfNew: true}
 	same(&spec)
 	spec.Triggers = []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}}
@@ -554,8 +555,8 @@ func (c awaitedCopy) AwaitCopied(_ context.Context, bucket string, revision uint
 	return nil
 }
 
-// A new workflow and a new token are confirmed only once the DatabaseCopy contains the revision
-// with the token, which is in the bucket with the secrets.
+// Creating a workflow or rotating a token is confirmed only once the DatabaseCopy contains the new
+// token, which is in SecretsBucket.
 func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

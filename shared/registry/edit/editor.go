@@ -43,8 +43,8 @@ type Config struct {
 	// Keys encrypts secrets. nil means that tokens and sample payloads are stored unencrypted, and
 	// that senders' secrets cannot be stored at all.
 	Keys *seal.Keys
-	// DatabaseCopy must have stored a change before the change is confirmed. nil means that the
-	// registry is not copied to a database.
+	// DatabaseCopy is the registry's copy in a database. The Editor confirms a change only once the
+	// copy contains it. nil means that there is no copy.
 	DatabaseCopy DatabaseCopy
 }
 
@@ -81,7 +81,8 @@ func NewEditor(ctx context.Context, c Config) (*Editor, error) {
 // again, based on the new record.
 var errRetry = errors.New("the record has changed meanwhile")
 
-// errUnchanged means that there is nothing to write, because the records are already as requested.
+// errUnchanged means that there is nothing to store, because the records in the directory are
+// already as requested. It is a maybeStaleError, because the directory may be stale.
 var errUnchanged = newMaybeStaleError("nothing changes")
 
 // EnsureCurrent makes sure that the directory holds every change that was confirmed before the
@@ -106,8 +107,8 @@ func (e *Editor) EnsureCurrentUnlessRestoring(ctx context.Context) error {
 // storeDeadlineKey is the context key of the deadline that WithStoreDeadline sets.
 type storeDeadlineKey struct{}
 
-// WithStoreDeadline returns a context in which a change fails unless it is stored before at. The
-// change may come into force after at.
+// WithStoreDeadline returns a context in which a change fails unless it is stored before the given
+// time. The change may come into force later.
 func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, storeDeadlineKey{}, at)
 }
@@ -117,8 +118,8 @@ func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 	return e.awaitConfirmed(ctx, revision, storedRevisions{})
 }
 
-// storeAndConfirm stores a change by calling try, as storeWithRetry does, and waits until the
-// change is in force everywhere.
+// storeAndConfirm stores a change with storeWithRetry, which calls try, and waits until the change
+// is in force everywhere and in the DatabaseCopy.
 func (e *Editor) storeAndConfirm(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) error {
@@ -132,13 +133,13 @@ func (e *Editor) storeAndConfirm(
 	return e.awaitConfirmed(ctx, revision, stored)
 }
 
-// storeWithRetry calls try until it has stored the change or has refused it, and returns the
-// revision from its last call. A refusal may be wrong, because the directory of a process that was
-// frozen or disconnected from NATS may be stale. So after a refusal that depends on the directory,
-// storeWithRetry catches up and calls try again.
+// storeWithRetry calls try until try has stored the change or refused it, and returns the revision
+// from the last call. After errRetry, and after the first refusal that depends on the directory, it
+// catches up and calls try again: such a refusal may be wrong, because the directory of a process
+// that was frozen or disconnected from NATS may be stale.
 //
-// try must return the revision that has to be in force, even if it returns errUnchanged. The
-// context that it receives ends at the deadline of WithStoreDeadline.
+// try must return the revision that has to be in force, even together with errUnchanged. The
+// context that try receives ends at the deadline of WithStoreDeadline.
 func (e *Editor) storeWithRetry(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) (uint64, error) {
@@ -175,7 +176,7 @@ func (e *Editor) storeWithRetry(
 }
 
 // awaitConfirmed waits until a revision is applied at this process and in force at every process
-// that may serve requests, and until the DatabaseCopy contains the stored revisions.
+// that may serve requests, and until the DatabaseCopy contains the revisions in stored.
 func (e *Editor) awaitConfirmed(
 	ctx context.Context,
 	revision uint64,

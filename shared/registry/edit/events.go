@@ -57,8 +57,8 @@ func (e *Editor) RemoveEventSubscription(ctx context.Context, accountID string) 
 }
 
 // changeEventSubscription replaces an account's event subscription with the result of
-// newSubscription, which receives the existing subscription, or nil if there is none. If it returns
-// nil, the account's events start no workflow. newSubscription may be called more than once.
+// newSubscription. newSubscription receives the existing subscription, or nil if there is none, and
+// returns nil to remove it. newSubscription may be called more than once.
 func (e *Editor) changeEventSubscription(
 	ctx context.Context, accountID string,
 	newSubscription func(have *registry.EventSubscription) (*registry.EventSubscription, error),
@@ -85,7 +85,7 @@ func (e *Editor) changeEventSubscription(
 }
 
 // checkEventSubscription validates an account's event subscription. kinds holds the event kinds in
-// the order in which the caller gave them, because error messages contain their indexes.
+// the order of the operator's request, because error messages contain their indexes.
 func (e *Editor) checkEventSubscription(
 	accountID string, events registry.EventSubscription, kinds []string,
 ) (err error) {

@@ -24,9 +24,9 @@ type APIKeySpec struct {
 	ExpiresAt time.Time         // the zero time means never
 }
 
-// CreateAPIKey stores a key; the caller must have generated a new ID and a new secret text for it.
-// When CreateAPIKey returns without an error, every executor accepts the key, because an executor
-// that lags behind catches up before it rejects an unknown key.
+// CreateAPIKey stores a key. The caller must have generated a new ID and a new secret text, whose
+// hash is in spec. When CreateAPIKey returns without an error, every executor accepts the key,
+// because an executor that lags behind catches up before it rejects an unknown key.
 func (e *Editor) CreateAPIKey(
 	ctx context.Context,
 	spec APIKeySpec,
@@ -46,7 +46,8 @@ func (e *Editor) CreateAPIKey(
 	}
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		if have, ok := e.directory.APIKey(spec.ID); ok {
-			// An earlier attempt stored the key, but the response was lost.
+			// The caller has generated the ID, so the key was stored by an earlier attempt whose
+			// response was lost.
 			return have.Revision, errUnchanged
 		}
 		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {

@@ -37,9 +37,9 @@ func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
 	fatal(t, edit.EnsureBuckets(t.Context(), js, 3))
 }
 
-// An executor does not rely on the leader of the registry's stream if that leader cannot reach the
-// other servers, because they may have elected another leader, which stores changes. The old leader
-// does not notice this, and still responds to executors that are connected to it.
+// The leader of the registry's stream cannot reach the other servers. These may elect another
+// leader, which stores changes, but the old leader does not notice this and goes on responding to
+// the executors that are connected to it. Such an executor must not rely on the old leader.
 func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)

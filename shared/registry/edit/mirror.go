@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// The names under which deploy/nats/accounts.conf exports the original bucket's API and messages to
-// the account of the mirror.
+// The subject prefixes under which deploy/nats/accounts.conf exports the original bucket to the
+// account of the mirror: one for the bucket's API, and one for its messages.
 const (
 	originalAPIPrefix     = "HOOKSTART.API"
 	originalDeliverPrefix = "feed.deliver"
@@ -59,15 +59,16 @@ const (
 	mirrorStallTimeout  = 2 * time.Second
 )
 
-// MirrorMonitor makes the mirror of the registry follow the original again when it has stopped.
+// MirrorMonitor makes the mirror of the registry follow the original again when the mirror has
+// stopped receiving changes.
 //
 // Ingresses that read the mirror refuse all requests while it lags behind a change. Without a
-// MirrorMonitor, it may lag for 40 s after an ordinary failure. When a server fails or a partition
-// ends, the mirror and the original elect their leaders at the same time. If the mirror's leader
-// requests a consumer while the original has no leader, it gets no response. It waits 30 s for the
-// response, and 10 s more before it tries again (setupMirrorConsumer of nats-server 2.15.2). A new
-// leader of the mirror requests a consumer immediately, so MirrorMonitor makes the current leader
-// step down.
+// MirrorMonitor, the mirror may lag for 40 s after an ordinary failure. When a server fails or a
+// partition ends, the mirror and the original elect their leaders at the same time. If the mirror's
+// leader requests a consumer while the original has no leader, nobody responds. The mirror's leader
+// then waits 30 s for the response, and 10 s more before it tries again (setupMirrorConsumer of
+// nats-server 2.15.2). A new leader of the mirror requests a consumer immediately, so MirrorMonitor
+// makes the current leader step down.
 type MirrorMonitor struct {
 	conn     *nats.Conn
 	prefix   string // JetStream API prefix of the mirror's account
@@ -79,8 +80,8 @@ type MirrorMonitor struct {
 	log           logrus.FieldLogger
 
 	leader string // the mirror's leader at the last check
-	// lastProgress is when leader last changed, received something from the original, or was asked
-	// to step down.
+	// lastProgress is when the mirror last got a new leader, received something from the original,
+	// or had its leader asked to step down.
 	lastProgress time.Time
 }
 
@@ -134,8 +135,7 @@ func (m *MirrorMonitor) check(ctx context.Context) error {
 	if info.Cluster == nil || len(info.Cluster.Replicas) == 0 {
 		return nil // no other server could take over
 	}
-	// A leader that has not received anything yet reports no mirror, or a mirror whose Active is
-	// -1.
+	// If the mirror's leader has not received anything yet, Mirror is nil, or its Active is -1.
 	receives := info.Mirror != nil && info.Mirror.Active >= 0 &&
 		info.Mirror.Active < mirrorStallTimeout
 	if receives || info.Cluster.Leader != m.leader {

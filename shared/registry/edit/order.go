@@ -9,9 +9,9 @@ import (
 )
 
 // prepareOrderKeys must be called before a workflow is stored. If a node of the workflow has an
-// order key, it adds lanes to the workflow's queue, unless the queue has lanes already. It fails
-// with ErrIngressTooOld if a node has a new order key that a live ingress would ignore. before is
-// nil if the workflow is new.
+// order key, and the workflow's queue has no lanes yet, prepareOrderKeys adds lanes to the queue.
+// It fails with ErrIngressTooOld if a node that had no order key gets one and a live ingress would
+// ignore it. before is nil if the workflow is new.
 func (e *Editor) prepareOrderKeys(ctx context.Context, before, after *registry.Workflow) error {
 	added, ordered := false, false
 	for i := range after.Triggers {

@@ -44,8 +44,8 @@ func (e *Editor) put(
 	}
 	stored, err := e.publishRevision(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
-		// The record may have been deleted. If so, NATS accepts the new record only with the
-		// revision of the deletion.
+		// NATS refuses revision 0 also if the record was deleted. Then try again with the revision
+		// of the deletion.
 		if mark := e.deletionRevision(ctx, kv, key); mark > 0 {
 			return e.publishRevision(ctx, kv, key, header, data, mark)
 		}
@@ -100,9 +100,9 @@ func (e *OutcomeUnknownError) Error() string {
 // Unwrap returns the underlying error.
 func (e *OutcomeUnknownError) Unwrap() error { return e.cause }
 
-// classifyWriteError turns an error from storing a record into one of the editor's errors: errRetry
-// if the record no longer has the expected revision, and an OutcomeUnknownError if there was no
-// response. A replicated bucket reports a wrong revision with a different error code than a bucket
+// classifyWriteError converts an error from storing the record under key. It returns errRetry if
+// the record did not have the expected revision, and an *OutcomeUnknownError if no response
+// arrived. A replicated bucket reports a wrong revision with a different error code than a bucket
 // on one server.
 func classifyWriteError(err error, key string) error {
 	var api *jetstream.APIError

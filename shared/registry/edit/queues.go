@@ -23,9 +23,9 @@ func WithQueueCondition(ctx context.Context, check func(*registry.Queue) error) 
 	return context.WithValue(ctx, queueConditionKey{}, check)
 }
 
-// CheckQueueCondition calls the check of WithQueueCondition with the current settings of a queue,
-// and returns the check's error. It returns nil if the context has no condition. Call it before
-// side effects that precede the change of the record; the change itself checks the condition again.
+// CheckQueueCondition calls the check function of WithQueueCondition with the current settings of a
+// queue, and returns its error. It returns nil if the context has no condition. Call it before side
+// effects that precede the change of the queue's record; that change checks the condition again.
 func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error)
 	if !ok {

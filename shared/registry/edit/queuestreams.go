@@ -128,8 +128,8 @@ func (e *Editor) BeginMoveToSharedStream(ctx context.Context, name string) (*reg
 // SetStreamPhase stores the next phase of a queue's move. Phase 0 removes the queue's own stream
 // from the record. SetStreamPhase fails with ErrChangedSince if the record no longer has the given
 // revision, because another executor or an operator has changed it. When it returns without an
-// error, the phase is in force. It returns the revision of the new record even if the phase is
-// stored but not known to be in force.
+// error, the phase is in force. If the phase is stored but not known to be in force, it returns
+// both an error and the revision of the new record.
 func (e *Editor) SetStreamPhase(
 	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
 ) (uint64, error) {
@@ -173,29 +173,30 @@ var ErrOrderedExecutionsWaiting = errors.New(
 // copiedIDsKey is the context key of the copiedIDs that WithCopiedIDs sets.
 type copiedIDsKey struct{}
 
-// copiedIDs states that all delivery IDs of a workflow have been copied for a change of its queue.
-// The last of them were copied after the given revision of the workflow's record came into force.
+// copiedIDs states that all delivery IDs of a workflow have been copied for the given change of its
+// queue. The given revision of the workflow's record, in which the workflow is closed, was in force
+// before the last IDs were copied, so none can have been added since.
 type copiedIDs struct {
 	change   CrossStreamQueueChangeError
 	revision uint64
 }
 
-// WithCopiedIDs returns a context in which a workflow may change its queue although the change was
-// refused before with a CrossStreamQueueChangeError, which is the parameter change. revision is the
-// current revision of the workflow's record, in which the workflow is closed. After it came into
-// force, the caller must have made sure that all of the workflow's delivery IDs are in the other
-// stream. The revision is needed because the workflow may have been closed for a different change
-// of its queue.
+// WithCopiedIDs returns a context in which a workflow may make the given change of its queue, which
+// was refused with a CrossStreamQueueChangeError before. The caller must have closed the workflow
+// and, after that was in force, made sure that all of the workflow's delivery IDs are in the stream
+// of the new queue. revision is the current revision of the workflow's record, in which the
+// workflow is closed. It is needed because the workflow may also have been closed for a different
+// change of its queue.
 func WithCopiedIDs(
 	ctx context.Context, change *CrossStreamQueueChangeError, revision uint64,
 ) context.Context {
 	return context.WithValue(ctx, copiedIDsKey{}, copiedIDs{*change, revision})
 }
 
-// checkQueueChange returns an error if a change moves a workflow to another queue and one of the
-// two queues is moving to another stream (ErrQueueMoves), or if the workflow's delivery IDs must be
-// copied first (*CrossStreamQueueChangeError). It returns nil if the workflow is new or keeps its
-// queue. have is zero if the workflow is new.
+// checkQueueChange returns an error if a workflow changes its queue but cannot do so yet:
+// ErrQueueMoves if one of the two queues is moving to another stream, or a
+// *CrossStreamQueueChangeError if the workflow's delivery IDs must be copied first. have is the
+// existing workflow, or zero if the workflow is new.
 func (e *Editor) checkQueueChange(
 	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {

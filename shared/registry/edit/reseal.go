@@ -82,7 +82,8 @@ const maxDecryptionTrialNodes = 1_000
 
 // CountDecryptableSecrets counts how many secrets the editor's keys can decrypt. It tries the
 // secrets of all senders, and the tokens and sample payloads of at most maxDecryptionTrialNodes
-// nodes. It calls enough with the counts so far, and stops when enough returns true.
+// nodes. After each workflow's senders and after each node, it calls enough with the counts so far,
+// and stops early if enough returns true.
 func (e *Editor) CountDecryptableSecrets(
 	ctx context.Context, enough func(registry.DecryptionCounts) bool,
 ) (found registry.DecryptionCounts, err error) {
@@ -131,8 +132,8 @@ func (e *Editor) countDecryptableTokens(
 	return nil
 }
 
-// count counts one record as read, and also as written if written is true. If err is not nil, it
-// counts nothing and returns err.
+// count adds the result of resealRecord for one record: the record counts as read, and also as
+// written if written is true. If err is not nil, count adds nothing and returns err.
 func (r *ResealResult) count(written bool, err error) error {
 	if err != nil {
 		return err
@@ -144,9 +145,9 @@ func (r *ResealResult) count(written bool, err error) error {
 	return nil
 }
 
-// resealRecord replaces one record with the result of reseal, and tries again as long as a
-// concurrent change is stored first. If reseal returns nil, resealRecord leaves the record
-// unchanged. written reports whether it has replaced the record.
+// resealRecord replaces the record under key with the result of reseal, which receives the encoded
+// record. If reseal returns nil, resealRecord leaves the record unchanged. If a concurrent change
+// is stored first, it tries again. written reports whether it has replaced the record.
 func resealRecord(
 	ctx context.Context, kv jetstream.KeyValue, key string,
 	reseal func(data []byte) (registry.Record, error),

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// answers is a JetStream that responds to each publication with the next error in left, or confirms
-// it if that error is nil.
+// answers is a JetStream that responds to the publications with the elements of left, in order:
+// with an error, or with a confirmation if the element is nil.
 type answers struct {
 	jetstream.JetStream
 	left []error

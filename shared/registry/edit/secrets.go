@@ -263,8 +263,8 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 		func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
 }
 
-// addToken creates a token and stores its text in a node's secrets. before holds the hashes in the
-// node's record, so that appendToken can remove the texts of other tokens.
+// addToken creates a token and adds its text to a node's secrets. before holds the hashes in the
+// node's record: see appendToken.
 func (e *Editor) addToken(
 	ctx context.Context, workflowID, nodeID string, before []registry.HashedToken,
 ) (registry.Token, error) {
@@ -333,10 +333,9 @@ func (e *Editor) createNodeSecrets(
 }
 
 // rewriteNewSecrets stores the secrets of new nodes a second time, once the workflow's record
-// contains the nodes. If an earlier node with the same name is being deleted at the same time, the
-// deletion may have removed the new secrets as well. rewriteNewSecrets then restores them.
-// Otherwise, it changes the revision of the secrets, which makes a later deletion of the old
-// secrets fail.
+// contains the nodes. This protects them from a concurrent deletion of an earlier node with the
+// same name. If the deletion has already removed the new secrets, they are restored. Otherwise,
+// their revision changes, which makes the deletion fail.
 func (e *Editor) rewriteNewSecrets(
 	ctx context.Context, workflowID string, added []nodeSecrets,
 ) error {
@@ -456,10 +455,9 @@ const (
 )
 
 // deleteSecretsOfRemovedNodes deletes the secrets of the nodes that a change has removed. err is
-// the result of that change. If err is nil, deleteSecretsOfRemovedNodes returns the error of the
-// deletion. If err is a LaggingError, it deletes the secrets and returns err: the change is stored,
-// and a repeated call would find no removed nodes. For any other error, it deletes nothing and
-// returns err.
+// the result of the change. If err is nil or a LaggingError, the change is stored, so the secrets
+// are deleted; otherwise they are kept. deleteSecretsOfRemovedNodes returns err or, if that is nil,
+// the error of the deletion.
 func (e *Editor) deleteSecretsOfRemovedNodes(
 	ctx context.Context,
 	workflowID string,
@@ -497,10 +495,10 @@ func (e *Editor) deleteNodeSecrets(ctx context.Context, workflowID, nodeID strin
 	if err != nil || last == nil || last.deleted {
 		return err
 	}
-	// If the node has been created again, its secrets must be kept. There are two cases: the
+	// If the node has been created again, its secrets must be kept. In that case, either the
 	// directory contains the node after catching up, or the process that creates the node has yet
-	// to store the secrets a second time. The second write makes the deletion below fail, or
-	// restores what it deletes.
+	// to call rewriteNewSecrets. That call makes the deletion below fail, or restores what it
+	// deletes.
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ type SenderSpec struct {
 	// Secrets holds the secrets in plain text, newest first. nil keeps the existing secrets. A
 	// secret that the sender already has keeps its ID.
 	Secrets []string
-	// Settings replaces the existing settings. But if the preset stays the same, existing secret
-	// settings that are not in Settings are kept.
+	// Settings replaces the existing settings. If the preset stays the same, secret settings that
+	// are omitted here keep their values.
 	Settings map[string]string
 }
 
@@ -385,8 +385,8 @@ type senderBuilder struct {
 	secrets []senderSecret // the secrets of the new record
 }
 
-// senderSecret is a secret that the new record will contain. record is the stored form of the
-// secret in the existing record, or nil if the secret is new.
+// senderSecret is a secret that the new record will contain. record is its stored form in the
+// existing record, or nil if the secret is new.
 type senderSecret struct {
 	text      string
 	record    *registry.SenderSecret
@@ -438,9 +438,10 @@ func (s *senderBuilder) keepSecrets() {
 	}
 }
 
-// wouldRevealSecrets reports whether the new preset would let an operator read the existing
-// secrets. kept means that the new record keeps them. The check exists because an operator who may
-// change a sender does not necessarily know its secrets.
+// wouldRevealSecrets reports whether an operator could read the existing secrets after the change:
+// the new record keeps them, as kept says, and the new preset sends them outside the headers of
+// requests. The check exists because an operator who may change a sender does not necessarily know
+// its secrets.
 func (s *senderBuilder) wouldRevealSecrets(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
 		sender.SecretOutsideHeaders(s.preset.ID)
@@ -589,15 +590,15 @@ func asInvalidError(err error) error {
 	return err
 }
 
-// exposedSecretHeader is a header that contains the secret of a node's sender, and the setting of
-// the node that would show the header's value to operators: orderKey or filter.
+// exposedSecretHeader names a header that contains the secret of a node's sender, and the setting
+// that would show the header's value to operators: orderKey or filter.
 type exposedSecretHeader struct{ setting, header string }
 
 // newlyExposedSecret returns a header that contains the sender's secret and that the order key or
 // the filter of after uses, or nil if there is none. before is the existing node, or nil if the
-// node is new. If the change affects neither the order key nor which headers contain the secret,
-// newlyExposedSecret ignores the order key, and likewise the filter: earlier versions accepted such
-// order keys and filters, and refusing them now would prevent every other change of the node.
+// node is new. Earlier versions accepted such order keys and filters, and refusing them now would
+// prevent every other change of the node. So each of the two is checked only if the change affects
+// it, or affects which headers contain the secret.
 func newlyExposedSecret(before, after *registry.Trigger) *exposedSecretHeader {
 	if after.Sender == nil {
 		return nil

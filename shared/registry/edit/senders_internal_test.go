@@ -6,8 +6,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Earlier versions accepted order keys and filters that use a header with the sender's secret.
-// Other settings of such a node can still be changed.
+// An order key or a filter that uses a header with the sender's secret is reported only if it is
+// new. Earlier versions accepted such settings, and the other settings of such a node can still be
+// changed.
 func TestWhatIsAlreadyShownHindersNoOtherChange(t *testing.T) {
 	node := func(header, orderKey, filter string) *registry.Trigger {
 		return &registry.Trigger{OrderKey: orderKey, Filter: filter, Sender: &registry.Sender{

@@ -30,8 +30,8 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	return keys
 }
 
-// opens signs a request with each of the given secrets, and returns the secrets whose requests the
-// ingress's sender of the workflow wf accepts. It returns nil if wf has no sender.
+// opens signs one request with each of the given secrets. It returns the secrets whose requests the
+// sender of workflow wf accepts at the ingress, or nil if wf has no sender.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
 	view, ok := i.Lookup("wf")
@@ -498,7 +498,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 		fatal(t, put("has", "after", s))
 		fatal(t, put("has", "after", edit.TriggerSettings{}))
 		old.Stop()
-		// The announcement that the old ingress is leaving arrives a moment later. Retry until
+		// The executor learns only a moment later that the old ingress is leaving. Retry until
 		// then.
 		err = edit.ErrIngressTooOld
 		retry.Until(t.Context(), 10*time.Millisecond, func() bool {
@@ -538,7 +538,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 		t.Errorf("it is set all the same: %+v, %v", info, err)
 	}
 	old.Stop()
-	// The announcement that the old ingress is leaving arrives a moment later. Retry until then.
+	// The executor learns only a moment later that the old ingress is leaving. Retry until then.
 	err = edit.ErrIngressTooOld
 	retry.Until(t.Context(), 10*time.Millisecond, func() bool {
 		err = put()
@@ -547,7 +547,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	fatal(t, err)
 }
 
-// awaitLacking waits until an ingress without the capability c has announced itself.
+// awaitLacking waits until the registry's membership knows an ingress without the capability c.
 func awaitLacking(t *testing.T, r *registrytest.Registry, c consistency.Capability) {
 	t.Helper()
 	retry.Until(t.Context(), time.Millisecond, func() bool {

@@ -16,20 +16,20 @@ func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, e
 	return e.setActive(ctx, id, true)
 }
 
-// Deactivate stops a workflow's webhooks from starting executions. The plan may then allow another
-// active workflow of the account, which had exceeded the plan's limit.
+// Deactivate stops a workflow's webhooks from starting executions. If the account has more active
+// workflows than its plan allows, the plan then allows one more of the others.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.setActive(ctx, id, false)
 }
 
 // setActive activates or deactivates a workflow in two writes. First it stores the intent, which is
-// the requested transition, in the account's record, which serves as the lock. Then it carries the
-// intent out: it updates the workflow's record. If two calls run concurrently, one of them fails to
-// update the account's record and starts again.
+// the requested transition, in the account's record. Then it carries the intent out: it updates the
+// workflow's record. The account's record serves as a lock: of two concurrent calls, one fails to
+// update it and starts again.
 //
-// If the account's record holds an earlier intent that has not been carried out, setActive first
-// carries that one out. If setActive fails after it may have stored its own intent, it still tries
-// to carry the intent out.
+// If the account's record holds an earlier intent that has not been carried out, setActive carries
+// out the earlier intent first. If setActive fails after it may have stored its own intent, it
+// still tries to carry out that one.
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
@@ -94,8 +94,8 @@ func (e *Editor) setActive(
 	return w, err
 }
 
-// transitionIntent identifies the intent to activate or deactivate a workflow. The intent may or
-// may not be stored in the account's record.
+// transitionIntent identifies an intent to activate or deactivate a workflow. It may be unknown
+// whether the intent is stored in the account's record.
 type transitionIntent struct {
 	accountID string
 	// replacedRevision is the revision of the account's record that the intent replaces. If the
@@ -118,8 +118,9 @@ func (e *Editor) finishTransition(ctx context.Context, i transitionIntent) {
 	_ = retry.Do(ctx, func(ctx context.Context) error { return e.tryFinishTransition(ctx, i) })
 }
 
-// tryFinishTransition carries out the last transition of the intent's account, unless that has been
-// done. It returns errRetry if the intent is not stored yet but may still be stored.
+// tryFinishTransition writes the last transition of the intent's account to the workflow's record,
+// unless the record already has it. It returns errRetry if the intent is not stored yet but may
+// still be stored.
 func (e *Editor) tryFinishTransition(ctx context.Context, i transitionIntent) error {
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
@@ -150,7 +151,7 @@ func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval tim
 		for id, revision := range unfinished {
 			if seen[id] == revision {
 				trying, cancel := context.WithTimeout(ctx, retry.AttemptTimeout)
-				// After a failure, the next iteration tries again.
+				// If this fails, the next check for unfinished transitions tries again.
 				_ = e.tryFinishTransition(trying, transitionIntent{accountID: id})
 				cancel()
 			}

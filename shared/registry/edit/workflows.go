@@ -29,7 +29,7 @@ type WorkflowSpec struct {
 	// that nothing is called.
 	BeforeAccountChange func(context.Context) error
 	// OnlyIfNew makes the change fail with ErrChangedSince if the workflow already exists, unless
-	// it is already as requested.
+	// the existing workflow is already as requested.
 	OnlyIfNew bool
 }
 
@@ -116,8 +116,8 @@ type TriggerSettings struct {
 // Senders and proxies give up after 30 s.
 const MaxSyncWaitSeconds = 25
 
-// check validates the settings. fieldPath returns the path of a field in the operator's request,
-// for error messages.
+// check returns an *InvalidError for each invalid setting, joined. fieldPath returns the path of a
+// setting in the operator's request, for error messages.
 func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	var problems []error
 	if s.SyncResponse != nil &&
@@ -296,8 +296,8 @@ func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []Trigger
 	return nil
 }
 
-// assignAccount moves a workflow to an account. It fails if the workflow is active in another
-// account.
+// assignAccount sets the account of w, and moves w to it if w belongs to another account. It
+// returns an *InvalidError if w is active in another account.
 func assignAccount(account *registry.Account, w *registry.Workflow) error {
 	if w.AccountID == account.ID {
 		return nil
@@ -358,7 +358,8 @@ func (e *Editor) upsertWorkflow(
 				return 0, err
 			}
 		}
-		// From here on, parts of the change are stored, so all checks must come before this point.
+		// From here on, the change is stored in several steps, so all checks must come before this
+		// point.
 		for _, t := range samples {
 			if err := e.storeSample(ctx, w.ID, t.NodeID, t.SamplePayload); err != nil {
 				return 0, err
@@ -440,8 +441,8 @@ func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 	return errors.Join(problems...)
 }
 
-// specsWithChangedSample returns those of specs that change the sample payload of an existing node.
-// have is the existing workflow, or nil if the workflow is new.
+// specsWithChangedSample returns the elements of specs that change or remove the sample payload of
+// an existing node. have is the existing workflow, or nil if the workflow is new.
 func (e *Editor) specsWithChangedSample(
 	ctx context.Context, have *registry.Workflow, specs []TriggerSpec,
 ) (changed []TriggerSpec, err error) {

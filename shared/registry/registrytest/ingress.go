@@ -27,8 +27,8 @@ func (i *Ingress) Apply(c registry.Change) {
 	i.Snapshot.Apply(c)
 }
 
-// StartIngress starts an ingress that follows the registry, and announces a maximum body length of
-// 7 bytes. The test must stop the heartbeat.
+// StartIngress starts an ingress that follows the registry and announces a MaxBodyBytes of 7. The
+// test must stop the returned heartbeat.
 func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *consistency.Heartbeat) {
 	tb.Helper()
 	return StartIngressWithKeys(tb, nc, nil)

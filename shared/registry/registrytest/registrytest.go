@@ -61,8 +61,8 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	r.Follower, err = consistency.Follow(ctx, js, r.Directory, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
-	// In a test, no process can have lost NATS before the first Start, so there are no leases to
-	// wait for.
+	// JoinAsFirst does not wait for the leases of disconnected processes. In a test, there are none
+	// before the first Start.
 	r.Membership, err = consistency.JoinAsFirst(ctx, nc)
 	check(err)
 	tb.Cleanup(r.Membership.Stop)
@@ -118,8 +118,9 @@ func WriteInstallation(tb testing.TB, js jetstream.JetStream) {
 	}
 }
 
-// CreateWorkflow creates a workflow with the trigger node "node" in an account named after its
-// plan, and returns the node's token.
+// CreateWorkflow creates a workflow with the trigger node "node", and returns the node's token. The
+// account's ID is "on-" followed by plan, for example "on-free"; the account is created if
+// necessary.
 func (r *Registry) CreateWorkflow(tb testing.TB, id, plan string, active bool) (token string) {
 	tb.Helper()
 	ctx := tb.Context()

@@ -142,8 +142,8 @@ func KeyID(box []byte) string {
 	return id
 }
 
-// Seal encrypts a secret and returns the box. purpose names the record that the box is bound to.
-// Without a key it returns ErrNoKey.
+// Seal encrypts a secret and returns the box. purpose names the record that the box is bound to. If
+// there is no key to seal with, the error wraps ErrNoKey.
 func (k *Keys) Seal(secret []byte, purpose string) ([]byte, error) {
 	if k == nil {
 		return nil, fmt.Errorf("seal a secret: %w: there is no --secrets-key-file", ErrNoKey)
@@ -190,8 +190,8 @@ func parseBoxHeader(box []byte) (id string, head []byte, err error) {
 	return string(head[2:]), head, nil
 }
 
-// additionalData returns the additional authenticated data that binds a box to its head and its
-// record.
+// additionalData returns the additional authenticated data of a box. It makes Open fail if the head
+// of the box was changed or the box was moved to another record.
 func additionalData(head []byte, purpose string) []byte {
 	return append(bytes.Clone(head), purpose...)
 }
