@@ -246,8 +246,8 @@ func runServer(o Options, log *logger) (*server.Server, error) {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
 
-	// From here on, the server reports a fatal error to log and continues. Its default logger would
-	// exit the process.
+	// From here on, the server reports a fatal error to log instead of exiting the process, as its
+	// default logger would.
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 

@@ -104,9 +104,9 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 	}
 }
 
-// A process may die after it has written the account's record and before it has written the
-// workflow's record. The next activation or deactivation in the same account then completes the
-// unfinished one first.
+// A process may die between the two writes that activate or deactivate a workflow: the first is to
+// the account's record, the second to the workflow's. The next activation or deactivation in the
+// same account then completes the unfinished one first.
 func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -495,8 +495,8 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 			t.Errorf("%s: the payload is %s, %v", c.name, info.SamplePayload, err)
 		}
 	}
-	// A call that would change nothing succeeds even though the version is another one and the
-	// workflow is not new, so that a call whose response was lost can be repeated.
+	// A call that would change nothing succeeds even though WithUpdatedAtCondition and OnlyIfNew
+	// forbid changes, so that a call whose response was lost can be repeated.
 	spec := edit.WorkflowSpec{ID: "wf", AccountID: "on-free", OnlyIfNew: true}
 	same(&spec)
 	spec.Triggers = []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}}

@@ -134,9 +134,10 @@ func (e *Editor) storeAndConfirm(
 }
 
 // storeWithRetry calls try until try has stored the change or refused it, and returns the revision
-// from the last call. After errRetry, and after the first refusal that depends on the directory, it
-// catches up and calls try again: such a refusal may be wrong, because the directory of a process
-// that was frozen or disconnected from NATS may be stale.
+// from the last call. If try returns errRetry, storeWithRetry catches up and calls try again. It
+// does the same after a refusal that depends on the directory, unless it has caught up before: the
+// refusal may be wrong, because the directory of a process that was frozen or disconnected from
+// NATS may be stale.
 //
 // try must return the revision that has to be in force, even together with errUnchanged. The
 // context that try receives ends at the deadline of WithStoreDeadline.

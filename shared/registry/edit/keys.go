@@ -46,8 +46,8 @@ func (e *Editor) CreateAPIKey(
 	}
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		if have, ok := e.directory.APIKey(spec.ID); ok {
-			// The caller has generated the ID, so the key was stored by an earlier attempt whose
-			// response was lost.
+			// The caller generates a new ID for each key. So an earlier attempt has stored this
+			// key, and its response was lost.
 			return have.Revision, errUnchanged
 		}
 		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {

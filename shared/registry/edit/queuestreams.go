@@ -174,8 +174,8 @@ var ErrOrderedExecutionsWaiting = errors.New(
 type copiedIDsKey struct{}
 
 // copiedIDs states that all delivery IDs of a workflow have been copied for the given change of its
-// queue. The given revision of the workflow's record, in which the workflow is closed, was in force
-// before the last IDs were copied, so none can have been added since.
+// queue. The last of them were copied after the workflow's record had been in force in the given
+// revision, in which the workflow is closed.
 type copiedIDs struct {
 	change   CrossStreamQueueChangeError
 	revision uint64

@@ -296,8 +296,8 @@ func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []Trigger
 	return nil
 }
 
-// assignAccount sets the account of w, and moves w to it if w belongs to another account. It
-// returns an *InvalidError if w is active in another account.
+// assignAccount makes w belong to account. It returns an *InvalidError if w is active in another
+// account.
 func assignAccount(account *registry.Account, w *registry.Workflow) error {
 	if w.AccountID == account.ID {
 		return nil
