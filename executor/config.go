@@ -71,15 +71,15 @@ type Config struct {
 	// the skipped messages to the runners again, and then calls OnRedelivered. nil means that no
 	// consumer has skipped messages.
 	SkippedConsumers func() ([]SkippedConsumer, error) `kong:"-"`
-	// OnRedelivered is called when a consumer's skipped messages have been delivered again. It
-	// removes the consumer from the result of SkippedConsumers. It is required if SkippedConsumers
-	// is set.
+	// OnRedelivered is called when a consumer's skipped messages have been delivered again. After
+	// that, SkippedConsumers must no longer return the consumer. OnRedelivered is required if
+	// SkippedConsumers is set.
 	OnRedelivered func(SkippedConsumer) error `kong:"-"`
-	// OpenPostgres opens the database at a postgres:// URL and migrates it, which may take until
-	// ctx is done. While the server is unavailable, it retries until the context starting is done.
-	// nil means that the program does not support PostgreSQL: this package does not import the
-	// driver, so that hookstart-local can be linked without it. Package withpostgres sets the
-	// field. Code outside the module cannot set it, because Store is internal.
+	// OpenPostgres opens the database at a postgres:// URL and migrates it. It retries while the
+	// server is unavailable, until starting is done; only ctx limits the migration. nil means that
+	// the program does not support PostgreSQL. Package withpostgres sets the field, so that this
+	// package need not import the driver and hookstart-local can be linked without it. Code outside
+	// the module cannot set it, because Store is internal.
 	OpenPostgres func(ctx, starting context.Context, url string) (store.Store, error) `kong:"-"`
 	// OneTimeSignInNonce is the secret in the sign-in link that the process prints at startup. The
 	// link opens the console without the admin token, but only once, and only within ten minutes of
@@ -125,7 +125,8 @@ type PlanFlags struct {
 type StreamFlags struct {
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream${age=}." default:"168h"`
 	StreamMaxBytes int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
-	// ProgressMaxBytes takes effect only when the stream of reports is created.
+	// ProgressMaxBytes is used only to create the stream of reports. It does not change an existing
+	// stream.
 	ProgressMaxBytes int64 `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
 }
 

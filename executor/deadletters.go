@@ -12,9 +12,8 @@ import (
 
 const (
 	deadLetterCountInterval = 15 * time.Second
-	// maxCountedDeadLetters is the number at which the count of dead letters stops, which limits
-	// the cost of counting. If the gauge shows this number, there are at least that many dead
-	// letters.
+	// maxCountedDeadLetters is the highest number that the gauge shows. Counting stops there, to
+	// limit its cost, so there may be more dead letters.
 	maxCountedDeadLetters = 100_000
 )
 

@@ -278,8 +278,8 @@ func (e *executor) putPlans(ctx context.Context) error {
 	return nil
 }
 
-// prepareWatchers creates the notifier that distributes changes of records, and the watcher of the
-// queues.
+// prepareWatchers creates changeNotifier, which notifies watchers of changed records, and
+// queueWatcher, which counts the executions and the runners of each queue.
 func (e *executor) prepareWatchers(ctx context.Context) (err error) {
 	if e.changeNotifier, err = changes.New(e.NATS); err != nil {
 		return err
@@ -382,8 +382,8 @@ func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 	return withAPI(api, pages), nil
 }
 
-// startEventPublishing starts publishing operator events. It must be called before startRecording,
-// because the recorder's transactions store the causes of events.
+// startEventPublishing starts publishing operator events. Call it before startRecording: it calls
+// SetFailureCause, which must precede the recorder's first transaction.
 func (e *executor) startEventPublishing(ctx context.Context) {
 	made := events.New(events.Config{
 		Store:                  e.records,
@@ -426,8 +426,8 @@ func (e *executor) startRecording(ctx context.Context) {
 	e.Go(ctx, e.recorder.RunReports)
 	e.Go(ctx, e.recorder.EndLostExecutions)
 	for _, name := range registry.Streams() {
-		// The auditor must outlive ctx, because requests in flight wait for it. Stop ends it after
-		// the HTTP server has stopped.
+		// The auditor must keep running when ctx is done, because requests in flight wait for it.
+		// e.Stop ends it after the HTTP server has stopped.
 		e.Go(context.WithoutCancel(ctx), func(ctx context.Context) { audit.Run(ctx, name) })
 	}
 }
@@ -482,8 +482,8 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	e.Go(ctx, e.warnOfMissingEncryptionKeys)
 	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
-	// The database copy must outlive ctx, because a change in flight is confirmed only when the
-	// copy has it. Stop ends it after the HTTP server has stopped.
+	// The database copy must keep running when ctx is done, because a change in flight is confirmed
+	// only when the copy has it. e.Stop ends it after the HTTP server has stopped.
 	e.Go(context.WithoutCancel(ctx), e.databaseCopy.Run)
 	if e.mirrorMonitor != nil {
 		e.Go(ctx, e.mirrorMonitor.Run)

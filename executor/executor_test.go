@@ -163,8 +163,8 @@ func TestStartAfterLongMigration(t *testing.T) {
 	}
 	release := sync.OnceFunc(func() { _ = migration.Close(t.Context()) })
 	defer release()
-	// The executor's migration waits for this lock, which is released when ConnectTimeout has
-	// passed.
+	// Hold the migration lock until ConnectTimeout has passed. The executor's migration waits for
+	// the lock.
 	if _, err := migration.Exec(t.Context(), `SELECT pg_advisory_lock($1)`,
 		int64(relational.MigrationLock)); err != nil {
 		t.Fatal(err)

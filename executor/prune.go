@@ -36,8 +36,9 @@ func nextBatchSize(limit int, took time.Duration) int {
 	}
 }
 
-// countsRetention is how long counts per minute and the IDs of applied reports are kept. A report
-// stays in its stream for a day, so its ID must be kept longer than that.
+// countsRetention is how long per-minute counts and the IDs of applied reports are kept. It must
+// exceed the day for which a report stays in its stream: if the report were delivered again after
+// its ID was deleted, it would be counted twice.
 const countsRetention = 7 * 24 * time.Hour
 
 // startPruneTasks starts one task for each kind of data that is deleted when its retention has
@@ -65,9 +66,9 @@ func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 	}
 }
 
-// startPruneTask starts a goroutine that deletes rows every pruneInterval, batch by batch, until a
-// batch is not full. The function batch deletes at most limit rows and returns how many it has
-// deleted. what describes the rows in the log.
+// startPruneTask starts a goroutine that calls batch every pruneInterval, and repeats the call at
+// once while batch deletes as many rows as limit allows. batch returns the number of rows that it
+// has deleted. what names the rows in the log.
 func (e *executor) startPruneTask(
 	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
 ) {
@@ -79,9 +80,9 @@ func (e *executor) startPruneTask(
 	})
 }
 
-// pruneLoop deletes rows every pruneInterval, batch by batch, until ctx is done. singleWriter means
-// that nothing can be recorded while a batch is deleted. If it is true, slow batches are made
-// smaller.
+// pruneLoop calls batch every pruneInterval until ctx is done, and repeats the call while batch
+// deletes as many rows as limit allows. If singleWriter is true, nothing can be recorded while a
+// batch is deleted, so pruneLoop lowers limit after a slow batch. what names the rows in the log.
 func pruneLoop(
 	ctx context.Context, what string, log logrus.FieldLogger, singleWriter bool,
 	batch func(limit int) (int, error),

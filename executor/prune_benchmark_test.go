@@ -92,8 +92,8 @@ func besidePruning(
 	return batches, time.Since(began)
 }
 
-// appliedUntil records one batch every 50 ms and returns the duration of each batch. It stops when
-// the channel done is closed or, if done is nil, after least batches.
+// appliedUntil records one batch every 50 ms and returns the duration of each. It stops when done
+// is closed. If done is nil, it stops after least batches.
 func appliedUntil(
 	b *testing.B, records store.Store, least int, done <-chan struct{},
 ) (took []time.Duration) {

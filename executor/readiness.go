@@ -50,8 +50,8 @@ func readinessChecks(
 	}
 }
 
-// lostStreamCheck is a readiness check that detects lost streams by comparing them with their state
-// at the previous check. Only one goroutine may use it.
+// lostStreamCheck is a readiness check that detects deleted and restored streams: the last sequence
+// of a stream must never be lower than at the previous check. Only one goroutine may use it.
 type lostStreamCheck struct {
 	js     jetstream.JetStream
 	config Config
@@ -61,15 +61,16 @@ type lostStreamCheck struct {
 	missingStreams stream.MissingStreams
 }
 
-// streamPosition describes the messages of a stream at the time of a check.
+// streamPosition describes how far a stream was filled and recorded at the time of a check.
 type streamPosition struct {
 	lastSequence uint64 // sequence of the newest message
 	recordedUpTo uint64 // every message up to this sequence is recorded
 }
 
-// recreateDeletedStreams recreates deleted streams, so that no process has to be restarted. Their
-// messages are lost. It logs the range of messages that had been accepted but may not have been
-// recorded. It returns an error if a stream is missing, even if it has just recreated that stream.
+// recreateDeletedStreams recreates deleted streams, without their messages, so that no process has
+// to be restarted. If a stream was deleted or restored, it logs the sequences of the messages that
+// may not have been recorded. It returns an error if a stream was missing, even if it has just
+// recreated that stream.
 func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	// Look up all streams first. ensureStreams creates every missing stream, so it must not be
 	// called while the server may still be deleting one of them.
@@ -115,9 +116,9 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	return nil
 }
 
-// storePosition stores a stream's position for the next check. last is the sequence of the stream's
-// newest message. storePosition queries the recorder's consumer for the sequence up to which the
-// messages are recorded.
+// storePosition stores a stream's position for the next check: last, which is the sequence of the
+// newest message, and the sequence up to which the recorder's consumer has acknowledged every
+// message.
 func (k *lostStreamCheck) storePosition(ctx context.Context, name string, last uint64) error {
 	now := streamPosition{lastSequence: last}
 	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumer)

@@ -16,9 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An executor is not ready if either of the recorder's two consumers is missing or paused. Without
-// the consumer of start messages, nothing is recorded; without the consumer of reports, executions
-// are not seen to start or end.
+// An executor is not ready if the recorder's consumer of start messages or of reports is missing or
+// paused. Without the first, no execution is recorded. Without the second, no execution is shown as
+// running or ended.
 func TestBothConsumersAreNeeded(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

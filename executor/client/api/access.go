@@ -9,7 +9,7 @@ const (
 	RoleAdmin  = "admin"  // changes accounts and plans, manages keys, and reads the audit log
 )
 
-// How a caller is authenticated.
+// Values of WhoAmI.Kind, which say how the caller is authenticated.
 const (
 	CallerAdminToken = "admin-token"
 	CallerKey        = "key"

@@ -13,10 +13,10 @@ type Plan struct {
 	BytesPerDay               *int64    `json:"bytesPerDay" doc:"The maximum number of bytes of request bodies that are accepted for an account in a day. null: no limit." example:"1000000000"`
 }
 
-// RateLimit is the rate limit of a token bucket. After a pause, the next Requests requests are
-// accepted immediately, and then one every WindowSeconds/Requests seconds.
+// RateLimit configures a token bucket: after a pause, Requests requests are accepted immediately,
+// and then one every WindowSeconds/Requests seconds.
 type RateLimit struct {
-	// Requests is the number of requests that are accepted in a window.
+	// Requests is the size of a burst, and the average number of requests accepted per window.
 	Requests int64 `json:"requests" minimum:"1" maximum:"1000000" example:"60"`
 	// WindowSeconds is the length of the window in seconds.
 	WindowSeconds int64 `json:"windowSeconds" minimum:"1" maximum:"86400" example:"60"`

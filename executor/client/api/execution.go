@@ -24,7 +24,8 @@ const (
 
 // Execution is the record of one execution.
 type Execution struct {
-	// ExecutionID is the execution's ID, which the response to the sender also contained.
+	// ExecutionID identifies the execution. If a webhook request started it, the response to the
+	// sender contained this ID.
 	ExecutionID string `json:"executionId" format:"uuid"`
 	// AccountID is the account that owned the workflow when the execution was accepted.
 	AccountID string `json:"accountId" example:"acme"`
@@ -86,7 +87,7 @@ type Replayed struct {
 	More     bool   `json:"more,omitempty" doc:"Whether there may be more; then repeat the call. Absent means false."`
 }
 
-// Left counts the executions or dead letters that a bulk call skipped for one reason.
+// Left counts the executions or dead letters that a bulk call skipped for the reason Code.
 type Left struct {
 	Code string `json:"code" doc:"The error code, which is the one that the same call for this execution alone returns." example:"input_expired"`
 	// Count is the number of executions or dead letters.

@@ -21,7 +21,7 @@ type Problem struct {
 	Errors     []FieldError `json:"errors,omitempty" nullable:"false" doc:"What is wrong with the request, if the code is invalid."`
 }
 
-// FieldError describes an error in one part of a request.
+// FieldError says what is wrong with one field or parameter of a request, or with its whole body.
 type FieldError struct {
 	Field string `json:"field" doc:"The name of a member of the body or of a parameter, or body for the whole body." example:"triggers[0].nodeId"`
 	// Problem is a human-readable description.

@@ -21,7 +21,8 @@ type Queue struct {
 type QueueGroup struct {
 	Group   string `json:"group" doc:"The name of the group, or the name of the consumer if it was not created by the runner kit." example:"main"`
 	Members int    `json:"members" doc:"The number of running members. A member that was killed is no longer counted after at most 12 seconds. For runners that send no heartbeats, it is the number of waiting requests for work."`
-	// MembersUnknown is true if Members is 0 only because no heartbeat has been received yet.
+	// If MembersUnknown is true, Members is 0 only because the executor has not waited long enough
+	// for heartbeats, and the group may have members.
 	MembersUnknown bool   `json:"membersUnknown,omitempty" doc:"Whether the group may have members although none is counted: the executor has started or reconnected, and has not listened to the heartbeats of runners for 12 seconds yet. Absent means false."`
 	Waiting        uint64 `json:"waiting" doc:"The number of starts that no member has received. Without members, it includes the starts that a former member received and did not finish."`
 	// MaxInFlight is the maximum number of executions in flight. nil means no limit.
@@ -30,7 +31,8 @@ type QueueGroup struct {
 	Held        []HeldKey `json:"held,omitempty" doc:"The order keys for which executions wait until an earlier execution with the same key has ended."`
 }
 
-// HeldKey is an order key that is blocked in a group of runners, with the execution that blocks it.
+// HeldKey is an order key whose executions wait, in one group of runners, until an earlier
+// execution with the same key has ended. ExecutionID is that earlier execution.
 type HeldKey struct {
 	OrderKey string `json:"orderKey" doc:"The order key of the execution." example:"4711"`
 	// WorkflowID is the workflow of the execution.

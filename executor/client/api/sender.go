@@ -39,7 +39,7 @@ type PresetSetting struct {
 	Name string `json:"name" example:"toleranceSeconds"`
 	// Label is a human-readable description of the setting.
 	Label string `json:"label"`
-	// Required is true if the sender cannot be set without the setting.
+	// Required is true if a PutSender without this setting is refused.
 	Required bool `json:"required"`
 	Secret   bool `json:"secret" doc:"Whether the value is secret, so that no call shows it again."`
 	// Default is the value of an absent setting. "" means none.
@@ -62,7 +62,8 @@ type Sender struct {
 	DeliveriesWithoutID int64          `json:"deliveriesWithoutId" doc:"The number of those deliveries that had no delivery ID. Their repeats are not recognised."`
 }
 
-// SenderRefusal describes the last request that was refused because of its signature.
+// SenderRefusal describes the last request that was refused because of its signature, and counts
+// such requests.
 type SenderRefusal struct {
 	// At is when the request was refused.
 	At time.Time `json:"at"`

@@ -2,7 +2,8 @@ package api
 
 import "time"
 
-// Size describes the size of an installation and its requests in the last week.
+// Size describes how large an installation is: its database, its workflows, and its requests in the
+// last week.
 type Size struct {
 	// At is when the values were measured, according to the executor's clock.
 	At time.Time `json:"at" doc:"When this was measured, by the executor's clock."`

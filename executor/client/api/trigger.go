@@ -25,15 +25,15 @@ type Trigger struct {
 	Filtered          *Filtered       `json:"filtered,omitempty" doc:"The requests that did not meet the filter. Absent: there were none, and the node has no filter."`
 }
 
-// Answer configures how the response to a request waits for the end of its execution.
+// Answer configures how long the response to a webhook request waits for the execution to end, and
+// what its body then contains.
 type Answer struct {
 	WaitSeconds int64 `json:"waitSeconds" minimum:"1" maximum:"25" doc:"The maximum number of seconds to wait, counted from the request. After that, the answer is 202." example:"10"`
 	Raw         bool  `json:"raw,omitempty" doc:"Whether the output alone is the body of the answer. An output of the form {\"http\": {\"status\", \"headers\", \"body\"}} also sets the status and the headers. If the execution does not succeed, the answer is 502 run_failed."`
 }
 
-// OrderKeyTrial is the result of testing an order key setting, which names a place in a request,
-// such as a JSON pointer into the body. It counts how many of the last requests to a trigger node
-// have a value at this place.
+// OrderKeyTrial says how many of the last requests to a trigger node have a value at the place that
+// an order key setting names, such as a JSON pointer into the body.
 type OrderKeyTrial struct {
 	OrderKey  string `json:"orderKey" doc:"The place that was tried." example:"ptr:/order/id"`
 	Requests  int    `json:"requests" doc:"The number of requests that were read: the last 20, except for the expired ones." example:"20"`
@@ -47,8 +47,8 @@ type Filtered struct {
 	Last  []FilteredRequest `json:"last" nullable:"false" doc:"The last 20 of them, newest first."`
 }
 
-// FilteredRequest holds what is stored about a request that did not match a filter. That includes
-// nothing from the body.
+// FilteredRequest holds what is stored about a request that did not match a filter. Nothing from
+// its body is stored.
 type FilteredRequest struct {
 	// At is when the request arrived.
 	At         time.Time `json:"at"`

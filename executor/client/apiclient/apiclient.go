@@ -28,10 +28,12 @@ type Client struct {
 	httpClient     *http.Client
 	bodyTap        func(body []byte)
 	idempotencyKey string // idempotency key of a call; "" means none
-	// ifMatch and ifNoneMatch are the preconditions of a call. "" means none.
+	// ifMatch and ifNoneMatch are the If-Match and If-None-Match headers of a call. "" means no
+	// header. ifNoneMatch is sent only with PUT.
 	ifMatch, ifNoneMatch string
 	lastEventID          string // resumes an event stream; "" means none
-	// lastETag is set to the ETag of each successful response. It may be nil.
+	// lastETag points to the variable that receives the ETag of each successful response. nil means
+	// that no ETag is stored.
 	lastETag *string
 }
 
@@ -46,9 +48,9 @@ func New(base, token string) *Client {
 	return &Client{baseURL: strings.TrimRight(base, "/"), token: token, httpClient: client}
 }
 
-// WithBodyTap returns a client that also calls tap with the unmodified body of each successful
-// response, or with the data of each event. Unlike the decoded values, the body includes unknown
-// fields.
+// WithBodyTap returns a client that also calls tap with the raw body of each successful response,
+// or with the raw data of each event. Unlike the decoded values, these include fields that package
+// api does not know.
 func (c *Client) WithBodyTap(tap func(body []byte)) *Client {
 	tapped := *c
 	tapped.bodyTap = tap
@@ -64,9 +66,9 @@ func (c *Client) WithTransport(transport http.RoundTripper) *Client {
 	return &over
 }
 
-// IfMatch returns a client whose calls change an object only if its current version has the given
-// tag, as stored by WithETag. Otherwise, they fail with the code api.CodeChangedSince. "" matches
-// any version.
+// IfMatch returns a client that changes an object only if the object still has the ETag tag, which
+// WithETag has stored. Otherwise, its calls fail with the code api.CodeChangedSince. If tag is "",
+// its calls are unconditional.
 func (c *Client) IfMatch(tag string) *Client {
 	conditional := *c
 	conditional.ifMatch = tag
@@ -89,7 +91,8 @@ func (c *Client) WithETag(tag *string) *Client {
 	return &noting
 }
 
-// Patch is a JSON merge patch: fields that are not in it stay unchanged, and nil removes a field.
+// Patch is a JSON merge patch: it changes the fields that it contains, and removes those whose
+// value is nil.
 type Patch map[string]any
 
 // ConnectionError means that the API did not respond, or that the response was not from the API.
@@ -494,8 +497,8 @@ func triggerPath(workflowID, nodeID string) string {
 	return workflowPath(workflowID) + "/triggers/" + url.PathEscape(nodeID)
 }
 
-// rawJSON is a body that is already JSON. It is not passed to encoding/json, which would compact it
-// and reject deep nesting.
+// rawJSON is a request body that is already JSON. It is sent unchanged, because encoding/json would
+// compact it and reject deep nesting.
 type rawJSON []byte
 
 func encodeBody(body any) (io.Reader, error) {
@@ -599,8 +602,8 @@ func (c *Client) call(
 	return nil
 }
 
-// send makes a call and returns the response if it is a success. Otherwise it returns the problem
-// in the response as an error.
+// send makes a call and returns the response if its status is 2xx. Otherwise, it returns the
+// *api.Problem in the response as an error, or a *ConnectionError if there is none.
 func (c *Client) send(
 	ctx context.Context, method, path string, query url.Values, body io.Reader,
 ) (*http.Response, error) {
@@ -643,7 +646,7 @@ func (c *Client) send(
 	return nil, decodeProblem(c.baseURL, response)
 }
 
-// causeOf returns why ctx has ended. If ctx has not ended, it returns the cause of err without the
+// causeOf returns the reason why ctx has ended. If ctx has not ended, it returns err without the
 // URL, which the caller's message already contains.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// BackUpRecords requests a backup of the database, and passes every line of it to the function
-// each. It returns an error if the response is incomplete.
+// BackUpRecords requests a backup of the database and calls each with every line of it. It fails if
+// each fails, or if the response is incomplete.
 func (c *Client) BackUpRecords(ctx context.Context, each func(line []byte) error) error {
 	return c.forEachLine(ctx, "/backup/records", nil, each)
 }
 
-// BackUpAudit requests a backup of one bucket's audit entries, and passes every line of it to the
-// function each. It includes the entries from the time since to the time until, both inclusive.
+// BackUpAudit requests a backup of one bucket's audit entries and calls each with every line of it.
+// The backup contains the entries from since to until, both inclusive.
 func (c *Client) BackUpAudit(
 	ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 ) error {
@@ -29,8 +29,9 @@ func (c *Client) BackUpAudit(
 	return c.forEachLine(ctx, "/backup/audit", query, each)
 }
 
-// forEachLine makes a call and passes every line of the response to the function each. It returns
-// an error if the response does not end with the line {}, which shows that it is complete.
+// forEachLine sends a GET request and calls each with every line of the response. The last line
+// must be {}, which is not passed to each. Without it, the response is incomplete, and forEachLine
+// returns an error.
 func (c *Client) forEachLine(
 	ctx context.Context, path string, query url.Values, each func(line []byte) error,
 ) error {
@@ -55,8 +56,8 @@ func (c *Client) forEachLine(
 	}
 }
 
-// RestoreRecords restores one line of a backup made by BackUpRecords. If first is true, it fails
-// unless the database is empty.
+// RestoreRecords restores one line of a backup made by BackUpRecords. Set first to true for the
+// first line: the call then fails unless the database is empty.
 func (c *Client) RestoreRecords(ctx context.Context, line []byte, first bool) error {
 	var query url.Values
 	if first {

@@ -27,8 +27,9 @@ func Decode(text []byte, result any) error {
 	}
 }
 
-// cutMembers removes the named members from a JSON object and returns them separately. It returns
-// text that is not a JSON object unchanged; json.Unmarshal then reports the error.
+// cutMembers splits a JSON object into the values of the named members, and rest, which is the
+// object without them. If object is not a JSON object, rest is object itself; json.Unmarshal then
+// reports the error.
 func cutMembers(object []byte, names ...string) (rest []byte, values map[string]json.RawMessage) {
 	tokens := json.NewDecoder(bytes.NewReader(object))
 	tokens.UseNumber()

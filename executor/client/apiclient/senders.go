@@ -29,7 +29,7 @@ func (c *Client) Sender(ctx context.Context, workflowID, nodeID string) (api.Sen
 }
 
 // PutSender sets or replaces the sender of a trigger node. If the sender's preset verifies
-// requests, those that cannot be verified are then refused.
+// requests, the ingress then refuses requests that fail the verification.
 func (c *Client) PutSender(
 	ctx context.Context, workflowID, nodeID string, put api.PutSender,
 ) (api.Sender, error) {

@@ -17,8 +17,8 @@ import (
 const (
 	// maxEventLineBytes is the maximum length of a line of the event stream, in bytes.
 	maxEventLineBytes = 1 << 20
-	// streamIdleTimeout is how long the connection may deliver no data before it counts as dead. It
-	// is several times the interval of the executor's keep-alive.
+	// streamIdleTimeout is how long Watch waits for data before it gives up the connection. The
+	// executor sends several keep-alives in this time.
 	streamIdleTimeout = time.Minute
 )
 
@@ -44,9 +44,9 @@ type ExecutionWatch struct {
 	Changed func(api.Execution) error
 }
 
-// Watch reports the executions that change. If one of w's functions returns an error, Watch returns
-// it; otherwise, it returns the error that ended the stream. If the executor ended the stream, it
-// returns nil. The caller should then call Watch again with the same w.
+// Watch calls w.Changed for each execution that changes. If a callback in w returns an error, Watch
+// returns that error. If the executor ended the stream, Watch returns nil, and the caller should
+// call Watch again with the same w. Otherwise, Watch returns the error that ended the stream.
 func (c *Client) Watch(ctx context.Context, w *ExecutionWatch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -91,7 +91,7 @@ func (c *Client) Watch(ctx context.Context, w *ExecutionWatch) error {
 	return lines.Err()
 }
 
-// streamEvent is an event of the stream.
+// streamEvent is one server-sent event.
 type streamEvent struct {
 	id   string // ID of the event, or of the last earlier event that had one
 	name string
@@ -133,8 +133,8 @@ func (c *Client) handleEvent(w *ExecutionWatch, event streamEvent) error {
 			return err
 		}
 	case w.LastEventID != "":
-		// This is a comment, or the ID with which a stream begins after a gap. Keep the earlier
-		// position: the new one counts only when the gap has been handled.
+		// This is a comment, or the ID with which the stream begins after a gap. Do not store the
+		// ID yet: if w.Gap fails, the next Watch must begin at the earlier position.
 		return nil
 	}
 	w.LastEventID = event.id

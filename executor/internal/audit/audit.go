@@ -67,10 +67,10 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	}
 }
 
-// NewRequeueEntry returns the audit entry for requeuing a message that had been put aside. r is the
-// record that the message created or reports about, putAsideAt is when the message was put aside,
-// and deadLetterID is the message's ID in the list of dead letters. The entry's ID is derived from
-// deadLetterID and putAsideAt, so repeated attempts add only one entry.
+// NewRequeueEntry returns the audit entry for requeuing a message that was put aside at putAsideAt.
+// deadLetterID is the message's ID in the list of dead letters, and r is the record of the
+// execution that the message is about. The entry's ID is derived from deadLetterID and putAsideAt,
+// so requeuing the message repeatedly adds only one entry.
 func NewRequeueEntry(
 	deadLetterID string, putAsideAt, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {

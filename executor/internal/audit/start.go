@@ -24,9 +24,10 @@ func SetActor(header nats.Header, actor edit.Actor) {
 	header[stream.HeaderActor] = []string{edit.EncodeActor(actor)}
 }
 
-// NewStartEntry returns the audit entry for a start message that is recorded as r. at is when the
-// stream stored the message. The second result is false if the start was caused by a sender, and
-// not by an operator. Only the actor is read from the header; the action is derived from r.
+// NewStartEntry returns the audit entry for a start message that an operator requested. header is
+// the message's header, r is the record made from the message, and at is when the stream stored it.
+// The entry's actor comes from the header, and its action from r. The second result is false if no
+// operator requested the start.
 func NewStartEntry(header nats.Header, r store.Record, at time.Time) (store.AuditEntry, bool) {
 	encoded := header.Get(stream.HeaderActor)
 	if encoded == "" || r.Source != execution.SourceRerun {

@@ -37,7 +37,8 @@ const flushTimeout = 2 * time.Second
 // heartbeatInterval is how often a Notifier repeats the number of its last announcement.
 const heartbeatInterval = 5 * time.Second
 
-// watcherBufferSize is how many batches a watcher may fall behind before its watch ends.
+// watcherBufferSize is how many batches can wait for a slow watcher. If there are more, the watch
+// ends.
 const watcherBufferSize = 64
 
 // StreamName is the name of the stream that holds the announcements of the last few minutes.
@@ -126,8 +127,8 @@ func newNotifier(nc *nats.Conn, heartbeat time.Duration) (*Notifier, error) {
 	return c, nil
 }
 
-// run publishes heartbeats. It also ends all watches when they may have missed changes, because the
-// connection was lost or this process was too slow.
+// run publishes heartbeats. It also ends all watches after a reconnect, and when the NATS client
+// has dropped messages, because the watches may have missed changes.
 func (c *Notifier) run(
 	connected <-chan nats.Status, slow <-chan nats.SubStatus, heartbeat time.Duration,
 ) {
@@ -174,7 +175,7 @@ func (c *Notifier) endAllWatches() {
 	c.endAllWatchesLocked()
 }
 
-// endAllWatchesLocked is like endAllWatches, but the caller must hold mu.
+// endAllWatchesLocked ends all watches and discards the recent batches. mu must be held.
 func (c *Notifier) endAllWatchesLocked() {
 	c.recent.reset(c.nextBatchTime())
 	for w := range c.watchers {
@@ -300,8 +301,8 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	}
 }
 
-// hasMissed stores the number in an announcement or a heartbeat, and reports whether earlier
-// announcements of the same publisher have not reached this process. mu must be held.
+// hasMissed stores the number of the announcement or heartbeat, and reports whether an earlier
+// announcement of the same publisher did not reach this process. mu must be held.
 func (c *Notifier) hasMissed(changed *hookstartv1.ExecutionsChanged) bool {
 	publisher, before := changed.GetPublisher(), changed.GetNumber()
 	if publisher == "" {
@@ -315,8 +316,8 @@ func (c *Notifier) hasMissed(changed *hookstartv1.ExecutionsChanged) bool {
 	return known && before > last
 }
 
-// LoadRecent reads from the stream the announcements that were made before this Notifier was
-// created. If it fails, clients cannot resume from batches of that time.
+// LoadRecent reads the announcements that the stream has kept from before this Notifier was
+// created, so that clients can resume from them. If it fails, clients cannot resume from that time.
 func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -368,8 +369,8 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Append the announcements received since New. Some of them are also in the stream, and are
-	// then in the list twice, which does no harm.
+	// Append the announcements received since New. The stream may also contain some of them; it
+	// does no harm that the list then has them twice.
 	for _, b := range c.recent.batches {
 		before.add(b)
 	}

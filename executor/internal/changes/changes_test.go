@@ -113,7 +113,8 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	if got := next(t, heard); !slices.Equal(got, []string{"b"}) {
 		t.Fatalf("told %q", got)
 	}
-	// The announcement has been received, but the stream may not have stored it yet. Wait for that.
+	// The second announcement has been received, but the stream may not have stored it yet. Wait
+	// for that.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	retry.Until(ctx, time.Millisecond, func() bool {
@@ -135,7 +136,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 		t.Errorf("complete: %v, %q", resumed.EarlierComplete, ids)
 	}
 	if since := again.Watch(time.Now().Add(-time.Hour)); since.EarlierComplete {
-		// The stream of announcements did not exist an hour ago.
+		// The stream did not exist an hour ago, so it cannot contain all changes since then.
 		t.Error("what was never kept is said to be complete")
 	}
 }

@@ -38,11 +38,12 @@ func (p *recentBatches) add(b Batch) {
 	}
 }
 
-// reset discards all batches. From then on, p holds all batches that are received after at.
+// reset discards all batches. From then on, p is complete only for times after at.
 func (p *recentBatches) reset(at time.Time) { *p = recentBatches{completeSince: at} }
 
-// after returns the batches received after at, and those received up to maxClockSkew earlier.
-// complete is true if the result includes every batch received after at.
+// after returns the batches received after at. Because clocks differ, the result also contains
+// those received up to maxClockSkew earlier. complete is false if a batch received after at may be
+// missing.
 func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-maxClockSkew)) {

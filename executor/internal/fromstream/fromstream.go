@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// MessagePosition is the position of a message in its stream.
+// MessagePosition says where and when a stream stored a message.
 type MessagePosition struct {
 	Sequence uint64
 	StoredAt time.Time // when the stream stored the message
@@ -99,8 +99,8 @@ func messageTimeOrStored(own, stored time.Time) time.Time {
 	return store.StoredTime(own)
 }
 
-// RecoveryBatch returns a batch that records a message that was put aside, and thereby removes it
-// from the dead letters. It fails with stream.ErrUnreadable if the message still cannot be decoded.
+// RecoveryBatch returns the batch that records msg, a message that was put aside, and removes it
+// from the messages put aside. It fails with stream.ErrUnreadable if msg still cannot be decoded.
 func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	event, bodyBytes, err := stream.DecodeSummary(msg.Subject, msg.Header, msg.Data)
 	if err != nil {
@@ -121,7 +121,8 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 	return batch, nil
 }
 
-// MessageKeyOf returns the key of the message with the given sequence and subject.
+// MessageKeyOf returns the key under which a message with the given sequence and subject is put
+// aside.
 func MessageKeyOf(sequence uint64, subject string) store.MessageKey {
 	_, queue := stream.LayoutOf(subject)
 	return store.MessageKey{

@@ -1,5 +1,5 @@
-// Package headerreader reads the headers of a stream's messages. Only one executor at a time can
-// read with a consumer of the same name.
+// Package headerreader reads the headers of a stream's messages with a named consumer. If two
+// executors use the same name, only one of them can read at a time.
 package headerreader
 
 import (
@@ -69,9 +69,9 @@ func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
 	return info.Config.Metadata[ownerMetadataKey] == r.ownerID
 }
 
-// NextMetadata returns the metadata of msg, a message that the consumer has delivered. Call it once
-// for each message, in the order of delivery: if the message before msg is missing, it fails with
-// ErrMessagesLost.
+// NextMetadata returns the metadata of msg, which must come from r's consumer. Call it for every
+// message, in the order of delivery. It fails with ErrMessagesLost if the server has sent a message
+// before msg that was not delivered.
 func (r *Reader) NextMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	meta, err := msg.Metadata()
 	if err != nil {

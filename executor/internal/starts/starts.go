@@ -32,9 +32,10 @@ func New(js jetstream.JetStream) *Streams {
 	return &Streams{js: js, streamsByName: map[string]jetstream.Stream{}}
 }
 
-// GetStart returns the message that started or rejected an execution. It reads the given sequence
-// of the shared stream and of the queue's own stream, and ignores messages of other executions. It
-// fails with jetstream.ErrMsgNotFound if neither stream has the message.
+// GetStart returns the start message or the rejection of an execution. It reads the given sequence
+// of both the shared stream and the queue's own stream, because the queue may have moved, and
+// ignores messages of other executions. It fails with jetstream.ErrMsgNotFound if neither stream
+// has the message.
 func (s *Streams) GetStart(
 	ctx context.Context, queue string, sequence uint64, executionID string,
 ) (*jetstream.RawStreamMsg, error) {
@@ -80,8 +81,8 @@ func (s *Streams) MessageAt(
 	return msg, nil
 }
 
-// OldestSequence returns the lower of the first sequences of a queue's two streams. No message of
-// the queue has a lower sequence.
+// OldestSequence returns the lowest sequence that a message of the queue can have: the lower one of
+// the first sequences of the shared stream and of the queue's own stream.
 func (s *Streams) OldestSequence(ctx context.Context, queue string) (oldest uint64, err error) {
 	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName(queue)} {
 		found, err := s.js.Stream(ctx, name)
@@ -127,20 +128,20 @@ const (
 	awaitMovePollInterval = 50 * time.Millisecond
 )
 
-// Publish stores the start message of a workflow's execution in its queue's stream. message returns
-// the start message for the stream with the given layout: the shared one or the queue's own. While
+// Publish stores the start message of a workflow's execution in the stream that the queue uses now.
+// message must build the start message for that stream: the shared one or the queue's own. While
 // the queue is closed for a move, Publish waits for up to awaitMoveTimeout, and then fails with
 // ErrQueueMoving.
 //
-// The queue may move while the message is being stored, after the last delivery IDs were copied to
-// the other stream. Publish therefore checks the queue again afterwards. If the queue has moved, it
-// also stores the message's ID in the other stream, which then recognizes duplicates of the
-// message.
+// The queue may move while the message is being stored, when the delivery IDs have already been
+// copied to the new stream. Publish therefore reads the queue's phase again. If the queue has
+// moved, Publish also stores the message's ID in the new stream, which then recognizes duplicates
+// of the message.
 //
 // If NATS does not confirm the message, Publish cannot tell whether it was stored, and does not
-// store its ID in the other stream. A later call with the same ID may then store the message a
-// second time, in the other stream. Before such a call, callers must therefore check whether the
-// execution is already recorded.
+// store its ID in the new stream. A later call with the same ID may then store the message a second
+// time, in the new stream. Before such a call, callers must therefore check whether the execution
+// is already recorded.
 func (s *Streams) Publish(
 	ctx context.Context, queue, workflowID string,
 	message func(stream.Layout) (*nats.Msg, error),

@@ -59,8 +59,8 @@ func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.check(err)
 }
 
-// message returns a function that builds the start message of the execution with the given ID for a
-// given stream. All of these executions have the delivery ID "d".
+// message returns the function that Publish needs to build the start message of the execution with
+// the given ID. All of these messages have the delivery ID "d".
 func message(id string) func(stream.Layout) (*nats.Msg, error) {
 	return func(p stream.Layout) (*nats.Msg, error) {
 		return p.StartMessage(execution.Start{
@@ -197,8 +197,9 @@ func TestAStartWaitsForAMove(t *testing.T) {
 	}
 }
 
-// A queue moves while Publish stores a start message. Publish stores the message's ID in the other
-// stream as well, which therefore recognizes the same message as a duplicate.
+// The queue moves to another stream while Publish stores a start message in the old one. Publish
+// also stores the message's ID in the new stream, where the same message then counts as a
+// duplicate.
 func TestAMoveMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

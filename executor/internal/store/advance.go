@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// StateUpdate is the change that the progress steps of a batch make to one record. A zero field
-// leaves the record's value unchanged. StartedAt is ignored if the record already has one.
+// StateUpdate is the combined change that a batch's progress steps make to one record. A zero field
+// does not change the record. StartedAt does not change a record that already has one.
 type StateUpdate struct {
 	ID         string
 	Status     execution.Status
@@ -41,12 +41,12 @@ type CurrentState struct {
 	Attempts   int // the highest attempt number recorded; 0 means none
 }
 
-// ApplyProgress applies progress steps, in order, to the current states of their records, by the
-// rules of Batch.Progress. current maps the execution IDs of recorded executions to their states.
-// ApplyProgress returns one update for each record that changes, the IDs of executions that are not
-// recorded (unknown), and the IDs of records whose queue or workflow differs from the step's
-// (foreign), each ID once. Every driver calls ApplyProgress inside its transaction, with the
-// records locked, so that the rules are implemented only once.
+// ApplyProgress determines how progress steps, applied in order by the rules of Batch.Progress,
+// change their records. current maps the execution IDs of recorded executions to their current
+// states. updates holds one update for each record that changes, unknown the IDs of executions that
+// are not recorded, and foreign the IDs of records whose queue or workflow differs from the step's,
+// each ID once. Every driver calls ApplyProgress in its transaction, with the records locked, so
+// that the rules are implemented only once.
 func ApplyProgress(
 	current map[string]CurrentState, steps []execution.Progress,
 ) (updates []StateUpdate, unknown, foreign []string) {

@@ -46,9 +46,9 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStartPrefix identifies the shared stream of start messages in place of a subject prefix.
-// The subjects of that stream have only "executions." in common, and the subjects of other streams
-// begin with "executions." as well.
+// sharedStartPrefix is what SubjectPrefix returns for the shared stream of start messages. The
+// subjects of that stream have only the prefix "executions." in common, which the subjects of all
+// other streams also have.
 const sharedStartPrefix = "-"
 
 // SubjectPrefix returns a prefix that identifies the message's stream: the prefix that only the

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Backups writes and restores backups, for operate. The fields of BackupPart show what a backup
-// contains. The content of Events, Sessions, RegistryCopy and HandledMessages is not part of it.
+// Backups writes and restores backups, for operate. A backup contains what the fields of BackupPart
+// show. It does not contain the content of Events, Sessions, RegistryCopy and HandledMessages.
 type Backups interface {
-	// Backup passes a consistent snapshot of the whole content to the function write, in parts of
-	// at most a few hundred rows, oldest records first. If that function returns an error, Backup
-	// stops and returns the error unchanged. While the function runs, Backup holds no locks, so
-	// other callers can change the store.
+	// Backup calls write with the parts of a consistent snapshot of the whole content, at most a
+	// few hundred rows at a time, oldest records first. If write returns an error, Backup stops and
+	// returns that error unchanged. While write runs, Backup holds no locks, so other callers can
+	// change the store.
 	Backup(ctx context.Context, write func(BackupPart) error) error
 
-	// Restore writes a part of a backup in one transaction. It does not change records, reports and
+	// Restore writes one part of a backup in one transaction. It keeps records, reports and
 	// messages that already exist, but adds counts to existing counts. So restore each part only
 	// once, into a store for which IsEmpty returned true before the first part.
 	Restore(ctx context.Context, part BackupPart) error
@@ -27,8 +27,8 @@ type Backups interface {
 // is a sequence of parts. Because backups with the JSON of parts are kept for years, fields may be
 // added but never renamed.
 type BackupPart struct {
-	// The field Duplicates of each record in Records is zero. The counts are in the separate field
-	// Duplicates of the part, because a count can exist before its record does.
+	// Records holds records without their numbers of duplicates, which are in Duplicates of this
+	// part: a number of duplicates can exist before its record does.
 	Records    []Record           `json:",omitempty"`
 	Duplicates []DuplicateCount   `json:",omitempty"`
 	Reports    []AppliedReport    `json:",omitempty"`
@@ -77,15 +77,15 @@ type BackupWriter struct {
 	bytes int        // approximate size of part
 }
 
-// NewBackupWriter returns a BackupWriter that passes each part to the function write.
+// NewBackupWriter returns a BackupWriter that calls write with each part.
 func NewBackupWriter(
 	write func(BackupPart) error,
 ) *BackupWriter {
 	return &BackupWriter{write: write}
 }
 
-// Add adds one row to the current part by calling change, which must append the row to the part.
-// bytes is the approximate size of the row. If the part is then full, Add writes it.
+// Add adds one row to the current part: it calls change, which must append the row. bytes is the
+// approximate size of the row. If the part is then full, Add writes it.
 func (p *BackupWriter) Add(bytes int, change func(*BackupPart)) error {
 	change(&p.part)
 	p.rows++

@@ -149,8 +149,9 @@ func RefusedMinuteCounts(refusals []RefusalCount) []MinuteCount {
 	return sortMinuteCounts(counts)
 }
 
-// addMinuteCount adds count to the entry in counts with the same minute and kind, or appends it. It
-// searches from the end, because consecutive counts mostly belong to the same minute.
+// addMinuteCount adds count to the element of counts with the same minute and kind, or appends it
+// if there is none. It searches from the end, because consecutive counts mostly belong to the same
+// minute.
 func addMinuteCount(counts []MinuteCount, count MinuteCount) []MinuteCount {
 	for i := range slices.Backward(counts) {
 		if counts[i].Kind == count.Kind && counts[i].Minute.Equal(count.Minute) {
@@ -171,8 +172,8 @@ func sortMinuteCounts(counts []MinuteCount) []MinuteCount {
 	return counts
 }
 
-// StorableRefusals returns refusals in stored form. It merges them so that each combination of
-// workflow, code and minute occurs once, and sorts them by these fields.
+// StorableRefusals returns refusals in stored form: merged into one entry for each workflow, code
+// and minute, and sorted by these fields.
 func StorableRefusals(refusals []RefusalCount) []RefusalCount {
 	type key struct {
 		workflow, code string

@@ -31,7 +31,7 @@ type Size struct {
 	Driver string // sqlite or postgres
 	// Bytes is the size of all tables and indexes, including free space within them.
 	Bytes int64
-	// ReusableBytes is the number of bytes within Bytes that are free for new rows. 0 can also mean
+	// ReusableBytes is how many of Bytes are free for new rows. 0 can also mean that the number is
 	// unknown.
 	ReusableBytes int64
 	// FreeBytes is the number of bytes by which the database can still grow on its disk, or -1 if

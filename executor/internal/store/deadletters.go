@@ -7,16 +7,15 @@ import (
 )
 
 // DeadLetters counts the dead letters, and records that operators have requeued or dismissed them.
-// To list them, ListDeadLetters reads Records and AsideMessages. operate uses DeadLetters, and the
-// executor counts the dead letters for a metric.
+// The function ListDeadLetters lists them through Records and AsideMessages. operate uses
+// DeadLetters, and so does the executor, to export the count as a metric.
 type DeadLetters interface {
 	// CountDeadLetters returns the number of dead letters, or limit if there are more.
 	CountDeadLetters(ctx context.Context, limit int) (int, error)
 
-	// MarkRequeued sets RequeuedAs on failed or canceled records, even dismissed ones, and returns
-	// the IDs of the records that it has changed. It does not change records in other states, or
-	// records that already have a RequeuedAs. If several callers mark the same record concurrently,
-	// only one of them gets its ID back.
+	// MarkRequeued sets RequeuedAs on records, and returns the IDs of those that it has changed. It
+	// changes only failed or canceled records, even dismissed ones, that have no RequeuedAs yet. If
+	// several callers mark the same record concurrently, only one of them gets its ID back.
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
 	// Dismiss removes failed records and messages put aside from the dead letters, but keeps their

@@ -11,16 +11,17 @@ import (
 // runners, that events have reported. Package events uses it, and operate shows the conditions.
 // When an execution fails, Recording stores an event cause: see SetFailureCause.
 type Events interface {
-	// SetFailureCause sets the function that returns the event cause for an execution that Apply or
-	// EndLostExecutions ends as failed. The function returns nil if no event is wanted. The
-	// transaction that ends the execution stores the cause, unless a cause with the same ID exists.
-	// Call SetFailureCause before Apply and EndLostExecutions, or not at all.
+	// SetFailureCause sets the function that returns the event cause of a failed execution, or nil
+	// if no event is wanted. Apply and EndLostExecutions call the function for each execution that
+	// they end as failed, and store the cause in the same transaction, unless a cause with the same
+	// ID exists. Call SetFailureCause before both of them, or not at all.
 	SetFailureCause(cause func(ExecutionFailure) *EventCause)
 
-	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
-	// causes, and with the events that were decided at or after the time since. There are at most
-	// MaxCausesPerDecision causes, none of them from a group in except. The events come oldest
-	// first, without their inputs. If there are no such causes, DecideEvents does nothing.
+	// DecideEvents replaces event causes with events, in one transaction. It calls decide with the
+	// oldest causes, and with the events that earlier calls decided at or after the time since.
+	// There are at most MaxCausesPerDecision causes, none of them from a group in except. The
+	// events come oldest first, without their inputs. If there are no such causes, DecideEvents
+	// does nothing.
 	//
 	// decide returns the events to store, and the IDs of the causes that are settled: those that
 	// the events report, and those that no event will report. If an event's ID already exists, the
@@ -50,15 +51,14 @@ type Events interface {
 	// two callers make the same change, its event cause is stored only once.
 	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
 
-	// AcquireEventLease reports whether the caller holds the lease for detecting conditions. If no
-	// other caller holds it, AcquireEventLease acquires or renews it, and it then expires at the
-	// time until.
+	// AcquireEventLease acquires or renews the lease for detecting conditions, so that it is valid
+	// until the given time, unless another caller holds it. It reports whether the caller now holds
+	// the lease.
 	AcquireEventLease(ctx context.Context, caller string, now, until time.Time) (bool, error)
 }
 
-// EventCause is something that happened and that an operator event may report to the operators of
-// an account, such as the failure of an execution. The store keeps it until decide has settled it:
-// see DecideEvents.
+// EventCause is an occurrence that an operator event may report to the operators of an account,
+// such as the failure of an execution. The store keeps it until DecideEvents has settled it.
 type EventCause struct {
 	ID          string // unique; names the occurrence, its subject and, if it can recur, its time
 	AccountID   string
@@ -100,9 +100,8 @@ type OngoingCondition struct {
 // OngoingConditionChange is the beginning or the end of a condition.
 type OngoingConditionChange struct {
 	OngoingCondition
-	// Cause is the event cause of the change, or nil if no event reports the change. The store
-	// keeps the cause only if the change takes effect, that is, if a new condition begins or an
-	// existing one ends.
+	// Cause is the event cause to store if the change takes effect, that is, if it begins a new
+	// condition or ends an existing one. nil means that no event reports the change.
 	Cause *EventCause
 	Ended bool // whether the condition has ended; if so, Since is ignored
 }
@@ -137,9 +136,9 @@ func FailuresFromUpdates(current map[string]CurrentState,
 	return failures
 }
 
-// LostExecutionFailures returns one failure for each lost execution in ended, with the given time
-// and reason. ended holds the IDs that EndLostExecutions returned, and current maps them to the
-// states of the executions.
+// LostExecutionFailures returns an ExecutionFailure for each ID in ended, the result of
+// EndLostExecutions. current maps these IDs to the states of the executions. at and reason are the
+// time and the reason of all the failures.
 func LostExecutionFailures(
 	current map[string]CurrentState, ended []string, at time.Time, reason string,
 ) (failures []ExecutionFailure) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// MaxFilteredRequests is how many of the requests that did not match a trigger node's filter are
-// kept for the node.
+// MaxFilteredRequests is the maximum number of filtered requests that are kept for each trigger
+// node, that is, of requests that did not match the node's filter.
 const MaxFilteredRequests = 20
 
 // FilteredRequests counts the requests that did not match the filter of one trigger node, and
@@ -26,8 +26,8 @@ type FilteredRequest struct {
 	Place      string // part of the request that did not meet its condition, such as ptr:/a
 }
 
-// StorableFiltered returns the requests in stored form: one entry per node, sorted by node. Because
-// every writer locks the rows in this order, concurrent writers cannot deadlock.
+// StorableFiltered returns filtered in stored form: merged into one entry per node, and sorted by
+// node. Because every writer locks the rows in this order, concurrent writers cannot deadlock.
 func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]FilteredRequests{}

@@ -8,16 +8,18 @@ import (
 
 // HandledMessages keeps track of which stream messages have been handled, that is, recorded or put
 // aside. Recording adds them. If the database has lost transactions, for example because an older
-// backup or a lagging standby has replaced it, the recorder finds that messages are missing here.
+// backup or a lagging standby has replaced it, their messages are missing here, which shows the
+// recorder what to record again.
 type HandledMessages interface {
-	// HandledRanges returns which messages of a stream have been handled: the ranges of all batches
-	// committed to this database, merged and sorted. A database that has lost transactions has also
-	// lost their ranges. created distinguishes the stream from earlier streams with the same name,
-	// whose ranges HandledRanges deletes.
+	// HandledRanges returns which messages of a stream have been handled, as merged and sorted
+	// ranges. These are the ranges of all batches committed to this database, without those of
+	// transactions that it has lost. created is the stream's creation time: see
+	// HandledRange.StreamCreated. HandledRanges deletes the ranges of earlier streams with the same
+	// name.
 	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
 
-	// ForgetHandled shortens a stream's ranges, so that HandledRanges returns only messages with
-	// lower sequences than from.
+	// ForgetHandled makes the store forget that the messages of a stream with the sequence from and
+	// all higher sequences have been handled.
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
 	// Reconnected returns a channel that receives a value when the store has connected to what may

@@ -54,9 +54,9 @@ func (k UUID) String() string {
 	return string(id[:])
 }
 
-// EncodeID returns the bytes that are stored for an ID: the 16 bytes of a UUID, or any other text
-// in sanitized form. If such a text has 16 bytes, EncodeID appends a zero byte, which no sanitized
-// text ends in, so that it cannot be confused with a UUID.
+// EncodeID returns the stored form of an ID: the 16 bytes of a UUID, or the sanitized text of any
+// other ID. If such a text has 16 bytes, EncodeID appends a zero byte, so that it cannot be
+// confused with a UUID. DecodeID removes that byte again, because no sanitized text ends in one.
 func EncodeID(id string) []byte {
 	if key, isID := ParseUUID(id); isID {
 		return key[:]

@@ -22,10 +22,10 @@ func (r Record) Origin() Origin {
 	}
 }
 
-// HasComputedID reports whether the record's ID is a hash that includes its delivery ID, no matter
-// whether the delivery ID comes from a header, the body, signed content or an operator event. The
-// ID of such a record can be computed from its workflow, node and delivery ID, so drivers index
-// only the delivery IDs of all other records.
+// HasComputedID reports whether the record's ID is a hash of its workflow, node and delivery ID, no
+// matter whether the delivery ID comes from a header, the body, signed content or an operator
+// event. Drivers find such a record by computing its ID, so they index only the delivery IDs of all
+// other records.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
 		return false
@@ -59,8 +59,9 @@ func possibleHashInputs(deliveryID string) [4]string {
 // been deleted since.
 type TriggerNode struct{ WorkflowID, NodeID string }
 
-// PossibleExecutionIDs returns every execution ID that may have been computed from a delivery ID at
-// one of the nodes.
+// PossibleExecutionIDs returns every computed ID that an execution with the given delivery ID can
+// have at one of the nodes: one for each possible source of the delivery ID, both for accepted and
+// for rejected requests.
 func PossibleExecutionIDs(nodes []TriggerNode, deliveryID string) []string {
 	ids := make([]string, 0, 8*len(nodes))
 	for _, n := range nodes {

@@ -31,8 +31,8 @@ type PendingProgress struct {
 	execution.Progress
 }
 
-// UnmatchedProgressExecutionIDs returns, in stored form, the IDs of the executions for which the
-// batch contains progress but no new record.
+// UnmatchedProgressExecutionIDs returns, in stored form, the execution IDs that occur in
+// batch.Progress but not in batch.New.
 func UnmatchedProgressExecutionIDs(batch Batch) []string {
 	ids := ProgressExecutionIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
@@ -51,9 +51,9 @@ func RecordIDs(records []Record) []string {
 	return ids
 }
 
-// SelectInserted returns the records whose IDs are in fresh, the set of the IDs that were inserted.
-// If two records have the same ID, it returns only the first. It removes the returned IDs from
-// fresh.
+// SelectInserted returns the records whose IDs are in fresh, which holds the IDs that a driver has
+// just inserted. Of two records with the same ID, it returns only the first. It deletes the IDs of
+// the returned records from fresh.
 func SelectInserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	for _, r := range records {
 		if fresh[r.ID] {
@@ -84,8 +84,9 @@ func AlreadyRecorded(records, inserted []Record) []Record {
 	return again
 }
 
-// OrderSteps returns all steps in the order in which they must be applied: first the kept steps, in
-// the order of their arrival, and then own, the steps of the current batch. It sorts kept in place.
+// OrderSteps returns all steps in the order in which they must be applied: first kept, the pending
+// steps of earlier batches, in the order of their arrival, and then own, the steps of the current
+// batch. It sorts kept in place.
 func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
@@ -100,11 +101,12 @@ func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Pr
 	return append(steps, own...)
 }
 
-// SelectPending returns the steps that must be kept because their executions are not recorded yet,
-// with their positions. unknown holds the IDs of these executions, have holds the steps already
-// kept for them (without outputs), and last is the highest position of all kept steps. dropped is
-// the number of steps that exceed MaxPendingStepsPerExecution. Steps that are already kept, and
-// steps that could not change a queued execution, are left out and not counted.
+// SelectPending returns the steps to add to the pending steps, with their positions: those of
+// unknown, the IDs of executions that are not recorded yet. have holds the steps that are already
+// pending for these executions, without outputs, and last is the highest position of any pending
+// step. Steps that are already pending, and steps that could not change a queued execution, are
+// left out and not counted. dropped is the number of steps left out because of
+// MaxPendingStepsPerExecution.
 func SelectPending(
 	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,
 ) (keep []PendingProgress, dropped int) {

@@ -25,11 +25,11 @@ type Recording interface {
 
 // Batch holds everything that one transaction records.
 type Batch struct {
-	// New holds executions that start as queued or rejected. If there already is a record with the
-	// ID, the message is a redelivery, and the record stays unchanged, with one exception: if the
-	// record is not final and the message now has another sequence, StreamSequence is updated. The
-	// message at the old sequence then no longer exists, and without the update the execution would
-	// count as lost.
+	// New holds executions to record as queued or rejected. If a record with the same ID exists,
+	// the message is a redelivery, and the record stays unchanged, with one exception: if the
+	// record is not final and the message now has another sequence, StreamSequence is updated.
+	// Otherwise, the execution would count as lost, because its old sequence no longer exists in
+	// the stream.
 	New []Record
 	// Progress holds steps, which are applied in order, after New. A step changes nothing if it is
 	// late or a duplicate, so that execution.Status.Follows does not allow its status. It changes
@@ -58,17 +58,16 @@ type ApplyResult struct {
 	// UnrecordedIDs holds the IDs in Progress that are not recorded yet. Their steps are kept,
 	// within limits: see DroppedSteps.
 	UnrecordedIDs []string
-	// DroppedSteps is the number of progress steps of unrecorded executions that were dropped
-	// because of MaxPendingSteps or MaxPendingStepsPerExecution. They may be steps of this batch,
-	// or older ones that had been kept.
+	// DroppedSteps is the number of pending steps, of this batch or of earlier ones, that were
+	// dropped because of MaxPendingSteps or MaxPendingStepsPerExecution.
 	DroppedSteps int
 	// ForeignIDs holds the IDs in Progress whose record has another queue or workflow.
 	ForeignIDs []string
 }
 
 // LostExecution identifies an execution that no runner will end, for example because its start
-// message is no longer in the stream. StreamSequence is the record's value at the time of the
-// search. If the value has changed since, EndLostExecutions skips the execution.
+// message is no longer in the stream. StreamSequence is the value that the record had when the
+// execution was found to be lost. If the record has another value now, EndLostExecutions skips it.
 type LostExecution struct {
 	ID             string
 	StreamSequence uint64 // in the stream with the start messages of the record's queue

@@ -12,8 +12,9 @@ type RegistryCopy interface {
 	// Installation returns the installation's identity, or "" if the database has none.
 	Installation(ctx context.Context) (string, error)
 
-	// AdoptInstallation stores an identity if the database has none. It returns the identity that
-	// the database then has, which may be one that another executor has stored.
+	// AdoptInstallation stores id as the installation's identity if the database has none. It
+	// returns the identity that the database then has. This is not id if the database already had
+	// another one.
 	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
 
 	// RegistryPosition returns the position up to which the database's copy of a registry bucket is
@@ -21,10 +22,10 @@ type RegistryCopy interface {
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
 	// SaveRegistryCopy adds revisions of a registry bucket, in order, and their audit entries to
-	// the database, and advances the copy's position to upTo, in one transaction. It never replaces
-	// a later revision of a record with an earlier one, and never lowers the position. If the copy
-	// has not yet reached the revision after, SaveRegistryCopy stores nothing and fails with
-	// ErrRegistryGap.
+	// the database, and advances the copy's position to upTo, in one transaction. after is the
+	// revision that the copy must already have reached; if it has not, SaveRegistryCopy stores
+	// nothing and fails with ErrRegistryGap. It never replaces a later revision of a record with an
+	// earlier one, and never lowers the position.
 	SaveRegistryCopy(
 		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
 		after uint64, upTo RegistryPosition,

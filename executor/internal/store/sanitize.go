@@ -93,7 +93,7 @@ func (b Batch) Sanitized() Batch {
 		s.New[i] = r.sanitized()
 	}
 	for i, p := range b.Progress {
-		// Keep the ID unchanged, because it is returned to the caller in ApplyResult.UnrecordedIDs.
+		// Keep p.ID as it is, because ApplyResult.UnrecordedIDs returns it to the caller.
 		p.At, p.StartedAt = StoredTime(p.At), StoredTime(p.StartedAt)
 		p.Attempt, p.Error = storedAttempt(p.Attempt), SanitizeText(p.Error)
 		s.Progress[i] = p

@@ -24,8 +24,8 @@ type Senders interface {
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
 	// ForgetWorkflow deletes what Reports has added about a workflow and its nodes: refusals,
-	// observations of senders, and filtered requests. The counts by minute stay, because they do
-	// not distinguish workflows.
+	// observations of senders, and filtered requests. The per-minute counts are kept, because they
+	// are not broken down by workflow.
 	ForgetWorkflow(ctx context.Context, workflowID string) error
 
 	// FilteredRequests returns how many requests have not matched the filter of one node so far,

@@ -8,8 +8,8 @@ import (
 // Sessions keeps the console sessions that were ended before they expired, for
 // operate.RevokedSessions.
 type Sessions interface {
-	// EndSession records that a console session has ended. until is when the session would have
-	// expired anyway, and the entry is kept until then. EndSession also deletes the entries of
+	// EndSession records that a console session has ended. The entry is kept until the time until,
+	// at which the session would have expired anyway. EndSession also deletes the entries of
 	// sessions that expired before now.
 	EndSession(ctx context.Context, id string, until, now time.Time) error
 

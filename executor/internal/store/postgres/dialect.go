@@ -15,8 +15,8 @@ var dialect = relational.Dialect{
 	// 4 is failed: see relational.StatusCode.
 	DeadLetterCondition:       `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	FailedOrRejectedCondition: `e.trouble = ?`,
-	// The IDs are passed as an array and each one is looked up separately, because the planner then
-	// has to use the index of IDs.
+	// Each ID in the array is looked up separately, because the planner then has to use the index
+	// of IDs.
 	DeliveryCondition: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
 		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id
 		LIMIT 1) AS found WHERE found.delivery_id = ?

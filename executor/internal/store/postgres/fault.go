@@ -12,10 +12,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asDataError wraps an error in a store.DataError if the data caused it: its SQLSTATE says so, or
-// pgx did not send the data because a value does not fit its type. It returns any other error, such
-// as a lock timeout, a full disk, a damaged page or a lost connection, unchanged, because the same
-// call may succeed later.
+// asDataError wraps err in a store.DataError if the data caused it, that is, if the SQLSTATE says
+// so, or if pgx could not encode an argument. It returns any other error unchanged, such as a lock
+// timeout, a full disk, a damaged page or a lost connection, because the same call may succeed
+// later.
 func asDataError(err error) error {
 	failure, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -55,8 +55,7 @@ func encodeErrorCause(err error) error {
 	return nil
 }
 
-// transientSQLStates lists prefixes of SQLSTATEs. An error with such an SQLSTATE may go away by
-// itself.
+// transientSQLStates lists the prefixes of the SQLSTATEs of errors that may go away by themselves.
 var transientSQLStates = []string{
 	"08",    // the connection
 	"25006", // a standby, or a primary that takes no writes for now
@@ -68,8 +67,7 @@ var transientSQLStates = []string{
 	"58030", // the disk
 }
 
-// isUnavailable reports whether the reason for an error may go away by itself: see
-// store.UnavailableError.
+// isUnavailable reports whether err may go away by itself: see store.UnavailableError.
 func isUnavailable(err error) bool {
 	if failure, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return slices.ContainsFunc(transientSQLStates, func(prefix string) bool {

@@ -31,8 +31,8 @@ const (
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies r and checks that this fails with the type of error that indicates want, one of
-// the causes above. what names the case in messages.
+// wantBlame applies r and checks that the type of the error indicates the cause want, which is one
+// of the constants above. what names the case in messages.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -68,7 +68,8 @@ func TestWhoIsAtFault(t *testing.T) {
 	}
 	wantBlame(t, s, "a value too long for its index", long, theData)
 
-	// Hold the lock that CREATE INDEX would hold, so that inserting a record times out.
+	// Hold the lock that CREATE INDEX would hold, so that inserting a record fails with a lock
+	// timeout.
 	locking, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func (tx transaction) InsertNew(
 		return nil, nil
 	}
 	records = sortedByAcceptance(records)
-	// EnsureOrigins has already stored the origins, so this only reads their numbers.
+	// Read the row numbers of the origins, which EnsureOrigins has already stored.
 	numbers, err := originRowIDsOf(ctx, tx.Tx, tx.origins, records)
 	if err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ const uniqueViolation = "23505"
 // records, COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
 const minRecordsForCopy = 100
 
-// tryCopyRecords inserts n records in short form with COPY, if none of them exists yet. If any of
-// them exists, it inserts nothing and returns false.
+// tryCopyRecords inserts n records in short form with COPY. arrays holds one array per column. If
+// one of the records already exists, tryCopyRecords inserts nothing and returns false.
 func tryCopyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
 	point, err := tx.Begin(ctx)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// ForgetWorkflow and AddRefusals lock the same rows in different orders, but must not deadlock. The
-// test locks the second of three rows, and ForgetWorkflow, which has locked the first one, waits
-// for it. Then AddRefusals begins. Without the protection against deadlocks, it would lock the
-// third row, which ForgetWorkflow needs next, and wait for the first one.
+// ForgetWorkflow and AddRefusals lock the same three rows in different orders, but must not
+// deadlock. The test holds the second row, so ForgetWorkflow locks the first row and waits. Then
+// AddRefusals begins. Without the protection against deadlocks, it would lock the third row, which
+// ForgetWorkflow needs next, and wait for the first one.
 func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

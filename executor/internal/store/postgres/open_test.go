@@ -108,7 +108,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	db := connect(t, url)
 	for _, version := range []int64{71, 20240101000000} {
-		// The first version was used by an unreleased earlier program, and the second by an
+		// The lower version is from an unreleased earlier program, and the higher one from an
 		// unrelated program that also uses goose.
 		if _, err := db.Exec(t.Context(),
 			`UPDATE goose_db_version SET version_id = $1 WHERE version_id > 0`,
@@ -308,8 +308,8 @@ func TestMigrationWaitsForTransactions(t *testing.T) {
 	}
 }
 
-// Reconnected reports a connection to a restarted server, but not the further connections to the
-// same server that the pool may open at any time.
+// Reconnected receives a value when the store connects to a restarted server, but not when the pool
+// opens further connections to the same server.
 func TestReconnectedMeansAnotherServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.StartServer(t)

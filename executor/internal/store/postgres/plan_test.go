@@ -69,7 +69,8 @@ func TestListUsesItsIndex(t *testing.T) {
 				},
 			},
 			{store.RecordFilter{Status: execution.Failed}, []string{"executions_trouble"}},
-			// There is no separate index of executions that have not ended.
+			// There is no index of executions that have not ended, so this query reads the index of
+			// times.
 			{store.RecordFilter{
 				Status: execution.Queued, Since: after.AcceptedAt.Add(-time.Hour),
 				Until: after.AcceptedAt,

@@ -35,8 +35,8 @@ type Store struct {
 	// correct.
 	writerID int16
 	schema   int64 // the schema version that this program uses
-	// reconnected is the channel that Reconnected returns. It is buffered for one value, which
-	// waits there until the caller receives it.
+	// reconnected is the channel that Reconnected returns. It can hold one value until the caller
+	// receives it.
 	reconnected  chan struct{}
 	newestServer atomic.Value // the serverIdentity of the newest connection
 }
@@ -48,8 +48,8 @@ var _ store.Store = (*Store)(nil)
 // password.
 func Open(ctx context.Context, url string) (*Store, error) { return open(ctx, ctx, url) }
 
-// open is like Open, but stops trying to connect to the server when the context starting is done. A
-// migration may take longer: only ctx cancels it.
+// open is like Open, but stops trying to connect when starting is done. Only ctx cancels a
+// migration, which may take longer.
 func open(ctx, starting context.Context, url string) (*Store, error) {
 	config, err := parseURL(url)
 	if err != nil {
@@ -83,9 +83,8 @@ func open(ctx, starting context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
-// OpenWithRetry is like Open, but retries while the server is unavailable, until the context
-// starting is done. starting must be derived from ctx. A migration may take longer: only ctx
-// cancels it.
+// OpenWithRetry is like Open, but retries while the server is unavailable, until starting is done.
+// Only ctx cancels a migration, which may take longer. starting must be derived from ctx.
 func OpenWithRetry(ctx, starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {
@@ -148,8 +147,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// withCancellation adds ctx's error to err if ctx is done and pgx reports only the consequence,
-// such as a closed connection.
+// withCancellation adds ctx's error to err if ctx is done, because pgx may report only a
+// consequence, such as a closed connection.
 func withCancellation(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)

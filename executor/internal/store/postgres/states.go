@@ -22,7 +22,7 @@ const (
 			WHERE NOT EXISTS (SELECT FROM executions e
 			WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
-	// lockRecords locks the rows in the order of their IDs, because PostgreSQL sorts rows before it
+	// lockRecords locks the rows in the order of their IDs: PostgreSQL sorts the rows before it
 	// locks them.
 	lockRecords = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions
 		WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`

@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asideMessageTable is the table of messages put aside. In spite of its name, it also contains
-// messages that can be decoded but that the database refused.
+// asideMessageTable is the table of messages put aside. It is named unreadable, but also contains
+// messages that could be decoded and that the database refused.
 var asideMessageTable = table[store.AsideMessageRow]{
 	name:    "unreadable",
 	columns: "stream_sequence, subject, reason, at, dismissed_at",

@@ -12,7 +12,8 @@ type backupTable interface {
 	restore(ctx context.Context, tx Tx, part *store.BackupPart) error
 }
 
-// backupTables returns the tables that follow the records in a backup, in order.
+// backupTables returns the tables that a backup contains, in order, except for the executions
+// table, whose records come first.
 func (s *Store) backupTables() []backupTable {
 	return []backupTable{
 		duplicateCountTable, appliedReportTable, tokenUseTable,
@@ -61,8 +62,8 @@ func (minuteTable) restore(ctx context.Context, tx Tx, part *store.BackupPart) e
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 
-// ForEachRowInPages calls the function each for every row of a query's result. That function may
-// take long, because no query is in progress while it runs: see Snapshot.QueryInPages.
+// ForEachRowInPages calls each for every row of a query's result. each may take any amount of time,
+// because no query is in progress while it runs: see Snapshot.QueryInPages.
 func ForEachRowInPages[T any](
 	ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string,
 ) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// refusalTable is the table of refusals by workflow, minute and code. In its ON CONFLICT clause,
-// the right-hand sides of the assignments see the row before the update.
+// refusalTable is the table of refusals by workflow, minute and code. All assignments in its ON
+// CONFLICT clause read the row as it was before the update, whatever their order.
 var refusalTable = table[store.RefusalCount]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",
@@ -84,8 +84,8 @@ func scanRefusalSum(row Row) (sum store.WorkflowRefusalSum, err error) {
 	return sum, err
 }
 
-// These clauses add up the counts of a minute and kind, because a database may have several rows
-// for them, one for each store that writes.
+// These clauses add up the counts of a minute and kind, because each store that writes may have a
+// row of its own for them.
 const (
 	selectMinutes = `SELECT minute, kind, CAST(sum(n) AS bigint) FROM minutes `
 	groupByMinute = `GROUP BY minute, kind ORDER BY minute, kind`

@@ -69,9 +69,9 @@ func collectInTx[T any](
 	return found, err
 }
 
-// oldestCauses returns the oldest causes, at most MaxCausesPerDecision, without the groups in
-// except. Such a group may have very many causes. The query does not read them, because it goes
-// from group to group through an index.
+// oldestCauses returns the oldest causes, at most MaxCausesPerDecision, without those of the groups
+// in except. The query goes from group to group through an index, so it does not read the causes of
+// these groups, of which there may be very many.
 func oldestCauses(
 	ctx context.Context, tx Tx, except []store.CauseGroup,
 ) ([]store.EventCause, error) {

@@ -16,8 +16,8 @@ type SortOrder struct {
 	idOrder int
 }
 
-// The two sort orders of lists. The first term of each position condition is redundant, but it lets
-// the database use an index.
+// The two sort orders of lists. The first term of each afterPosition follows from the other terms,
+// but it lets the database use an index.
 var (
 	NewestFirst = SortOrder{
 		afterPosition: `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
@@ -31,9 +31,9 @@ var (
 	}
 )
 
-// Conditions returns the WHERE clause for the records that match a filter and come after a
-// position. It contains the conditions of partial indexes verbatim, because SQLite uses such an
-// index only if the texts match.
+// Conditions returns the WHERE clause for the records that match filter and that come after the
+// position after in the sort order in. It contains the conditions of partial indexes verbatim,
+// because SQLite uses such an index only if the texts match.
 func (s *Store) Conditions(
 	ctx context.Context, what string, filter store.RecordFilter, in SortOrder,
 	after store.RecordPosition,

@@ -15,7 +15,7 @@ var filteredRequestsTable = table[store.FilteredRequests]{
 	fields: func(f *store.FilteredRequests) []any {
 		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequestsField{&f.Last}}
 	},
-	// The update also locks the row: see AddFilteredRequests.
+	// If the row exists, this update locks it, on which AddFilteredRequests relies.
 	onConflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
 		SET filtered = filtered.filtered + excluded.filtered`,
 	backupOrder: "workflow_id, node_id",
@@ -51,7 +51,8 @@ func (s *Store) AddFilteredRequests(
 ) error {
 	added = store.StorableFiltered(added)
 	return s.applyOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
-		// This insert locks the rows until commit, so the lists that are read below cannot change.
+		// This insert locks the rows until the commit, so no other transaction can change the lists
+		// that are read below.
 		if err := filteredRequestsTable.insert(ctx, tx, added); err != nil {
 			return err
 		}

@@ -20,9 +20,9 @@ var handledRangeTable = table[store.HandledRange]{
 	},
 }
 
-// mergeThreshold is how many rows HandledRanges must be able to save by merging a stream's ranges
-// in the database. Otherwise, it does not merge them. The total number of rows does not matter,
-// because ranges that are not adjacent cannot be merged.
+// mergeThreshold is the minimum number of rows that merging a stream's ranges must save. If it
+// saves fewer, HandledRanges does not merge the ranges in the database. The total number of rows
+// does not matter, because ranges that are not adjacent cannot be merged.
 const mergeThreshold = 64
 
 // HandledRanges implements store.HandledMessages.
@@ -54,9 +54,9 @@ func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from 
 	return err
 }
 
-// replaceHandledRanges replaces the ranges of a stream: it passes the merged ranges to the function
-// keep, and stores and returns the ranges that this function returns. Rows that another transaction
-// adds in the meantime stay as they are.
+// replaceHandledRanges calls keep with the merged ranges of a stream, replaces the stored ranges
+// with keep's result, and returns that result. Rows that another transaction adds in the meantime
+// stay as they are.
 func (s *Store) replaceHandledRanges(
 	ctx context.Context,
 	stream, created string,

@@ -39,7 +39,7 @@ func (s *Store) whereOrigin(
 		where.Add(`FALSE`)
 		return nil
 	case len(origins) > maxOrigins:
-		// The planner cannot turn a scalar subquery into a join, which would start by reading all
+		// The planner cannot turn a scalar subquery into a join. A join would start by reading all
 		// origins of the account.
 		where.Add(`(SELECT TRUE FROM origins o `+conditions.String()+
 			` AND o.origin = e.origin) IS TRUE`,
@@ -70,7 +70,7 @@ func (s *Store) whereOrigin(
 
 // findOrigins returns the numbers of the origins that meet the conditions, and the numbers of their
 // workflows, each once. If workflowID is not "", it considers only that workflow's origins. It
-// returns at most maxOrigins+1 origins, which shows the caller that there are too many.
+// returns at most maxOrigins+1 origins: that many mean that there are more than maxOrigins.
 func (s *Store) findOrigins(
 	ctx context.Context, what string, where Where, workflowID string,
 ) (origins, workflows []int64, err error) {

@@ -54,7 +54,8 @@ func (o *OriginCache) Clear() {
 	o.rowIDsByOrigin, o.originsByRowID = nil, nil
 }
 
-// queryFunc runs a query on a database or in a transaction.
+// queryFunc is a function that runs a query, on a database or in a transaction, and calls row for
+// each row of the result.
 type queryFunc = func(ctx context.Context, row func(Row) error, queryFunc string, args ...any) error
 
 // ByRowID returns the origins with the given row numbers. It reads origins that are not cached from
@@ -114,7 +115,8 @@ func (o *OriginCache) findByRowIDs(numbers []int64) (found map[int64]store.Origi
 }
 
 // fillOrigins sets the fields of each record that belong to its origin. numbers holds the row
-// number of each record's origin. A lookup in the cache is cheaper than a join.
+// numbers of the records' origins. fillOrigins uses the cache, because a lookup there is cheaper
+// than a join.
 func (o *OriginCache) fillOrigins(
 	ctx context.Context, read queryFunc, records []store.Record, numbers []int64,
 ) error {

@@ -85,8 +85,8 @@ func keepPending(
 // PrunePending implements store.Pruner.
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
 	// runPrune acquires PendingProgressLock exclusively, as do all transactions that call
-	// keepPending, which also deletes rows. Otherwise, two transactions that delete rows in
-	// different orders could deadlock.
+	// keepPending. Both delete rows, and without the lock they could deadlock by deleting the same
+	// rows in different orders.
 	return s.runPrune(ctx, "prune early", PendingProgressLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})

@@ -16,9 +16,9 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 				return 0, err
 			}
 			if pruned == int64(limit) {
-				// There may be more records to delete. Skip the queries below until none are left:
-				// the first query reads all old counts, including those that still have a record,
-				// and should not do so after every batch.
+				// There may be more records to delete. Do not run the queries below after every
+				// batch: the first one reads all old counts, including those whose records still
+				// exist.
 				return pruned, nil
 			}
 		}

@@ -22,7 +22,7 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.ApplyResult
 	})
 }
 
-// apply acquires locks in the order that the documentation of package postgres lists.
+// apply records a batch. It acquires locks in the order that package postgres documents.
 func (s *Store) apply(
 	ctx context.Context, tx Tx, batch store.Batch,
 ) (applied store.ApplyResult, err error) {
@@ -71,8 +71,8 @@ func (s *Store) apply(
 	if err := handledRangeTable.insert(ctx, tx, batch.Handled); err != nil {
 		return applied, err
 	}
-	// Token uses come last, because executors wait for each other to release the rows of frequently
-	// used tokens.
+	// Store the token uses last, because other executors wait until this transaction releases the
+	// rows of frequently used tokens.
 	return applied, tokenUseTable.insert(ctx, tx, store.TokenUses(inserted))
 }
 

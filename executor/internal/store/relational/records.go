@@ -61,7 +61,7 @@ func (s *Store) list(
 	if err != nil {
 		return nil, err
 	}
-	// The query reads an index in time order, and one record more than requested. If that record
+	// Read one record more than requested, in the order of a time index. If the additional record
 	// has the same time as the record before it, the page ends within a group of records with equal
 	// times, and a second query sorts these by ID as well.
 	records, err := s.queryRecords(ctx, what, where.String()+in.ByTime+` LIMIT ?`,

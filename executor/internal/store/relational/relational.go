@@ -192,9 +192,9 @@ func (s *Store) SetFailureCause(cause func(store.ExecutionFailure) *store.EventC
 	s.failureCause = cause
 }
 
-// FinishOperation calls the observer for an operation that began at the given time and ended with
+// FinishOperation tells the observer about an operation that began at the given time and ended with
 // err. It returns nil if err is nil. Otherwise, it returns err with the names of the driver and of
-// the operation, as a store.UnavailableError if the reason for err may go away by itself.
+// the operation, wrapped in a store.UnavailableError if err may go away by itself.
 func (s *Store) FinishOperation(
 	ctx context.Context,
 	operation string,
@@ -230,8 +230,8 @@ func Collect[T any](
 	return found, nil
 }
 
-// write runs the function do in one transaction. It returns the result of that function once the
-// transaction has been committed.
+// write runs do in one transaction, and returns do's result once the transaction has been
+// committed.
 func write[T any](
 	ctx context.Context, s *Store, operation string, do func(Tx) (T, error),
 ) (result T, err error) {

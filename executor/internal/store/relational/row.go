@@ -35,8 +35,8 @@ func StatusFromCode(code int64) execution.Status {
 	return execution.Statuses[code-1]
 }
 
-// FitsShortForm reports whether a record can be inserted in short form, that is, has only the
-// values that most new records have. computed is the result of the record's HasComputedID method.
+// FitsShortForm reports whether a record can be inserted in short form: every field that most new
+// records lack is zero. computed is the result of r.HasComputedID.
 func FitsShortForm(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" &&
 		r.RequeuedAs == "" &&
@@ -44,7 +44,8 @@ func FitsShortForm(r store.Record, computed bool) bool {
 		r.Output == nil && r.Attempts == 0 && r.CancelRequestedAt.IsZero()
 }
 
-// scan reads a record without the fields of its origin, and returns the number of the origin.
+// scan reads a record. It leaves the fields of the record's origin zero, and returns the origin's
+// row number.
 func scan(row Row) (r store.Record, origin int64, err error) {
 	var (
 		id                                                    []byte

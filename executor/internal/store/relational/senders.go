@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// senderTable is the table of what requests have shown about senders. In its ON CONFLICT clause,
-// the right-hand sides of the assignments see the row before the update.
+// senderTable is the table of what requests have shown about senders. All assignments in its ON
+// CONFLICT clause read the row as it was before the update, whatever their order.
 var senderTable = table[store.SenderActivity]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +

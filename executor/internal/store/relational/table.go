@@ -26,8 +26,8 @@ func (t table[T]) scan(row Row) (item T, err error) {
 	return item, err
 }
 
-// insert inserts rows, or updates existing ones as the ON CONFLICT clause says. It converts all
-// values to stored form.
+// insert inserts rows in stored form. If a row's key already exists, it does what t.onConflict
+// says.
 func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 	if len(rows) == 0 {
 		return nil
@@ -67,8 +67,8 @@ func storedValue(pointer any) any {
 	panic(fmt.Sprintf("relational: a field of the type %T", pointer))
 }
 
-// timeField is a field for a time column. It can scan either database's form of a time: a
-// time.Time, or microseconds since 1970.
+// timeField is a field for a time column. Its Scan method accepts both databases' forms of a time:
+// a time.Time, or microseconds since 1970.
 type timeField struct{ at *time.Time }
 
 func (m timeField) value() any { return store.StoredTime(*m.at) }

@@ -9,10 +9,10 @@ import (
 	sqlitecode "modernc.org/sqlite/lib"
 )
 
-// connect opens db's first connection, which switches a new file to WAL mode. SQLite holds a read
-// lock during the switch, so two processes that switch at the same time would wait for each other.
-// To avoid this deadlock, SQLite reports to the second process immediately that the database is
-// locked, despite the busy timeout. connect therefore retries until the busy timeout has passed.
+// connect opens db's first connection, which switches a new file to WAL mode. If two processes do
+// this at the same time, each would wait for the other's read lock. To avoid this deadlock, SQLite
+// ignores the busy timeout and reports to the second process immediately that the database is
+// locked. connect therefore retries until the busy timeout has passed.
 func connect(ctx context.Context, db *sql.DB) error {
 	wait, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()

@@ -21,8 +21,7 @@ func asDataError(err error) error {
 	return err
 }
 
-// isUnavailable reports whether the reason for an error may go away by itself: see
-// store.UnavailableError.
+// isUnavailable reports whether err may go away by itself: see store.UnavailableError.
 func isUnavailable(err error) bool {
 	switch primaryCode(err) {
 	case sqlitecode.SQLITE_BUSY, sqlitecode.SQLITE_LOCKED, sqlitecode.SQLITE_PROTOCOL,

@@ -31,8 +31,8 @@ const (
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies r and checks that this fails with the type of error that indicates want, one of
-// the causes above. what names the case in messages.
+// wantBlame applies r and checks that the type of the error indicates the cause want, which is one
+// of the constants above. what names the case in messages.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -80,7 +80,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	full := plain("full")
 	full.Error = strings.Repeat("x", 100_000)
 	wantBlame(t, s, "a full disk", full, theMoment)
-	// The large record above does not fit into the file, but a small message still does.
+	// The record above is too large for the file, but a small message still fits.
 	if _, err := s.Apply(t.Context(), store.Batch{
 		PutAside: []store.AsideMessage{{StreamSequence: 1, At: full.AcceptedAt}},
 	}); err != nil {

@@ -133,7 +133,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	for _, version := range []int64{71, 20240101000000} {
-		// The first version was used by an unreleased earlier program, and the second by an
+		// The lower version is from an unreleased earlier program, and the higher one from an
 		// unrelated program that also uses goose.
 		if _, err := db.ExecContext(t.Context(),
 			`UPDATE goose_db_version SET version_id = ? WHERE version_id > 0`,

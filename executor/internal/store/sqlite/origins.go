@@ -9,8 +9,8 @@ import (
 )
 
 // originLookup finds the row numbers of origins within one transaction, and adds missing origins.
-// Other transactions must not see an added origin in the cache before the transaction is committed,
-// so originLookup holds the added origins until then.
+// It keeps the added origins out of the cache until the transaction is committed, because other
+// transactions must not find them before.
 type originLookup struct {
 	cache *relational.OriginCache
 	added map[store.Origin]relational.OriginRowIDs

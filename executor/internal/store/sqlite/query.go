@@ -18,8 +18,7 @@ func (s *Store) read(
 	})
 }
 
-// withReadConns runs the function do, which must only read, and must use the read pool. Close waits
-// until that function has returned.
+// withReadConns runs do, which must only read, using s.reader. Close waits until do has returned.
 func (s *Store) withReadConns(ctx context.Context, what string, do func() error) error {
 	s.inFlight.RLock()
 	defer s.inFlight.RUnlock()

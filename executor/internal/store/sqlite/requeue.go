@@ -76,7 +76,8 @@ func (tx *transaction) Dismiss(
 	return dismissed, messageKeys, err
 }
 
-// execReturning runs a statement for each item, and returns the items for which it returned a row.
+// execReturning runs a statement with a RETURNING clause for each item, and returns the items for
+// which the statement returned a row.
 func execReturning[T any](
 	ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any,
 ) (done []T, err error) {

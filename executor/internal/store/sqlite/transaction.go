@@ -30,7 +30,7 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *transaction)
 	began, known := time.Now(), &originLookup{cache: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
 		if err := checkSchema(ctx, tx, s.schema); err != nil {
-			// Nothing can change the schema version after this check, because no other process can
+			// The schema version cannot change after this check, because no other process can
 			// migrate the tables before this transaction ends.
 			return err
 		}

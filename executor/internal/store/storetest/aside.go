@@ -15,7 +15,7 @@ import (
 
 var asideMessageTests = map[string]func(*testing.T, store.Store){
 	"kept once, listed the newest first, by pages": func(t *testing.T, s store.Store) {
-		// Messages 4 and 3 were stored at the same time.
+		// Messages 1, 3 and 4 were stored at the same time.
 		message := func(n uint64) store.AsideMessage {
 			at := epoch.Add(time.Duration(max(n, 4)) * time.Second)
 			return store.AsideMessage{

@@ -34,8 +34,8 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 			got.Duplicates != 3 {
 			t.Errorf("%+v", got)
 		}
-		// The restored store still knows which reports were applied, and keeps pending steps until
-		// their records arrive.
+		// The restored store knows that the report has been applied, so AddDuplicates has no
+		// effect. A step of record 7000 is pending, and is applied when the record arrives.
 		addDuplicates(t, to, "report", epoch, map[string]int64{nthID(2): 3})
 		applyBatch(t, to, store.Batch{New: []store.Record{nthRecord(7000)}})
 		if got := getRecord(t, to, nthID(7000)); got.Status != execution.Running {
@@ -85,9 +85,9 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
-// RunBackupOfEveryTable backs up the store from, restores the backup into the store to, and checks
-// that every table then has the same number of rows in both, except for the tables in notInBackups.
-// rows returns the number of rows of each table in both databases, by name.
+// RunBackupOfEveryTable backs up the store from and restores the backup into the store to. Every
+// table except those in notInBackups must then have the same number of rows in both. rows returns
+// these numbers for the databases of both stores, by table name.
 func RunBackupOfEveryTable(
 	t *testing.T, from, to store.Store, rows func(t *testing.T) (from, to map[string]int),
 ) {

@@ -13,8 +13,8 @@ import (
 // noon is the start of the minute that contains the epoch.
 var noon = epoch.Truncate(time.Minute)
 
-// nthMinuteRefusals returns the count for n refusals in the minute that begins m minutes after
-// noon. The last refusal came s seconds after the start of that minute.
+// nthMinuteRefusals returns a RefusalCount with n refusals in the minute that begins m minutes
+// after noon. The last refusal came s seconds after the start of that minute.
 func nthMinuteRefusals(workflow, code string, m, s int, n int64) store.RefusalCount {
 	minute := noon.Add(time.Duration(m) * time.Minute)
 	return store.RefusalCount{

@@ -73,7 +73,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		want = records[3]
 		want.Status, want.FinishedAt = execution.Succeeded, epoch
 		wantRecord(t, getRecord(t, s, nthID(3)), want)
-		// A late step changes neither the failure nor the requeue.
+		// A redelivered start message and a late report change neither the failure nor the requeue.
 		applyBatch(t, s, store.Batch{
 			New: []store.Record{records[1]},
 			Progress: []execution.Progress{withQueueAndWorkflowOf(records[1], succeededProgress(1,
@@ -129,7 +129,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("again: %q, %v", got, messageKeys)
 		}
 		wantCount(100, 3)
-		// Each dismissed dead letter has one entry in the audit log; the others have none.
+		// The audit log has one entry for each of the three dismissed dead letters.
 		entries := listAuditIDs(t, s, store.AuditFilter{})
 		slices.Sort(entries)
 		if want := []string{

@@ -28,8 +28,8 @@ func failureCause(f store.ExecutionFailure) *store.EventCause {
 	}
 }
 
-// undecidedCauses returns the undecided causes, without the groups in except, and leaves them
-// undecided.
+// undecidedCauses returns the causes with which DecideEvents calls its callback. The callback
+// settles none of them. The groups in except are left out.
 func undecidedCauses(
 	t *testing.T, s store.Store, except ...store.CauseGroup,
 ) (found []store.EventCause) {
@@ -45,8 +45,8 @@ func undecidedCauses(
 	return found
 }
 
-// decideAllEvents replaces each cause with an event of its own. It returns the events that had been
-// decided before.
+// decideAllEvents calls DecideEvents with a callback that turns each stored cause into one event.
+// It returns the previously decided events that the callback received.
 func decideAllEvents(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
 	t.Helper()
 	if err := s.DecideEvents(t.Context(), now, epoch, nil, func(
@@ -213,8 +213,8 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%+v", got)
 		}
 
-		// An event for execution 3 is decided after EventRetention has passed. decide still
-		// receives the two earlier events, without their inputs.
+		// Call DecideEvents for the failure of execution 3 after EventRetention has passed. Its
+		// callback still receives the two earlier events, but without their inputs.
 		applyNewRecords(t, s, nthRecord(3))
 		applyBatch(t, s, progressBatch(failedProgress(3, epoch, "three")))
 		late := epoch.Add(store.EventRetention + time.Second)
@@ -230,7 +230,8 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			ids = append(ids, e.ID)
 		}
 		if !slices.Equal(ids, []string{two.ID, "failed:" + nthID(3)}) {
-			// The first event is gone: it was published and is older than EventRetention.
+			// DecideEvents must have deleted the first event, which was published and is older than
+			// EventRetention.
 			t.Errorf("%q", ids)
 		}
 	},

@@ -37,8 +37,8 @@ func nthRecord(n int) store.Record {
 	}
 }
 
-// nRecords returns the records nthRecord(0) to nthRecord(n-1). Each function in change is called
-// with the number of each record and may modify the record.
+// nRecords returns nthRecord(0) to nthRecord(n-1). It calls each function in change with the number
+// of each record and a pointer to it, through which the function may change the record.
 func nRecords(n int, change ...func(int, *store.Record)) []store.Record {
 	records := make([]store.Record, n)
 	for i := range records {

@@ -32,7 +32,8 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 				failedProgress(3, epoch.Add(3*time.Second), "bad \x00\xff")))
 		// Execution 3 has already ended with the failed step above, so this step is ignored.
 		applyBatch(t, s, progressBatch(succeededProgress(3, epoch.Add(4*time.Second), "1")))
-		// The batch's own steps are applied after the kept steps.
+		// The pending steps, which arrived before their records, are applied first, then the
+		// batch's own.
 		applied = applyBatch(t, s, store.Batch{
 			New: nRecords(4),
 			Progress: []execution.Progress{
@@ -52,7 +53,7 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		for i, r := range want {
 			wantRecord(t, getRecord(t, s, nthID(i)), r)
 		}
-		// The steps were kept only until their records arrived.
+		// Pending steps are deleted when their records arrive.
 		if n := prunePending(t, s); n != 0 {
 			t.Errorf("%d are still kept", n)
 		}
@@ -249,9 +250,10 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// RunPendingLimit tests that the oldest pending steps are dropped when there are too many. s must
-// be empty. After RunPendingLimit has stored a running and a succeeded step, it calls full, which
-// must lower the position of the running step so far that the next step exceeds MaxPendingSteps.
+// RunPendingLimit tests that the oldest pending step is dropped when there are too many. s must be
+// empty. RunPendingLimit stores a running and a succeeded step of one execution, and then calls
+// full. full must lower the position of the running step so far that one more step exceeds
+// MaxPendingSteps.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	applyBatch(t, s, progressBatch(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))

@@ -35,8 +35,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		old, young := nthRecord(1), nthRecord(2)
 		young.AcceptedAt = hour(20)
 		applyNewRecords(t, s, old, young)
-		// The old record's duplicates were counted recently, and the recent record's long ago. IDs
-		// 3 and 4 have counts but no record.
+		// Record 1 is old, but its duplicates were counted recently. Record 2 is recent, but its
+		// duplicates were counted long ago. IDs 3 and 4 have counts but no record.
 		addDuplicates(t, s, "r1", hour(20), map[string]int64{nthID(1): 1})
 		addDuplicates(t, s, "r2", hour(1), map[string]int64{nthID(2): 2, nthID(3): 3, nthID(4): 4})
 		addDuplicates(t, s, "r3", hour(20), map[string]int64{nthID(4): 40})
@@ -51,8 +51,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		if want := []int64{0, 0, 2, 0, 44}; !slices.Equal(got, want) {
 			t.Errorf("duplicates %d, want %d", got, want)
 		}
-		// Adding these reports has no effect: pruning records does not delete report IDs, because
-		// the stream may deliver the reports again.
+		// Both reports have already been applied, so AddDuplicates has no effect: pruning records
+		// does not delete report IDs, because the stream may deliver the reports again.
 		addDuplicates(t, s, "r2", hour(20), map[string]int64{nthID(0): 5})
 		addDuplicates(t, s, "r3", hour(20), map[string]int64{nthID(0): 50})
 		wantDuplicates(t, s, 0, 0)
@@ -64,8 +64,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "r1", epoch, map[string]int64{nthID(3): 3})
 		addDuplicates(t, s, "r2", epoch, map[string]int64{nthID(4): 4})
 		before := epoch.Add(time.Hour)
-		// A call that deletes as many records as its limit allows keeps the counts without a
-		// record: while records are left, each call would have to read every old count again.
+		// A call that deletes limit records keeps the counts that have no record, because it would
+		// otherwise read every old count again after each batch of records.
 		if n := pruneRecords(t, s, before, 2); n != 2 {
 			t.Errorf("pruned %d", n)
 		}

@@ -41,7 +41,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		want := nthRecord(1)
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
 		wantRecord(t, getRecord(t, s, nthID(1)), want)
-		// The second attempt is running, so a late report of the first attempt changes nothing.
+		// Attempt 2 has begun, so a late report of attempt 1 changes nothing.
 		applied := applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				attempt(runningProgress(1, later), 2), attempt(runningProgress(1, later), 1),
@@ -125,7 +125,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		want := nthRecord(0)
 		want.Status, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, at, later
 		wantRecord(t, getRecord(t, s, nthID(0)), want)
-		// A runner's report leaves the time at which cancellation was requested unchanged.
+		// When a runner reports the cancellation, CancelRequestedAt stays unchanged.
 		step := runningProgress(1, later)
 		step.Status = execution.Canceled
 		applyBatch(t, s, store.Batch{Progress: []execution.Progress{step}})
@@ -271,7 +271,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 
 var progressTests = map[string]func(*testing.T, store.Store){
 	"every step from every state": func(t *testing.T, s store.Store) {
-		// paths lists the steps that bring a new record into each state.
+		// paths maps each status to the steps that bring a new record into it.
 		paths := map[execution.Status][]execution.Status{
 			execution.Queued:    nil,
 			execution.Running:   {execution.Running},
@@ -395,7 +395,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
 		applyNewRecords(t, s, nRecords(4)...)
 		applyBatch(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, at(1))}})
-		// The last of these steps arrives before its record.
+		// The step of execution 4, the last one here, arrives before its record.
 		applyBatch(t, s, store.Batch{Progress: []execution.Progress{
 			began(succeededProgress(0, at(2), "1"), at(1)), began(failedProgress(1, at(3), "why"),
 				at(2)),
@@ -450,8 +450,8 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(2)})
 		wantSameElements(t, "unknown", applied.UnrecordedIDs, nil)
 		wantRecord(t, getRecord(t, s, nthID(1)), nthRecord(1))
-		// The step with the execution's own queue and workflow is applied, even if the batch also
-		// contains forged steps.
+		// The batch contains a step with the workflow of record 1 between two forged steps with
+		// another workflow. Only the former is applied.
 		applied = applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				otherWorkflow, succeededProgress(1, epoch, "1"),

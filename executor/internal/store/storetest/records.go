@@ -131,8 +131,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 				t.Fatalf("%+v: %q, want %q", filter, got, want)
 			}
 			if n%5 != 0 {
-				// ListOldest has the same conditions as List, so it is enough to test a fifth of
-				// the combinations. This fifth includes every pair of values.
+				// ListOldest has the same conditions as List, so test it with only every fifth
+				// combination. These include every pair of values.
 				continue
 			}
 			slices.Reverse(want)

@@ -44,7 +44,8 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		saveRegistryCopy(t, s, 0, 3, registryRecord("a", 1, "first"), registryRecord("b", 2, "b"),
 			registryRecord("a", 3, "second"))
 		saveRegistryCopy(t, s, 3, 5, registryRecord("b", 5, ""))
-		// Another executor stores the same revisions later. This changes nothing.
+		// Another executor stores revisions 1 and 2, although the copy has already reached revision
+		// 5. This changes nothing.
 		saveRegistryCopy(t, s, 0, 2, registryRecord("a", 1, "first"), registryRecord("b", 2, "b"))
 		wantRegistryCopy(t, s, 5, registryRecord("a", 3, "second"), registryRecord("b", 5, ""))
 		if at, err := s.RegistryPosition(t.Context(), "another"); err != nil ||

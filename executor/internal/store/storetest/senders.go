@@ -55,8 +55,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		want(refused)
 		add("two", store.SenderActivity{WorkflowID: "wf", NodeID: "node", Refused: 2})
 		want(refused)
-		// An ingress's report may arrive late. Its counts are added, but its times do not replace
-		// later ones.
+		// A report that arrives late adds its counts, but its times do not replace later ones.
 		add(
 			"late",
 			store.SenderActivity{

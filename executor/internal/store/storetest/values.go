@@ -76,7 +76,8 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		if got := getRecord(t, s, nthID(2)).Output; string(got) != broken {
 			t.Errorf("output %q", got)
 		}
-		// The text is stored in another form, but a filter with the original text finds the record.
+		// The stored delivery ID is sanitized, but a filter with the original text finds the
+		// record.
 		if found := listRecords(t, s, store.RecordFilter{DeliveryID: broken},
 			store.RecordPosition{}, 5); len(found) != 1 {
 			t.Errorf("found %d", len(found))

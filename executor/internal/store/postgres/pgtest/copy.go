@@ -31,10 +31,10 @@ func (s *Server) BaseBackup(ctx context.Context) error {
 	return nil
 }
 
-// RestoreBaseBackup kills the server and restarts it from the copy that BaseBackup made, so that
-// everything written since then is lost. If promoted is true, the copy starts as a standby that has
-// received nothing since BaseBackup, and is then promoted, which begins a new timeline. Otherwise,
-// it starts as a primary. A copy can be used only once.
+// RestoreBaseBackup kills the server and restarts it from the copy that BaseBackup made. Everything
+// written since BaseBackup is lost. If promoted is true, the copy starts as a standby and is then
+// promoted, which begins a new timeline. Otherwise, it starts as a primary. A copy can be used only
+// once.
 func (s *Server) RestoreBaseBackup(ctx context.Context, promoted bool) error {
 	old := s.dataFolder() + "-old"
 	err := errors.Join(s.stopWithSignal(os.Kill), os.Rename(s.dataFolder(), old),

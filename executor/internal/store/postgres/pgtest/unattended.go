@@ -73,8 +73,8 @@ func (s *Server) query(
 func (s *Server) Restart(ctx context.Context) (err error) {
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		err = s.start(ctx)
-		// If the process is running, the server is still starting; if it has exited, it refused to
-		// start.
+		// Once there is a process, do not try again: the server is still starting, or has refused
+		// to start.
 		return err == nil || s.process != nil
 	})
 	return err
