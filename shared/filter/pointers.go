@@ -118,8 +118,8 @@ func (s *scanner) setValue(n *node, v value) {
 	s.unresolved -= len(n.pointerIndexes)
 }
 
-// setKind stores only k as the value that the pointers ending at n select, because the contents of
-// objects and arrays are never compared. start is the index at which the object or array begins.
+// setKind records that the pointers that end at n select an object or an array, which begins at
+// start. It stores no contents, because the contents of objects and arrays are never compared.
 func (s *scanner) setKind(n *node, k kind, start int) {
 	s.setValue(n, value{kind: k, json: s.text[start : start+1]})
 }

@@ -48,8 +48,8 @@ func writeManual(w io.Writer, app *kong.Application, version, exitStatus string)
 	return page.Flush()
 }
 
-// flagsOf returns the visible flags of a verb, followed by those of its parent verbs, in one slice
-// for each verb. The flags of the program itself are omitted.
+// flagsOf returns the visible flags of a verb and of its parent verbs: one slice for each of them,
+// beginning with the verb itself. The flags of the program itself are omitted.
 func flagsOf(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
 		all = append(all, visibleFlags(node.Flags))

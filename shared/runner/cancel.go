@@ -79,8 +79,8 @@ type cancellations struct {
 	// everRead means that at least one request has succeeded. From then on, failed requests are
 	// always retried.
 	everRead bool
-	// failures is the number of failed requests since the last pause. It is used only until the
-	// first request succeeds.
+	// failures is the number of failed requests since the last call to pause. It is used only until
+	// the first request succeeds.
 	failures int
 	// forgetAtCount is the number of known cancellations that triggers the next removal of expired
 	// ones.

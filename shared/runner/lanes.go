@@ -36,7 +36,7 @@ var ErrLost = errors.New("another member may have the execution: the runner was 
 const (
 	// laneSlotReservationTime is how long the runner reserves a concurrency slot after it has
 	// requested the next message of a lane. The server does not respond immediately if a message of
-	// the lane is unacknowledged.
+	// the lane is unacknowledged; after this time, other executions can use the slot.
 	laneSlotReservationTime = 50 * time.Millisecond
 	// pullExpirySharedSlots is how long a request for executions without an order key stays open
 	// while the runner also consumes from lanes or from a second stream. It is short, because an

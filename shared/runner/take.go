@@ -114,10 +114,10 @@ func receiveTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 }
 
 // pull requests one message for each of the free concurrency slots, and begins the messages as they
-// arrive, until it has received them all or ctx ends. It creates an iterator for this request only.
-// A long-lived iterator would request more messages as soon as half of them had been received, even
-// if no slot was free. A message that waits for a slot for longer than AckWait would also run on
-// another member.
+// arrive, until it has received them all, ctx ends, or slotsShared is canceled. Each call has its
+// own iterator. A long-lived iterator would request more messages as soon as half of them had been
+// received, even if no slot was free. A message that waits for a slot for longer than AckWait would
+// also run on another member.
 func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int, err error) {
 	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(slots),
 		jetstream.StopAfter(slots), jetstream.PullExpiry(pullExpiry),

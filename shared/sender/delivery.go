@@ -33,8 +33,9 @@ type DeliveryID struct {
 	Signed bool
 }
 
-// parseDeliveryIDSource parses a source of a delivery ID. A source from the built-in table (builtIn
-// is true) may consist of several parts, joined by " + "; "!" marks a part that must be absent.
+// parseDeliveryIDSource parses a source of a delivery ID. If builtIn is true, text is from the
+// built-in table and may consist of several parts, joined by " + ". A part that begins with "!"
+// must be absent from the request.
 func parseDeliveryIDSource(text string, builtIn bool) (deliveryIDSource, error) {
 	texts := []string{text}
 	if builtIn {
@@ -62,9 +63,9 @@ func parseDeliveryIDSource(text string, builtIn bool) (deliveryIDSource, error) 
 const maxDeliveryIDSources = 16
 
 // DeliveryIDSources returns the sources of a sender's delivery IDs, in order and in the notation of
-// the deliveryId setting. The sources in signed are covered by a signature, those in other are not.
-// A source of the preset may consist of several parts, joined by " + "; a part after "!" must be
-// absent. Secret settings may be omitted.
+// the deliveryId setting. A signature covers the sources in signed, but not those in other. A
+// source of the preset itself may consist of several parts, joined by " + "; a part that begins
+// with "!" must be absent from the request. settings need not contain secret settings.
 func DeliveryIDSources(
 	preset string, settings map[string]string,
 ) (signed, other []string, err error) {

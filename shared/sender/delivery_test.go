@@ -212,7 +212,8 @@ func TestTwilioCallbacksOfOneCall(t *testing.T) {
 	}
 }
 
-// signedBodies returns a body with a delivery ID for each signer whose signature covers the ID.
+// signedBodies maps the ID of each preset whose signature covers the delivery ID to a body that
+// contains a delivery ID.
 func signedBodies() map[string]string {
 	return map[string]string{
 		"stripe":            `{"id":"evt_1"}`,
@@ -234,8 +235,9 @@ func signedBodies() map[string]string {
 	}
 }
 
-// A change of unsigned data never changes a signed delivery ID. The test adds another header or a
-// second value of a header, or sets a Content-Type that gives the body another meaning.
+// Whatever an attacker changes in the unsigned parts of a request, the signed delivery ID stays the
+// same. The test adds another header or a second value of a header, or sets a Content-Type that
+// gives the body another meaning.
 func TestSignedDeliveryIDs(t *testing.T) {
 	bodies, tried := signedBodies(), map[string]bool{}
 	for _, g := range signers() {
@@ -375,9 +377,9 @@ func TestSignedIDOfForms(t *testing.T) {
 	}
 }
 
-// If the signature covers only one field of a form, a form with any other field is refused.
-// Otherwise, an attacker could add a second field of the same name, and a program that uses the
-// last one would process unsigned data.
+// Gitea signs only the payload field of a form, so a form with any other field is refused.
+// Otherwise, an attacker could add a second payload field, and a program that uses the last one
+// would process unsigned data.
 func TestFormsWithMoreThanTheSignedField(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "gitea", Secrets: []sender.Secret{{Text: "secret"}}})
 	signature := hexOf(mac(sha256New, []byte("secret"), `{"a":1}`))

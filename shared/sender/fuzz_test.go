@@ -59,8 +59,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzSplitters checks that no header value causes a panic, or makes any preset accept an unsigned
-// request.
+// FuzzSplitters checks the parsing of headers that contain signatures and times: no value causes a
+// panic, or makes any preset accept an unsigned request.
 func FuzzSplitters(f *testing.F) {
 	for _, seed := range []string{
 		"", "t=1,v1=00", "t=1790000000,v1=,v1=zz", "v1,AAAA v1a,AAAA", "sha256=00", "sha1=",
@@ -189,9 +189,9 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 	}
 }
 
-// hasTwice reports whether an object in the body may have two members with the same name. Such a
-// body is not compared, because one parser uses the first of the two members and the other parser
-// uses the last.
+// hasTwice reports whether the body contains two equal strings, which is the case if an object has
+// two members with the same name. The parsers' results for such a body are not compared, because
+// one parser uses the first of the two members and the other parser uses the last.
 func hasTwice(body []byte) bool {
 	var names []string
 	decoder := json.NewDecoder(bytes.NewReader(body))

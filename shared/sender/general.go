@@ -7,8 +7,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// methods returns the entry's verification methods, and the canonical names of headers that contain
-// the secret itself. The methods of a general preset are built from its settings.
+// methods returns the preset's verification methods. For a general preset, it builds the method
+// from the settings. secretHeaders holds the canonical name of the header that contains the secret
+// itself if a setting chooses that header; otherwise it is nil.
 func (e *presetEntry) methods(
 	settings map[string]string,
 ) (specs []methodSpec, secretHeaders []string, err error) {

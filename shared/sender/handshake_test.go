@@ -170,8 +170,8 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 	}
 }
 
-// Notion sends the secret itself, in a handshake. A sender without a secret accepts this handshake,
-// but verifies no other request.
+// Notion transmits its secret in a handshake. As long as the sender has no secret, it accepts this
+// handshake and refuses all other requests. Once its secret has expired, it accepts no new one.
 func TestCapture(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "notion"})
 	if !s.WaitsForSecret() || !s.Verifies() {

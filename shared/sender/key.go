@@ -26,8 +26,8 @@ func (k *verificationKey) isValid(now time.Time) bool {
 	return k.expiresAt.IsZero() || now.Before(k.expiresAt)
 }
 
-// secretKindError means that the secret has the prefix of another kind of secret. It is reported
-// only if no method fails with a more specific error.
+// secretKindError means that a secret does not have the prefix that a method expects, so it may be
+// meant for another method. The error is reported only if no method fails with a more specific one.
 type secretKindError struct{ text string }
 
 func (e secretKindError) Error() string { return e.text }

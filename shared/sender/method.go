@@ -64,7 +64,8 @@ type methodSpec struct {
 	listSeparator string       // list separator of the hmac preset
 }
 
-// itemSplitSpec describes how a value is split into items. An item may have a name, as in v1=abc.
+// itemSplitSpec describes how the value of a signature header, such as "t=1,v1=abc", is split into
+// items. Items may have names: here, t and v1.
 type itemSplitSpec struct {
 	// Separator separates the items. "" means that the value is one item.
 	Separator string `json:"by"`
@@ -81,7 +82,7 @@ type timeSpec struct {
 	UnsignedReason string `json:"unsigned"` // why a time is checked although it is not signed
 }
 
-// method is a compiled verification method.
+// method is a methodSpec that is compiled for the settings of one sender.
 type method struct {
 	spec      *methodSpec
 	scheme    string
@@ -196,7 +197,7 @@ func newHash(name string) func() hash.Hash {
 	}
 }
 
-// signatureCandidate is a possible signature in a request.
+// signatureCandidate is a signature in a request that has not been checked yet.
 type signatureCandidate struct {
 	text string
 	raw  []byte // decoded
@@ -207,8 +208,8 @@ type signatureCandidate struct {
 // public key. Further ones are ignored, because each check is slow.
 const maxPublicKeySignatures = 16
 
-// ambiguousTime replaces the time of a value that contains two different times, because it is
-// unknown which of them was signed.
+// ambiguousTime takes the place of the time if a signature header contains two different times,
+// because it is unknown which of them was signed. Such a request is refused.
 const ambiguousTime = "two times"
 
 // appendSignatureCandidates decodes the signatures in a value, appends them to found and returns
@@ -345,8 +346,8 @@ func (s *Sender) countValidKeys(now time.Time) int {
 	return n
 }
 
-// verifyWithMethod verifies a request with the method that has the index i. A refusal without a
-// Reason means that the method does not apply to the request.
+// verifyWithMethod verifies a request with s.methods[i]. A refusal without a Reason means that the
+// method does not apply to the request.
 func (s *Sender) verifyWithMethod(i int, r *Request, now time.Time) Verdict {
 	m := &s.methods[i]
 	if !allHold(m.when, r) {
@@ -431,8 +432,8 @@ func isForgeableBody(body []byte) bool {
 	return (body[0] != '{' && body[0] != '[') || bytes.IndexByte(body, 0) >= 0
 }
 
-// compareSignatures compares the signatures of a request with every valid key of the method that
-// has the index i, and then checks the time.
+// compareSignatures compares the signatures of a request with every valid key of s.methods[i], and
+// then checks the time.
 func (s *Sender) compareSignatures(
 	i int, r *Request, found []signatureCandidate, timeText string, now time.Time,
 ) Verdict {
@@ -463,9 +464,10 @@ func (s *Sender) compareSignatures(
 var firstTime, endOfTimes = time.Unix(1_000_000_000, 0), time.Unix(10_000_000_000, 0)
 
 // checkTime refuses a time that is too far from now. A tolerance of 0 allows any time between
-// firstTime and endOfTimes, because these times have the same number of digits. If the number could
-// vary, and the message has no separator after the time, an attacker could move digits between the
-// time and the value that is signed next to it, such as the delivery ID.
+// firstTime and endOfTimes, or, if the unit is auto, any text. All times between these two have the
+// same number of digits. Otherwise, if the message has no separator after the time, an attacker
+// could move digits between the time and the value that is signed next to it, such as the delivery
+// ID.
 func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) Verdict {
 	if m.timeUnit == "" || (m.timeUnit == "auto" &&
 		tolerance == 0) { // an operator's header may hold other text
@@ -487,7 +489,7 @@ func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) 
 }
 
 // compareBodySecrets verifies a request whose body contains the secret itself, possibly several
-// times. Each of the values must be a valid secret of the method that has the index i.
+// times. values holds these secrets; each must equal a valid key of s.methods[i].
 func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdict {
 	id, all := "", 1
 	for _, value := range values {
@@ -510,8 +512,8 @@ func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdi
 	return Verdict{SecretID: id, method: i + 1}
 }
 
-// matches compares every signature with one key. It continues after a match, so that its duration
-// does not reveal which signature matched.
+// matches reports whether at least one of the signatures in found is right for the key k. It
+// continues after a match, so that its duration does not reveal which signature matched.
 func (m *method) matches(k *verificationKey, r *Request, found []signatureCandidate,
 	timeText string,
 ) bool {
@@ -559,9 +561,9 @@ var hubSpotURLDecoder = strings.NewReplacer(
 	"%2c", ",", "%3b", ";",
 )
 
-// urlVariants returns the variants of a request that a signature may be for: the request itself
-// and, if the provider may have decoded some characters of the URL before it signed the URL, a copy
-// with those characters decoded.
+// urlVariants returns the versions of a request with which its signature must be compared: the
+// request itself and, if the provider may have decoded some characters of the URL before signing, a
+// copy with those characters decoded.
 func (m *method) urlVariants(r *Request) []*Request {
 	if !m.spec.AlsoDecodedURL {
 		return []*Request{r}

@@ -66,8 +66,8 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 	return ""
 }
 
-// EmptyBodyStatus returns the default status of a response without a body. The output itself may
-// set another status.
+// EmptyBodyStatus returns the status of a response without a body, for an output that does not set
+// a status itself.
 func (f OutputForm) EmptyBodyStatus() int {
 	if f == outputFormJSONOrNoContent {
 		return 204
@@ -102,8 +102,9 @@ func (f OutputForm) Response(output []byte) *Response {
 	return nil
 }
 
-// outputText returns the text of an output. The output is a JSON string, or an object whose only
-// member is named text. "hookstart run" wraps an output that is not JSON in such an object.
+// outputText returns the text of an output: of a JSON string, or of an object whose only member is
+// named text and is a string. ok is false for every other output. "hookstart run" wraps an output
+// that is not JSON in such an object.
 func outputText(output []byte) (text string, ok bool) {
 	if json.Unmarshal(output, &text) == nil && string(bytes.TrimSpace(output)) != "null" {
 		return text, true

@@ -70,7 +70,7 @@ func (p Place) Text(r *Request) (text string, ok bool) {
 	case sourceQueryParam:
 		f := parseForm(r.Query)
 		return f.firstValue(p.source.name)
-	// Text is not for JSON pointers, and a part of a signature cannot be a place.
+	// For JSON pointers, callers use JSONDocument. ParsePlace accepts no part of a signature.
 	case sourceJSONPointer, sourceSignaturePart:
 	}
 	return "", false

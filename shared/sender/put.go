@@ -40,9 +40,9 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	return false
 }
 
-// set writes value into r as the delivery ID. If the ID is composed of several parts of a request,
-// it overwrites the part whose name looks like the name of an ID, or else the last part. It also
-// writes value to every other part that r lacks. It returns false if a part cannot be written.
+// set writes the delivery ID value into r. If an ID consists of several parts of a request, set
+// overwrites the part whose name looks like the name of an ID, or else the last part, and writes
+// value to those other parts that r lacks. It returns false if a part cannot be written.
 func (id *deliveryIDSource) set(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {
@@ -72,8 +72,8 @@ func (s valueSource) looksLikeID() bool {
 	return strings.HasSuffix(strings.ToLower(name), "id")
 }
 
-// set sets the value at a source. It returns ErrUnsupportedBody if the format of the body does not
-// allow this.
+// set sets the value at s in r. It returns ErrUnsupportedBody if the body has a format in which the
+// value cannot be set.
 func (s valueSource) set(r *Request, value string) error {
 	switch s.kind {
 	case sourceHeader:

@@ -8,8 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// After SetDeliveryID, the ID is found in the place where the sender puts its own, and the request
-// can be signed.
+// After SetDeliveryID and Sign, the request verifies, and its delivery ID is the one that was set.
 func TestIdentify(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	for _, c := range []struct {
@@ -116,8 +115,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// If the delivery ID cannot be set where the sender sets it, or if the request cannot be signed,
-// the request is left unchanged.
+// SetDeliveryID leaves the body unchanged if it cannot set the ID there. Sign returns the reason
+// why it cannot sign a request.
 func TestWhatCannotBeTried(t *testing.T) {
 	stripe := compile(t, configOf(t, "stripe"))
 	for _, body := range []string{`[1]`, `"text"`, `{"id":`, `text`} {

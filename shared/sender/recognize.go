@@ -88,8 +88,8 @@ func recognize(r *Request) (best *presetEntry, header string) {
 	return best, seen[best]
 }
 
-// IsURLVerification reports whether a request is Slack's check of a webhook URL, which some other
-// providers also use. Only a node with a sender responds to the check.
+// IsURLVerification reports whether a request is a url_verification, with which Slack and some
+// other providers check a webhook URL. Only a node with a sender responds to it.
 func IsURLVerification(r *Request) bool {
 	if !r.IsJSON {
 		return false

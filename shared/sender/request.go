@@ -80,9 +80,9 @@ func (r *Request) signedPayload() []byte {
 	return r.Body
 }
 
-// describeUnsignedFields describes the fields of a form that the signature does not cover, because
-// it covers only the field payload. It returns "" if the form has no such fields, or if the whole
-// body is signed.
+// describeUnsignedFields is for methods that sign only the payload field of a form. It returns the
+// reason for a refusal if the form has other fields, and otherwise "". If the body is not a form
+// with a payload field, the whole body is signed.
 func (r *Request) describeUnsignedFields() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed
@@ -152,8 +152,8 @@ func (r *Request) readForm() form {
 	return f
 }
 
-// parseForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be unescaped,
-// and sets complete in the result only if there were none.
+// parseForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be unescaped;
+// if there are any, the result's field complete is false.
 func parseForm(text string) form {
 	f := form{complete: true}
 	for text != "" {

@@ -234,8 +234,8 @@ func (s *Sender) buildHandshakeResponse(
 	return response
 }
 
-// responseHeaderValue returns the value of a response header, or "" if the header is to be omitted.
-// from is the value in the notation of handshakeSpec.Headers.
+// responseHeaderValue returns the value of a response header, or "" if the header must be omitted.
+// from describes the value in the notation of handshakeSpec.Headers.
 func responseHeaderValue(from string, r *Request) string {
 	kind, rest, _ := strings.Cut(from, ":")
 	switch kind {
@@ -258,9 +258,9 @@ func responseHeaderValue(from string, r *Request) string {
 	return value
 }
 
-// permittedRate returns how many requests per minute a sender may send: the rate that it requests
-// if that is a positive whole number within the limit, otherwise the limit itself. If limit is 0,
-// every rate is allowed, and "*" takes the place of the limit.
+// permittedRate returns how many requests per minute a provider may send: the rate that it asks for
+// if that is a positive integer of at most limit, and otherwise limit. A limit of 0 allows every
+// rate; permittedRate then returns "*" if asked is not a positive integer.
 func permittedRate(asked string, limit int) string {
 	rate, err := strconv.Atoi(asked)
 	switch {

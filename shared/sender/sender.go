@@ -96,8 +96,8 @@ func Compile(c Config) (*Sender, error) {
 	return s, err
 }
 
-// newWithoutSecrets returns a sender with its methods and the sources of its delivery IDs, but
-// without its secrets. settings holds the validated settings, including defaults.
+// newWithoutSecrets returns a sender that has its methods and the sources of its delivery IDs, but
+// no secrets. settings holds the validated settings of c, including defaults.
 func newWithoutSecrets(c Config) (s *Sender, settings map[string]string, err error) {
 	e, err := findEntry(c.Preset)
 	if err != nil {
@@ -213,8 +213,8 @@ func (s *Sender) Preset() string { return s.entry.ID }
 // for providers whose requests cannot be verified.
 func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 
-// WaitsForSecret reports whether the sender has no secret yet and must store the secret that the
-// first handshake transmits.
+// WaitsForSecret reports whether the sender has no secret yet, because its provider transmits the
+// secret in the first handshake. The caller must store that secret.
 func (s *Sender) WaitsForSecret() bool { return s.entry.capturesSecret() && len(s.keys) == 0 }
 
 // GivesUpOn4xx reports whether the provider drops the delivery, or the whole webhook, after a 4xx
@@ -233,7 +233,7 @@ func (s *Sender) NeedsURL() bool {
 	return slices.ContainsFunc(s.methods, func(m method) bool { return m.signsURL() })
 }
 
-// NonPOSTHandshakeMethods returns the HTTP methods other than POST that handshakes use.
+// NonPOSTHandshakeMethods returns the HTTP methods of the sender's handshakes, except for POST.
 func (s *Sender) NonPOSTHandshakeMethods() []string {
 	var methods []string
 	for i := range s.handshakes {

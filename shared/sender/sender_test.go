@@ -367,8 +367,9 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
-// The error for an invalid secret describes the secret that the preset expects, such as a public
-// key. It does not mention the prefix of another kind of secret that the preset has.
+// The error for an invalid secret describes the kind of secret that was probably meant. For the
+// preset standard-webhooks, for example, it describes a public key only if the text begins with
+// whpk_.
 func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ preset, secret, want string }{
 		{"discord", "no key", "the public key must be hex"},

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// nonSecretHeaders lists the canonical names of headers that must not carry a secret. Some of them
-// are recorded separately from the headers of a request, and would reveal the secret there. The
-// rest are used by HTTP itself, so the secret could get lost.
+// nonSecretHeaders lists the canonical names of headers that an operator must not choose for a
+// secret. Records show the values of some of them outside the request's headers, where the secret
+// would not be hidden. The others are used by HTTP itself, so the secret could get lost.
 var nonSecretHeaders = canonicalNames(slices.Concat(
 	webhook.PriorityDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
 	[]string{
@@ -22,10 +22,10 @@ var nonSecretHeaders = canonicalNames(slices.Concat(
 
 var credentialHeaders = canonicalNames(webhook.SecretHeaders())
 
-// CheckSecretsHidden refuses a Config that would show a secret to people who may not see it, as a
-// delivery ID or in another part of a record. Its error is a *ConfigError. Compile still accepts
-// such a Config, because earlier versions have stored some. The Sender then ignores the sources of
-// delivery IDs that contain a secret.
+// CheckSecretsHidden returns a *ConfigError if a Config would show a secret to people who may not
+// see it, as a delivery ID or in another part of a record. Compile still accepts such a Config,
+// because earlier versions have stored some. The Sender then ignores the sources of delivery IDs
+// that contain a secret.
 func CheckSecretsHidden(c Config) error {
 	e, err := findEntry(c.Preset)
 	if err != nil {

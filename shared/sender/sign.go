@@ -93,8 +93,8 @@ func (r *Request) mutableCopy() Request {
 	return c
 }
 
-// sign adds a signature to a request, in the form that the method verifies. If the message that is
-// signed contains the time or a value that the request lacks, sign adds that first.
+// sign adds a signature to a request, in the form that the method verifies. If the request lacks
+// the time or another value that is part of the signed message, sign adds that first.
 func (m *method) sign(r *Request, k *verificationKey, now time.Time) error {
 	if m.signsURL() && r.URL == "" {
 		return ErrNoURL
@@ -135,7 +135,8 @@ func (m *method) sign(r *Request, k *verificationKey, now time.Time) error {
 	return m.signature.set(r, m.formatSignature(sum, hashName, timeText))
 }
 
-// signatureAndHash returns the signature that the method would accept, and the name of its hash.
+// signatureAndHash returns the signature that the method accepts for r, and the name of the hash
+// that it uses. For Twilio, hashName is "".
 func (m *method) signatureAndHash(
 	k *verificationKey, r *Request, timeText string,
 ) (sum []byte, hashName string) {
@@ -171,7 +172,8 @@ func (m *method) formatSignature(sum []byte, hashName, timeText string) string {
 	return text
 }
 
-// addBodyHash adds the query parameter that Twilio adds to the URL if the body is not a form.
+// addBodyHash adds the SHA-256 hash of the body to the URL as a query parameter, as Twilio does,
+// unless the body is a form.
 func (r *Request) addBodyHash() {
 	if mediaType, _, _ := strings.Cut(r.header("Content-Type"),
 		";"); strings.EqualFold(strings.TrimSpace(mediaType), formContentType) {

@@ -52,7 +52,8 @@ func (m *method) signedView(r *Request) *Request {
 		Method: r.Method, Header: r.Header, Host: r.Host, Query: r.Query, URL: r.URL, Body: r.Body,
 	}
 	switch {
-	// The names and values of the form are signed, not the bytes of the body.
+	// Twilio signs the names and values of a form, not the bytes of the body. So the view has the
+	// form, but no JSON document.
 	case m.scheme == schemeTwilio && r.signedURLParam(bodyHashParam) == "":
 		f := parseForm(string(r.Body))
 		view.form, view.document = &f, new(gjson.Result)
@@ -65,17 +66,18 @@ func (m *method) signedView(r *Request) *Request {
 			document = gjson.ParseBytes(text)
 		}
 		view.form, view.document = new(form), &document
-	// The signature covers single values instead of the body. They are read from the request in the
-	// same way as during the verification.
+	// The signature covers single values instead of the body, and Verify has read these values from
+	// r.
 	default:
 		return r
 	}
 	return view
 }
 
-// setDocumentAndForm parses the body regardless of its Content-Type: as JSON, or else as a form.
-// The form's payload field may contain JSON. r is a view of original. If original has a JSON
-// document and is not declared as a form, that document is reused.
+// setDocumentAndForm parses the body regardless of its Content-Type: as JSON, or else as a form,
+// whose payload field may contain JSON. r is a copy of original without its cache. If original
+// already has the JSON document and is not declared as a form, setDocumentAndForm reuses that
+// document.
 func (r *Request) setDocumentAndForm(original *Request) {
 	document := original.json()
 	if !document.Exists() || original.form.isDeclared() {

@@ -89,9 +89,9 @@ func parsePointer(text string) ([]string, error) {
 	return tokens, nil
 }
 
-// values returns all non-empty values of a header. For a JSON pointer through an array, it returns
-// one value for each element, or nil if any element lacks the value. For other sources, it returns
-// at most one value.
+// values returns all non-empty values of a header. For a JSON pointer with a "*", it returns one
+// value for each element of the array, or nil if any element lacks the value. For all other
+// sources, it returns at most one value.
 func (s valueSource) values(r *Request) []string {
 	switch s.kind {
 	case sourceHeader:
@@ -135,8 +135,8 @@ func (s valueSource) value(r *Request) string {
 	return ""
 }
 
-// hasValue reports whether the request has a value at s, of any JSON type. It ignores a JSON null
-// unless allowNull is true.
+// hasValue reports whether the request has a non-empty value at s. At a JSON pointer, a value of
+// any type counts, even "", except that null counts only if allowNull is true.
 func (s valueSource) hasValue(r *Request, allowNull bool) bool {
 	if s.kind != sourceJSONPointer {
 		return s.value(r) != ""
@@ -229,9 +229,9 @@ func parseArrayIndex(token string) (int, bool) {
 // condition requires that a source in a request has a certain value, any value, or no value.
 type condition struct {
 	source valueSource
-	// value is the required value. "*" requires a non-empty text or, at a JSON pointer, anything
-	// but null. "" requires that there is no value, or an empty text. At a JSON pointer, ""
-	// requires that nothing is there, not even null or "".
+	// value is the required value. "*" requires any non-empty text or, at a JSON pointer, anything
+	// but null. "" requires that the value is absent or an empty text. At a JSON pointer, ""
+	// requires that the value is absent; null and "" are not allowed.
 	value string
 }
 

@@ -14,7 +14,7 @@ import (
 //go:embed presets.json
 var presetsJSON []byte
 
-// Preset is what operators are shown about one preset of the built-in table of senders.
+// Preset describes one preset of the built-in table of senders to operators.
 type Preset struct {
 	// ID is the name of the preset in a Config.
 	ID string
@@ -89,11 +89,13 @@ type secretSpec struct {
 	Public           bool   `json:"public"`
 	ChosenByOperator bool   `json:"choose"`
 	CaptureSource    string `json:"captured"` // source of a secret that the provider sends
-	// OtherKeyPrefixes lists the prefixes of the provider's other keys, which people paste by
-	// mistake.
+	// OtherKeyPrefixes lists the prefixes of keys of the same provider that cannot be the secret,
+	// but that people paste by mistake.
 	OtherKeyPrefixes []string `json:"not"`
 }
 
+// otherKeyPrefixes returns the prefixes of keys that cannot be the secret, or nil if there is no
+// secret. See secretSpec.OtherKeyPrefixes.
 func (e *presetEntry) otherKeyPrefixes() []string {
 	if e.Secret == nil {
 		return nil
@@ -271,8 +273,8 @@ func (e *presetEntry) preset() Preset {
 	return p
 }
 
-// notes returns the entry's notes. If a delivery ID is not signed, it adds a note about the
-// consequences.
+// notes returns the entry's notes. If the signature does not cover the delivery ID, it appends a
+// note about the consequences.
 func (e *presetEntry) notes() []string {
 	signs := slices.ContainsFunc(e.VerificationMethods, func(m methodSpec) bool {
 		return m.Scheme != schemeStatic && m.Scheme != schemeBasic

@@ -28,9 +28,9 @@ const (
 	partSource
 )
 
-// parseTemplate parses a template. builtIn reports whether text comes from the built-in table of
-// senders rather than from an operator's setting. Only a built-in template may contain {payload},
-// {secret}, {ptr:…} and {form:…}. id is the source of {id}.
+// parseTemplate parses a template. builtIn means that text comes from the built-in table of senders
+// rather than from an operator's setting. Only a built-in template may contain {payload}, {secret},
+// {ptr:…} and {form:…}. {id} stands for the value at the source id.
 func parseTemplate(text string, builtIn bool, id *valueSource) (template, error) {
 	var t template
 	for text != "" {
@@ -137,8 +137,8 @@ func (s valueSource) String() string {
 	}
 }
 
-// write passes the parts of the signed message to the function write, in order. time is the time of
-// signing, as written in the request.
+// write calls the function write with each part of the signed message, in order. time is the time
+// of signing, as written in the request.
 func (t template) write(write func([]byte), r *Request, time string, secret []byte) {
 	for i := range t {
 		switch p := &t[i]; p.kind {

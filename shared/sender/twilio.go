@@ -74,8 +74,8 @@ func joinSortedFields(fields []formField) []byte {
 	return text.Bytes()
 }
 
-// urlsWithAndWithoutPort returns a URL twice: once with its port, or the default port of its
-// scheme, and once without a port.
+// urlsWithAndWithoutPort returns the URL as given, and also without its port or, if it has none,
+// with the default port of its scheme. It returns only the text as given if that cannot be parsed.
 func urlsWithAndWithoutPort(text string) []string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

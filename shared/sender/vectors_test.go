@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// outsideVector is an entry in a file of test vectors that is not part of the repository.
+// outsideVector is a third-party test vector, from the file that HOOKSTART_SENDER_VECTORS names.
+// The file is not part of the repository.
 type outsideVector struct {
 	Provider   string            `json:"provider"`
 	Name       string            `json:"name"`
@@ -108,7 +109,7 @@ func (v *outsideVector) request(t *testing.T) *sender.Request {
 	return r
 }
 
-// Every third-party test vector that belongs to a preset has the result that its file specifies.
+// Every third-party test vector whose provider has a preset has the result that the file specifies.
 func TestVectorsFromOutside(t *testing.T) {
 	//nolint:forbidigo // other people's data, which stays where it is
 	path := os.Getenv("HOOKSTART_SENDER_VECTORS")

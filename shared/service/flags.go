@@ -3,9 +3,9 @@ package service
 import "time"
 
 // The types in this file define flags that several programs have. The Config of a program embeds
-// them, in the order in which its --help lists them. Where the help texts of the programs differ,
-// the struct tag "set" of the embedded field supplies the difference as a variable. Names, defaults
-// and all other text are defined only here.
+// them, in the order in which its --help lists them. A help text or default that differs between
+// programs contains a kong variable, such as ${grace}, which the embedding field sets with the
+// struct tag "set".
 
 // OpsFlags sets the address of metrics and health checks. The kong variable ops_addr is the
 // default, and ops_note is a note at the end of the help.
@@ -14,8 +14,8 @@ type OpsFlags struct {
 }
 
 // TLSFlags sets the files of a certificate and its key. Without them, the service uses plain HTTP.
-// The kong variable "speaks" completes the help text of TLSCert: it names the flag for the key, and
-// says which servers use HTTPS if both flags are set.
+// The kong variable "speaks" completes the sentence in the help of TLSCert, for example with
+// "--tls-key the endpoint speaks".
 type TLSFlags struct {
 	TLSCert string `name:"tls-cert" help:"Certificate chain file; with ${speaks} HTTPS." type:"path"`
 	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
@@ -41,8 +41,8 @@ type ShutdownFlags struct {
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"${grace}"`
 }
 
-// LogFlags sets the level of the log. The kong variable "line" names what one line of the log
-// describes, such as a request.
+// LogFlags sets the level of the log. The kong variable "line" names what the program logs one line
+// about at level info, such as a request.
 type LogFlags struct {
 	LogLevel string `help:"error, warn, info or debug. At info, every ${line} is one line." default:"info"`
 }

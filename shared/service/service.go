@@ -35,9 +35,8 @@ type Config struct {
 	InProcess
 }
 
-// InProcess holds the objects that a Go program passes to a service that it runs together with
-// others. None of them is set by a flag. The zero value is for a service that is alone in its
-// process.
+// InProcess holds the objects that a Go program passes to a service if it runs several services in
+// one process. No flag sets them. The zero value is for a service that is alone in its process.
 type InProcess struct {
 	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
 	// connect in process.
@@ -47,8 +46,9 @@ type InProcess struct {
 	// Log replaces the service's logger; its level overrides LogLevel. nil means that the service
 	// creates one.
 	Log *logrus.Logger
-	// Ops is an ops endpoint that this process shares with other services and serves itself; the
-	// service then opens no ops listener. nil means that the service serves one on OpsAddr.
+	// Ops is an ops endpoint that all services of this process share. If it is set, the process
+	// serves it, and the service opens no ops listener of its own. nil means that the service
+	// serves its own ops endpoint on OpsAddr.
 	Ops *ops.Ops
 }
 
@@ -136,10 +136,10 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 }
 
 // Serve serves requests and announces that the service is ready. It returns when ctx ends, when the
-// server fails, or when the connection to NATS is closed for good. Before it returns, it allows
-// requests in flight ShutdownTimeout to finish, and stops all components. about holds further
-// fields for the log line that announces the service. ready is called once the service is ready,
-// with the addresses of the service and of its ops endpoint; it may be nil.
+// server fails, or when the connection to NATS is closed for good. Before it returns, it gives
+// requests in flight up to ShutdownTimeout to finish, and stops all components. The log line that
+// announces the service contains the fields in about. If ready is not nil, Serve calls it once the
+// service is ready, with the addresses of the service and of its ops endpoint.
 func (s *Service) Serve(
 	ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(
 		addr, opsAddr string,

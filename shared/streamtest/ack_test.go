@@ -18,7 +18,7 @@ import (
 
 const subject = "subject"
 
-// engine starts a server with a stream. It returns a Publisher for the stream, the stream, and the
+// engine starts a server with a stream. e publishes to the stream s; maxPayload is the server's
 // maximum size of a message in bytes.
 func engine(t testing.TB) (e *ack.Publisher, s jetstream.Stream, maxPayload int64) {
 	t.Helper()
@@ -80,8 +80,8 @@ func TestPublishConcurrently(t *testing.T) {
 	}
 }
 
-// Every caller of Publish gets the result of its own message, even if the connection refuses other
-// messages that wait in the same queue.
+// 32 callers publish at the same time, half of them messages that are too large. Each caller gets
+// the result of its own message.
 func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A cancellation is kept for at least as long as messages are, even after their maximum age has
-// been increased.
+// The bucket keeps cancellations for at least as long as the streams keep messages, even after an
+// operator has increased the messages' maximum age.
 func TestCancellationsAreKeptAsLongAsMessages(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -43,8 +43,8 @@ func TestCancellationsAreKeptAsLongAsMessages(t *testing.T) {
 	if age := keptFor(); age != longer.MaxAge {
 		t.Errorf("after a change of the stream's age, it keeps keys for %v", age)
 	}
-	// Increase the maximum age without ChangeSettings, so that the bucket keeps its keys for too
-	// short a time. EnsureCancellations extends that time, and never shortens it again.
+	// An executor whose settings have a larger maximum age makes the bucket keep its keys for
+	// longer. Another one with the default settings does not shorten that time again.
 	longer.MaxAge *= 2
 	for _, s := range []stream.Settings{longer, settings} {
 		if err := stream.EnsureCancellations(ctx, js, s); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Next sends another pull request even if the previous request was answered before the client
-// considered it sent.
+// Next sends another pull request even if the client receives the messages of the previous request
+// before its write of that request has returned.
 func TestNextAsksForMore(t *testing.T) {
 	t.Parallel()
 	const messages = 40

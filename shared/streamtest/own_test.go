@@ -62,8 +62,8 @@ func TestEnsureOwn(t *testing.T) {
 			t.Errorf("%s: %+v, %v", subject, ack, err)
 		}
 	}
-	// Once a delivery's ID has been copied to the queue's own stream, the stream recognizes a
-	// repeat of that delivery.
+	// A marker message with a delivery's ID makes the queue's own stream recognize a repeat of that
+	// delivery.
 	if ack, err := js.PublishMsg(ctx, own.DedupMarkerMessage("q", "w", "id-1")); err != nil ||
 		ack.Duplicate {
 		t.Errorf("%+v, %v", ack, err)

@@ -21,8 +21,8 @@ func startJetStream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// The stream of reports ignores Nats-Msg-Id: a report does not use up the ID of a delivery, and two
-// reports with the same ID are both stored.
+// The stream of reports ignores Nats-Msg-Id. Three reports with the same ID are all stored, and a
+// start message with this ID is still accepted.
 func TestReportsKnowNoMessageIDs(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// SequenceSince returns the sequence of the first message since a given time, even if the message
-// from exactly that time was deleted. It returns an error if the time is after the last message.
+// SequenceSince returns the sequence of the first message stored at or after a time, even if a
+// message from exactly that time was deleted. It returns an error if there is no such message.
 func TestFirstSince(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

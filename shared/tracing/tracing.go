@@ -4,10 +4,10 @@
 // # The content of a span
 //
 // Names and attributes follow OpenTelemetry's semantic conventions; other attributes begin with
-// "hookstart.". The number of span names is limited by the kinds of messages and methods. A span
-// never contains secrets or anything that a stranger chose: no URL, path or query (which contains
-// the token), no header, no body and no output. IDs of workflows and executions become attributes
-// only once they have been validated.
+// "hookstart.". Span names contain no IDs, so there are only a few different names. A span never
+// contains secrets or anything that a stranger chose: no URL, path or query (which contains the
+// token), no header, no body and no output. IDs of workflows and executions become attributes only
+// once they have been validated.
 package tracing
 
 import (
@@ -110,8 +110,8 @@ func StartProcessSpan(
 				semconv.MessagingMessageID(executionID)))...)
 }
 
-// StartBatchSpan begins the span of processing many messages. It is the root of a new trace; links
-// refer to the messages' spans.
+// StartBatchSpan begins the span of processing several messages at once. It is the root of a new
+// trace, because the messages belong to different traces; links refer to the messages' spans.
 func StartBatchSpan(
 	ctx context.Context, tracer trace.Tracer, operation, stream, consumer string, messages int,
 	links []trace.Link, options ...trace.SpanStartOption,
@@ -127,8 +127,9 @@ func StartBatchSpan(
 			))...)
 }
 
-// Fail marks a span as failed. kind must be one of a small set of values. why is for people; only
-// its first line is used, which omits the stack trace of a panic.
+// Fail marks a span as failed. kind becomes the attribute error.type and must be one of a small set
+// of values. why is for people; only its first line is used, which omits the stack trace of a
+// panic.
 func Fail(span trace.Span, kind, why string) {
 	why, _, _ = strings.Cut(why, "\n")
 	span.SetStatus(codes.Error, why)

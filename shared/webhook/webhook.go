@@ -8,8 +8,8 @@ import "strings"
 // senders.
 type Code string
 
-// The refusal codes, approximately in the order in which the causes are checked. A sender's
-// signature is checked later than its position suggests, because that needs the body: see
+// The refusal codes, approximately in the order in which the causes are checked. If a sender
+// verifies the request, the delivery ID and the body are checked before the signature: see
 // ingress/steps.go.
 const (
 	CodeMethodNotAllowed  Code = "method_not_allowed"
@@ -38,7 +38,7 @@ const (
 	CodeInternal  Code = "internal"
 )
 
-// Codes returns all codes, approximately in the order in which the causes are checked.
+// Codes returns all codes in the order of their declarations.
 func Codes() []Code {
 	return []Code{
 		CodeMethodNotAllowed, CodeNotFound, CodeWorkflowIDMissing, CodeTokenMissing,

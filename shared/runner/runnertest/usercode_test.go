@@ -43,7 +43,7 @@ func (evil) Unwrap() error                { panic(evil{}) }
 func (evil) As(any) bool                  { panic(evil{}) }
 func (evil) MarshalJSON() ([]byte, error) { panic(evil{}) }
 
-// badError is an output that fails to marshal with an error whose text panics.
+// badError is an output whose MarshalJSON method returns an error whose Error method panics.
 type badError struct{}
 
 func (badError) MarshalJSON() ([]byte, error) { return nil, evil{} }
