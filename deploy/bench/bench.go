@@ -217,8 +217,8 @@ func (s *speedRun) installVariants(ctx context.Context) error {
 	return nil
 }
 
-// lostStartSearchWait is the time after which a new executor has certainly finished its search for
-// lost starts. It searches once, 10 s after it was started.
+// lostStartSearchWait is how long to wait after an executor was started until it has certainly
+// finished its search for lost starts. The executor searches once, 10 s after its start.
 const lostStartSearchWait = 12 * time.Second
 
 // awaitLostStartSearch waits until the executors have searched the stream for lost starts, if there

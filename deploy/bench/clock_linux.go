@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonicNanos returns the time of the system's monotonic clock in nanoseconds. The times of
-// execution traces can be converted to this clock.
+// monotonicNanos returns the time of the system's monotonic clock in nanoseconds. Execution traces
+// can be converted to the same clock.
 func monotonicNanos() int64 {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)

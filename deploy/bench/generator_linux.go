@@ -46,8 +46,8 @@ type httpConn struct {
 	sentAt   time.Time // when the request was sent
 }
 
-// newGenerator returns a generator with open connections. The generator adds the number of delivery
-// IDs that it uses to *deliveryCount. Generators with the same seed must share the counter, so that
+// newGenerator returns a generator with open connections. The generator increments *deliveryCount
+// for each delivery ID that it uses. Generators with the same seed must share the counter, so that
 // no ID is used twice.
 func newGenerator(
 	to target, connections, bodyBytes, workflows int, seed uint64, deliveryCount *uint64,

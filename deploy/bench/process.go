@@ -103,8 +103,8 @@ type launcher struct {
 	workflows   int
 	node        nodeSettings
 	databaseURL string // URL of PostgreSQL; "" means a SQLite file in the folder
-	// secretsKey is the path of the key file for senders' secrets. "" means that the workflows have
-	// no senders.
+	// secretsKey is the path of the file with the key that encrypts senders' secrets. "" means that
+	// no workflow has a sender.
 	secretsKey string
 }
 

@@ -165,9 +165,9 @@ func writeMemory(out io.Writer, systems []*system) error {
 	return nil
 }
 
-// writeExtraCPU compares pairs of variants that differ only in one setting or in the build, and
-// writes how much more CPU a request costs in the first variant than in the second. It compares
-// turns of the same round.
+// writeExtraCPU writes, for pairs of variants that differ only in one setting or in the build, how
+// much more CPU a request costs in the first variant than in the second. It compares turns of the
+// same round.
 func writeExtraCPU(out io.Writer, turns map[string][]roundResult) {
 	for _, pair := range [][2]string{
 		{"hookstart-stripe", "hookstart"},

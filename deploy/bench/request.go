@@ -25,8 +25,8 @@ func jsonBody(size int) string {
 	return text + strings.Repeat("x", size-len(text)-len(end)) + end
 }
 
-// request is the text of the HTTP request that one connection sends. It is reused: only the
-// workflow, the delivery ID and the signature change from one delivery to the next.
+// request is the text of the HTTP request that one connection sends repeatedly. Only the workflow,
+// the delivery ID and the signature change from one delivery to the next.
 type request struct {
 	text          []byte
 	id            []byte // the part of text with the delivery ID

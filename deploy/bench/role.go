@@ -39,8 +39,8 @@ const (
 )
 
 // RunAsRole makes this process act as one of the programs if it was started under the program's
-// name. It returns true when the program has ended, and false if no program has that name. main
-// must call it before Run.
+// name. It returns true once that program has ended, and false at once if no program has that name.
+// main must call it before Run.
 func RunAsRole() bool {
 	// own runs one of the benchmark's own programs. Unlike hookstart's programs, it keeps Go's
 	// default runtime settings, as a simple program would.

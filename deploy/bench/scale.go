@@ -155,9 +155,9 @@ type clusterOptions struct {
 	servers    int
 	cpu        float64 // cores that each server may use; 0 means no limit
 	syncAlways bool    // sync every message to the disk
-	// replicas is the number of replicas of the queues' own streams. With 1, there are three
-	// queues, each with its own stream on a different server. With more, there is only one queue,
-	// whose own stream gets all deliveries. 0 means one queue, which uses the shared stream.
+	// replicas is the number of replicas of the queues' own streams. 0 means one queue, which uses
+	// the shared stream. 1 means three queues, whose own streams are on different servers. A
+	// greater number means one queue, whose own stream gets all deliveries.
 	replicas int64
 }
 

@@ -23,7 +23,7 @@ import (
 // target holds the address, the workflows and the credentials of the requests.
 type target struct {
 	addr, path string // HOST:PORT, and the path with the query of the first workflow's webhook
-	// number of the first of the workflows that get requests
+	// firstWorkflow is the number of the first workflow that gets requests.
 	firstWorkflow int
 	signed        bool   // whether all requests go to one workflow and are signed like Stripe's
 	bearer        string // token in the header Authorization; "" means that it is in the path

@@ -37,7 +37,7 @@ type goroutine struct {
 	assists []span // when it had to help the garbage collector
 }
 
-// spansWithin returns the spans that overlap the interval.
+// spansWithin returns the goroutine's spans that overlap the interval between from and to.
 func (g *goroutine) spansWithin(from, to int64) []span {
 	first, _ := slices.BinarySearchFunc(g.spans, from, func(s span, at int64) int {
 		if s.to <= at {
@@ -265,9 +265,9 @@ func matchConnections(
 	return found, nil
 }
 
-// minServedShare is the minimum share of a connection's requests during which the goroutine that
-// serves the connection must have run. It is below 1 because the times of a request come from
-// another process, the generator, and are therefore not exact.
+// minServedShare is the share of a connection's requests during which a goroutine must have run to
+// count as the goroutine that serves the connection. It is below 1 because the times of a request
+// come from another process, the generator, and are therefore not exact.
 const minServedShare = 0.9
 
 // servedShare returns the share of the requests during which the goroutine ran. It also returns a

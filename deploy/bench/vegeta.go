@@ -42,7 +42,7 @@ func (s *speedRun) runVegeta(
 	return result, err
 }
 
-// vegetaTargeter returns a function that makes requests like those of a generator.
+// vegetaTargeter returns a function that makes the same requests for vegeta as a generator sends.
 func (s *speedRun) vegetaTargeter(to target) vegeta.Targeter {
 	var mu sync.Mutex
 	next := newRequest(to, s.BodyBytes)

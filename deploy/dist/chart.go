@@ -22,8 +22,8 @@ func (r *Release) packChart(shipped *tree) error {
 				[]byte("$1: "+r.VersionNumber()))
 		}
 	}
-	// The chart's templates read and modify the manifests of the kustomization, so the chart
-	// includes these files. It also includes the manifests of the NATS servers.
+	// The templates of the chart read and modify the manifests of the kustomization, so the chart
+	// must contain these manifests. It also contains those of the NATS servers.
 	for _, name := range chartManifests() {
 		content, err := shipped.fileContent("deploy/" + name)
 		if err != nil {

@@ -142,8 +142,8 @@ func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 	}
 }
 
-// pods applies change to an object's first container and returns the object's pod template, or nil
-// if the object has none.
+// pods returns the pod template of an object, or nil if the object has none. If change is not nil,
+// pods first applies it to the template's first container.
 func pods(o object, change func(container object)) object {
 	spec, _ := o["spec"].(object)
 	template, _ := spec["template"].(object)
@@ -214,8 +214,8 @@ func decode(t *testing.T, name string, o object) {
 	}
 }
 
-// settings returns the full names of all values in values.yaml, such as nats.storage. prefix is
-// prepended to each name.
+// settings returns the full names of all settings in values, such as nats.storage. prefix is the part
+// of these names that precedes the names in values, such as "nats.", or "".
 func settings(prefix string, values object) (names []string) {
 	for name, value := range values {
 		if inner, ok := value.(object); ok && len(inner) > 0 {

@@ -118,7 +118,7 @@ func newRelease(t *testing.T, checkout string) *dist.Release {
 	return r
 }
 
-// shared caches the release that packed returns.
+// shared caches the release that packed returns to every test.
 var shared struct { //nolint:gochecknoglobals // packed once
 	once    sync.Once
 	folder  string

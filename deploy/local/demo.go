@@ -66,8 +66,9 @@ func createDemo(
 }
 
 // transportTrusting returns a transport for connections to this process's own listener. It trusts
-// only the certificate in certFile. Because the listener is reached by its IP address, the
-// transport verifies the certificate against the first DNS name in it.
+// only the certificate in certFile. The listener is reached by its IP address, which the
+// certificate need not contain, so the transport verifies the certificate against the first DNS
+// name that the certificate contains.
 func transportTrusting(certFile string) (http.RoundTripper, error) {
 	//nolint:gosec // the operator's own file, which the listener has read
 	chain, err := os.ReadFile(certFile)

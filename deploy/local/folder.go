@@ -25,8 +25,8 @@ import (
 // natsFolder is the folder inside the data folder where the embedded server stores its streams.
 const natsFolder = "nats"
 
-// prepareSecretsKey returns the path of the secrets key file: the configured file, or secrets.key
-// in the data folder, which it creates if there is none.
+// prepareSecretsKey returns the path of the secrets key file: the configured file, or else
+// secrets.key in the data folder. It creates secrets.key if that file does not exist.
 func prepareSecretsKey(c Config) (path string, err error) {
 	if c.SecretsKeyFile != "" {
 		return c.SecretsKeyFile, nil

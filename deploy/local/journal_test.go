@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// Other users can read the journal, so neither a generated token nor a link that signs in is
-// written to it. Any other output gets both, even if JOURNAL_STREAM is set because a systemd
-// service is among the ancestors of the process.
+// Other users can read the journal, so the program prints neither a generated token nor a link that
+// signs in if its output goes to the journal. It prints both to any other output, even if
+// JOURNAL_STREAM is set because an ancestor of the process is a systemd service.
 func TestTheJournalGetsNoToken(t *testing.T) {
 	for _, isJournal := range []bool{true, false} {
 		out, err := os.Create(filepath.Join(t.TempDir(), "out"))

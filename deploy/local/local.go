@@ -177,7 +177,7 @@ type installation struct {
 	started StartedServices
 }
 
-// listen opens all listeners before anything is started. A port that is already in use is therefore
+// listen opens all listeners before anything is started, so that a port that is already in use is
 // reported first.
 func (l *installation) listen(ctx context.Context) (err error) {
 	c := l.config

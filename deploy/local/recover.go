@@ -18,13 +18,13 @@ const (
 	// healthCheckTimeout is how long a health check may take. The limit is necessary because the
 	// server does not answer while its disk stalls.
 	healthCheckTimeout = 2 * time.Second
-	// maxTransientFailures is the number of consecutive health checks that may fail before the
-	// server is restarted.
+	// maxTransientFailures is the number of consecutive health checks that may fail without
+	// consequence. After one more failure, the server is restarted.
 	maxTransientFailures = 2
-	// minFreeBytes is the free disk space, in bytes, that the server needs before it is restarted.
+	// minFreeBytes is the free disk space, in bytes, below which the server is not restarted.
 	minFreeBytes = 8 << 20
-	// recoveryTimeout is how long the server may be unhealthy without its disk being full. After
-	// that the process exits, so that its supervisor restarts it.
+	// recoveryTimeout is how long the server may be unhealthy although its disk has room. After
+	// that, the process exits, so that its supervisor restarts it.
 	recoveryTimeout = time.Minute
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// Start messages cannot take all of the NATS storage. When senders are refused because it is full,
+// Start messages cannot take all of the NATS storage. Fill the storage until senders are refused:
 // /readyz gives this reason, accepted executions still end, repeats are recognized, and workflows
 // can be changed.
 func TestRoomIsLeftForReportsAndChanges(t *testing.T) {

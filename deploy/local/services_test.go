@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/service"
 )
 
-// meaningless lists the service flags that make no sense in a process that runs both services. They
-// are keyed by field name. The value is the reason, or what replaces the flag.
+// meaningless lists the service flags that make no sense in a process that runs both services,
+// keyed by field name. Each value is the reason, or what replaces the flag.
 var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant list
 	"Addr":            "--ingress-addr, --executor-addr",
 	"AdoptDatabase":   "the database and NATS are in one data folder",

@@ -23,8 +23,8 @@ import (
 
 const hostName = "hooks.example.com"
 
-// certificate creates a key and a certificate for hostName that expires at the time ends, and
-// returns their files. It also returns a client that trusts the certificate.
+// certificate creates a key and a certificate for hostName that expires at the time ends. It
+// returns the paths of their files, and a client that trusts the certificate.
 func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client *http.Client) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

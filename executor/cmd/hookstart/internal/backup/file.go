@@ -155,8 +155,8 @@ type reader struct {
 	zip      *zip.Reader
 }
 
-// UnusableFileError means that a file cannot be restored. Problem is a clause whose subject is the
-// file at Path, such as "is truncated".
+// UnusableFileError means that the file at Path cannot be restored. Problem says why, as the
+// predicate of a sentence about the file: "is truncated".
 type UnusableFileError struct {
 	Path, Problem string
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// NotEmptyError means that the target installation is not empty. Found is a clause that names
-// something in it.
+// NotEmptyError means that the target installation is not empty. Found says what was found in it.
 type NotEmptyError struct{ Found string }
 
 func (e *NotEmptyError) Error() string { return "the installation is not empty: " + e.Found }
@@ -182,9 +181,9 @@ func (i Installation) checkNATSEmpty(ctx context.Context) error {
 	return nil
 }
 
-// restoreContent restores a file's content. It returns the ID of the account whose record is stored
-// last, or "" if the file has no account. A process that has applied this record has applied all
-// other records, too: see restoreBucket.
+// restoreContent restores a file's content. It returns the ID of the account whose record it stores
+// last, or "" if the file has no account. A process that has applied that record has applied all
+// other records as well: see restoreBucket.
 func (i Installation) restoreContent(
 	ctx context.Context, r *reader, m Manifest,
 ) (account string, err error) {
@@ -480,8 +479,8 @@ func retryUntilDone(ctx context.Context, attempt func(context.Context) error) (e
 }
 
 // restoreStream publishes the saved messages of a stream with their original sequences. If
-// withMessages is false, it publishes none of them, but keeps new messages from getting these
-// sequences.
+// withMessages is false, it publishes no messages, and only makes the sequences of new messages
+// begin after the saved ones.
 func (i Installation) restoreStream(
 	ctx context.Context, r *reader, saved Stream, withMessages bool,
 ) error {
@@ -561,8 +560,9 @@ func (p *backupPublisher) publish(ctx context.Context, m message, name string) e
 	}
 	msg := m.natsMsg()
 	id := msg.Header.Get(jetstream.MsgIDHeader)
-	// Omit the ID if it would be wrong or useless: the stream would discard a second message with
-	// the same ID, and a message older than the deduplication window is never deduplicated.
+	// Omit the ID if the stream already has a message with this ID, because the stream would
+	// discard this one as a duplicate. Also omit it if the message is older than the deduplication
+	// window, because the ID would have no effect.
 	if time.Since(m.StoredAt) > p.dedupWindow || p.sentMessageIDs[id] {
 		msg.Header.Del(jetstream.MsgIDHeader)
 	} else if id != "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// errFilterWithoutAll is the error for filter flags without --all. It prevents users from applying
-// a command to many objects by mistake.
+// errFilterWithoutAll is the error for filter flags without --all. Requiring --all prevents users
+// from applying a command to many objects by mistake.
 var errFilterWithoutAll = &hintError{
 	errors.New("--workflow, --reason, --since and --until say which of --all"),
 	"hookstart dead-letter retry --help",

@@ -8,11 +8,11 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// verbEnvarsOption gives each flag of a single verb an environment variable with the verb's name,
-// such as HOOKSTART_WORKFLOW_PUT_NAME, because HOOKSTART_NAME would affect several verbs. It leaves
-// three sorts of flags to kong.DefaultEnvars, which runs later and gives them the short names that
-// all programs use: the flags that all verbs have, those for connections to NATS, and those of
-// "run", which are set in a service's environment.
+// verbEnvarsOption gives each flag of a verb an environment variable whose name contains the verb,
+// such as HOOKSTART_WORKFLOW_PUT_NAME, because HOOKSTART_NAME would affect several verbs. Three
+// sorts of flags get short names instead, the same as in all other programs, from
+// kong.DefaultEnvars, which runs later: the flags that all verbs have, the flags for connections to
+// NATS, and the flags of "run", which are set in a service's environment.
 var verbEnvarsOption = kong.PostBuild(func(k *kong.Kong) error {
 	for _, verb := range k.Model.Children {
 		if verb.Name != "run" {

@@ -125,9 +125,10 @@ Examples:
   hookstart admin second-site status --metrics >second-site.prom`
 }
 
-// mirrorSettleTimeout is how long "status" waits before it reports a problem with a copy that may
-// be temporary: a new copy has not been in contact with the first site yet, and a copy briefly
-// seems to be behind when the first message after a long pause arrives.
+// mirrorSettleTimeout is how long "status" waits for a problem with a copy to disappear before it
+// reports the problem. Two problems are temporary: a new copy has not been in contact with the
+// first site yet, and a copy seems to be behind for a moment when the first message after a long
+// pause arrives.
 const mirrorSettleTimeout = 5 * time.Second
 
 func (v *secondSiteStatusCmd) Run(s *session) error {

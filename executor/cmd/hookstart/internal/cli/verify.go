@@ -69,8 +69,8 @@ func (v *executionVerifyCmd) Run(s *session) error {
 // checkedExecution is an execution whose path through the system is being verified.
 type checkedExecution struct{ api.ExecutionDetail }
 
-// messageStoredOrExpired reports whether the stream has the execution's message, or may have
-// removed it because of its age: by default, the stream keeps messages for a week.
+// messageStoredOrExpired reports whether the stream either has the execution's message or may have
+// removed it because of its age. By default, the stream keeps messages for a week.
 func (e checkedExecution) messageStoredOrExpired() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week

@@ -30,8 +30,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// deploy/nats/accounts.conf exports the first site's JetStream API and messages to the second site
-// under these names.
+// deploy/nats/accounts.conf exports the JetStream API and the messages of the first site to the
+// second site. The subjects there begin with these prefixes.
 const (
 	FirstSiteAPIPrefix     = "COPY.API"
 	firstSiteDeliverPrefix = "copy.deliver"

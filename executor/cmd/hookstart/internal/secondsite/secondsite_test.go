@@ -194,7 +194,7 @@ func (s *sites) own(queue string) {
 	}
 }
 
-// startIn publishes a start message to the first site, on the subject of the given layout. It
+// startIn publishes a start message to the first site, with a subject in the given layout. It
 // returns the message and the execution's ID.
 func (s *sites) startIn(layout stream.Layout, queue, deliveryID string) (*nats.Msg, string) {
 	s.t.Helper()

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// forecastHorizonDays is how many days ahead DaysUntil looks.
+	// forecastHorizonDays is the number of days after which DaysUntil gives up.
 	forecastHorizonDays = 365
 	day                 = 24 * time.Hour
-	// minRatePeriod is the shortest period from which a daily rate is computed. The first seconds
-	// of a new installation are not representative of a day.
+	// minRatePeriod is the shortest period from which a daily rate is computed. A shorter period,
+	// such as the first seconds of a new installation, would not be representative of a day.
 	minRatePeriod = time.Hour
 	// minTrendDays is the minimum number of whole days from which growth is computed.
 	minTrendDays = 3
@@ -76,8 +76,8 @@ type RetainedAmount struct {
 	DailyGrowth   float64 // how much PerDay increases per day
 	// KeepDays is the number of days for which everything is kept. 0 means forever.
 	KeepDays float64
-	// SpanDays is the number of days in which the current amount arrived. 0 means that all of it
-	// has just arrived.
+	// SpanDays is the number of days over which the current amount arrived. 0 means that all of it
+	// arrived just now.
 	SpanDays float64
 }
 

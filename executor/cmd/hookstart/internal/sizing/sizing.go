@@ -96,7 +96,8 @@ const (
 	ReachedNoForecast ReachedWhen = "noForecast" // the growth is unknown
 	ReachedNow        ReachedWhen = "now"        // it has been reached
 	ReachedInDays     ReachedWhen = "inDays"     // within forecastHorizonDays
-	// not within forecastHorizonDays, if growth continues as in the last week
+	// ReachedNotInAYear means that the limit is not reached within forecastHorizonDays if growth
+	// continues as in the last week.
 	ReachedNotInAYear ReachedWhen = "notWithinOneYear"
 	// ReachedDropsOldest means that it does not matter when the limit is reached, because the
 	// oldest messages are then dropped.

@@ -30,8 +30,7 @@ const (
 	pipeGrace     = time.Second
 )
 
-// CommandGrace is the time by which the handling of an execution may exceed the timeout of its
-// program.
+// CommandGrace is how much longer than the program's timeout the handling of an execution may take.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
 // CommandHandler runs a program for each execution. The program receives the input on stdin, and
