@@ -96,10 +96,10 @@ func (c *Config) allDeliveryIDHeaders() []string {
 	return append(webhook.PriorityDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }
 
-// These constants are estimates of how many bytes longer a message is than its body. The additional
-// bytes are the request line and headers (at most 32 KB) encoded as protobuf, IDs, and NATS
-// headers. With many short parameters, the encoding is up to three times as long as the request
-// line and headers.
+// Estimates of how many bytes longer a message is than its body. The additional bytes are the
+// request line and headers (at most 32 KB) encoded as protobuf, IDs, and NATS headers. With many
+// short parameters, the request line and headers grow to up to three times their length when they
+// are encoded.
 const (
 	usualMessageOverhead = 64 << 10  // enough for an ordinary request
 	maxMessageOverhead   = 160 << 10 // enough for any request

@@ -24,7 +24,7 @@ func (neverValid) IsValid(time.Time) bool           { return false }
 func (neverValid) IsValidSince(_, _ time.Time) bool { return false }
 func (neverValid) AwaitValid(time.Time) bool        { return false }
 
-// expiring is a lease that expires with the first call to AwaitValid, which still returns true.
+// expiring is a lease that expires when AwaitValid is first called. That call still returns true.
 type expiring struct{ asked atomic.Bool }
 
 func (e *expiring) IsValid(time.Time) bool           { return !e.asked.Load() }

@@ -161,8 +161,9 @@ func (s *waitingServer) expect(what string, got <-chan string, want string) {
 }
 
 // A response may wait for longer than the timeouts for reading a body and for writing a response.
-// If a sender disconnects, nothing of its request remains, and other requests on the same
-// connection continue to wait. When the server shuts down, waiting requests get a 202.
+// When a sender disconnects, the subscription and the slot of its request are freed, while other
+// requests on the same connection continue to wait. When the server shuts down, waiting requests
+// get a 202.
 func TestAnswersWaitOverEachProtocol(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {

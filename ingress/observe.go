@@ -52,7 +52,8 @@ func (h *handler) noteTrigger(d *delivery) {
 	h.startSpans(d, true)
 }
 
-// beginEvent starts a request's event. route is the pattern of the path, or "".
+// beginEvent starts the event of a request. route is the pattern that the path matches, or "" if
+// there is none to record.
 func (h *handler) beginEvent(d *delivery, route string) {
 	h.metrics.inFlight.Inc()
 	d.event = requestEvent{start: time.Now(), route: route}

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ExecutionsStreamState holds the settings of EXECUTIONS, and how many messages it contains, their
-// size and their age.
+// ExecutionsStreamState holds the settings of EXECUTIONS, and the number, total size and maximum
+// age of the messages that it contains.
 type ExecutionsStreamState struct {
 	Settings
 	Messages uint64    // number of messages in the stream

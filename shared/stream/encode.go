@@ -79,7 +79,8 @@ func (e *encoder) text(field protowire.Number, s string) {
 	}
 }
 
-// textEvenIfEmpty appends a string field even if the string is empty, for elements of a list.
+// textEvenIfEmpty appends a string field even if the string is empty. It is for elements of a list,
+// which must not be omitted.
 func (e *encoder) textEvenIfEmpty(field protowire.Number, s string) {
 	if !utf8.ValidString(s) {
 		e.err = errNotUTF8

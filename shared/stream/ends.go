@@ -16,7 +16,8 @@ import (
 // execution whose workflow has changed its queue since the start.
 const AnyQueue = "*"
 
-// statusNotFound is the Status header of the server's response if there is no such message.
+// statusNotFound is the Status header of the server's response if the requested message does not
+// exist.
 const statusNotFound = "404"
 
 // FirstFinalReport returns the first final report on an execution in PROGRESS, which is the only

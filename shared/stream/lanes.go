@@ -34,9 +34,9 @@ func LaneFilterSubject(queue string, lane int) string {
 // order key.
 func OrderedFilterSubject(queue string) string { return orderedPrefix + queue + ".>" }
 
-// RunnerFilterSubject returns the filter subject of the consumers through which runners receive
-// start messages with the given subject. It returns "" if the subject is not that of a start
-// message.
+// RunnerFilterSubject returns the filter subject of the consumers through which runners receive a
+// start message with the given subject: those of its lane, or of its queue if it has no order key.
+// It returns "" if the subject is not that of a start message.
 func RunnerFilterSubject(subject string) string {
 	start, ok := ParseStartSubject(subject)
 	switch {

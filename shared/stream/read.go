@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// nextMessageTimeout is how long ForEachMessage waits for the next message, which the stream
-// already holds.
+// nextMessageTimeout is how long ForEachMessage waits for the next message that it knows to be in
+// the stream.
 const nextMessageTimeout = 30 * time.Second
 
 // ForEachMessage calls each(msg, meta) for every message that a stream holds at the time of the
@@ -104,8 +104,8 @@ func lastSequence(
 			last, isEnd = max(last, msg.Sequence), true
 		}
 	}
-	// For the subject ">", NATS reads only the message with the stream's last sequence, and reports
-	// that there is no message if that one was deleted.
+	// For the subject ">", NATS looks only at the stream's last sequence. If the message with that
+	// sequence was deleted, NATS reports that there is no message.
 	if all && last == 0 {
 		last = state.LastSeq
 	}

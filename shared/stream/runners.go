@@ -67,9 +67,9 @@ func (g RunnerGroup) LaneConsumer(lane int) string {
 	return g.Consumer() + "-" + strconv.Itoa(lane)
 }
 
-// LaneConfig returns the configuration of the group's consumer for a lane. main is the group's
-// consumer in the same stream, and the lane's consumer begins where main began. The server delivers
-// one message of the lane at a time.
+// LaneConfig returns the configuration of the group's consumer for a lane, which delivers one
+// message at a time. main is the group's main consumer in the same stream. The lane's consumer
+// begins at the same point of the stream as main did.
 func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
 	l, _ := LayoutOf(main.Config.FilterSubject)
 	config := g.ConsumerConfigForLayout(l, main.Config.AckWait)

@@ -17,8 +17,9 @@ func byteLimit(perDay int64) registry.RateLimit {
 	return registry.RateLimit{Requests: perDay, Window: day}
 }
 
-// byteCost returns how much of the 24-hour window n bytes use up: n/perDay of a day. The result is
-// capped at two days, which exceeds every limit, so that the division cannot overflow.
+// byteCost returns the part of the 24-hour window that n bytes use up, n/perDay of a day. The
+// result is at most two days, which already exceeds every limit. The cap keeps the division from
+// overflowing.
 func byteCost(n, perDay int64) time.Duration {
 	if n >= 2*perDay {
 		return 2 * day

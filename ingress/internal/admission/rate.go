@@ -17,8 +17,8 @@ type gcraState struct {
 	limit registry.RateLimit
 }
 
-// resetIfChanged returns d if it is for the limit l, and otherwise an idle state: usage under an
-// old limit must not cause a refusal under a new one.
+// resetIfChanged returns d if d was computed for the limit l. Otherwise it returns an idle state,
+// because usage under an old limit must not cause a refusal under a new one.
 func (d gcraState) resetIfChanged(l registry.RateLimit) gcraState {
 	if d.limit == l {
 		return d

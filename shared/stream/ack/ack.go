@@ -305,7 +305,8 @@ func (e *Publisher) parse(msg *nats.Msg) (Ack, error) {
 			}
 		}
 	}
-	// The reply is an error, or is not formatted as current servers do. Use the slow decoder.
+	// The reply contains an error, or has another format than current servers use. Decode it with
+	// the slow decoder.
 	var slow struct {
 		jetstream.PubAck
 		Error *jetstream.APIError `json:"error"`

@@ -142,9 +142,9 @@ func (c *RegistryCopy) tryBegin(ctx context.Context) error {
 	return c.updateUnusableReason(ctx)
 }
 
-// adoptIdentity gives the database an identity and returns it: the registry's identity, or a new
-// one if the registry has none. It returns an error if joining the registry's installation is not
-// allowed.
+// adoptIdentity gives a database without an identity the registry's identity, or a new one if the
+// registry has none, and returns it. If the registry has an identity, this is allowed only if
+// AdoptDatabase is set; otherwise, adoptIdentity returns an InstallationMismatchError.
 func (c *RegistryCopy) adoptIdentity(
 	ctx context.Context,
 	identity registry.Installation,
@@ -207,8 +207,9 @@ func (c *RegistryCopy) updateUnusableReason(ctx context.Context) error {
 	return err
 }
 
-// ensureBuckets creates the registry's buckets if they do not exist. It returns an error for a
-// bucket that has not been missing for long enough to conclude that it is gone.
+// ensureBuckets creates the registry's buckets if they do not exist. If a bucket has been missing
+// for only a short time, the server may still be deleting it, so ensureBuckets returns an error
+// instead of creating it: see stream.MissingStreams.
 func (c *RegistryCopy) ensureBuckets(ctx context.Context) error {
 	for _, bucket := range copiedBuckets() {
 		name := registry.StreamOf(bucket)
@@ -275,8 +276,8 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	return nil
 }
 
-// outdatedFor returns for how long a cluster has reported an older registry. The time starts with
-// the first call.
+// outdatedFor returns how long a cluster has been reporting an older registry. The first call
+// starts the time and returns about 0.
 func (c *RegistryCopy) outdatedFor() time.Duration {
 	if c.outdatedSince.IsZero() {
 		c.outdatedSince = time.Now()
@@ -406,9 +407,9 @@ func (c *RegistryCopy) beginRestore(
 	return b, err
 }
 
-// copiedIdentity returns the identity in the database's copy of the registry, or the zero value if
-// the copy has none. copied reports whether there is a copy at all. The identity of a copy may be
-// empty: a restore first writes an empty one to the registry, and a mirror may have copied it.
+// copiedIdentity returns the identity in the database's copy of the registry. copied is false if
+// there is no copy. The identity may be empty even if there is a copy: a restore first writes an
+// empty identity to the registry, and a mirror may have copied it.
 func (c *RegistryCopy) copiedIdentity(
 	ctx context.Context,
 ) (i registry.Installation, copied bool, err error) {

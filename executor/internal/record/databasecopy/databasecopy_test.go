@@ -51,8 +51,8 @@ type process struct {
 	stop      func()
 }
 
-// start starts an executor with a database. If keeps is true, the executor also mirrors the
-// registry to the database, as a complete executor does.
+// start starts an executor with the database s. keeps determines whether the executor also mirrors
+// the registry to the database, as a complete executor does.
 func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, error) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -390,7 +390,8 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	in.knows(t, append(all, "later")...)
 }
 
-// heldStore makes each restore wait before its first page while held is true.
+// heldStore is a store in which, while held is true, each restore waits before it reads its first
+// page.
 type heldStore struct {
 	store.Store
 	held        atomic.Bool

@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// redeliveredIDs returns the IDs of the recorded executions whose messages were delivered more than
-// once. Their changes must be announced even if nothing changed: another executor may have recorded
-// them and may have been killed before it could announce them.
+// redeliveredIDs returns the IDs of the recorded executions that have a message that was delivered
+// more than once. These executions must be announced as changed even if nothing has changed now:
+// another executor may have recorded them, and may have been killed before it announced them.
 func redeliveredIDs(entries []*entry) (ids []string) {
 	for _, e := range entries {
 		if e.verdict == verdictRecorded && e.meta.NumDelivered > 1 {
@@ -91,8 +91,8 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 	return all
 }
 
-// apply runs one transaction. timedOut reports whether it was canceled, because of applyTimeout or
-// because ctx is done.
+// apply writes b to the database in one transaction. timedOut is true if the transaction took
+// longer than applyTimeout, or if ctx is done.
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.ApplyResult, timedOut bool, err error) {

@@ -112,7 +112,7 @@ func (d *databaseHealth) isFailing(loop databaseLoop) bool {
 }
 
 // watchDuration marks the recorder as not ready if a transaction of recordingLoop takes longer than
-// limit. The caller must call done when the transaction has ended.
+// limit. The caller must call the returned function when the transaction has ended.
 func (d *databaseHealth) watchDuration(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false

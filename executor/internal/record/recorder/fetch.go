@@ -67,10 +67,10 @@ const (
 	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and with it the
 	// delay of a record.
 	minPauseAfterBurst, maxPauseAfterBurst = 25 * time.Millisecond, 200 * time.Millisecond
-	// Up to the rate longerPauseMinRate, in messages per second, the pause after a burst is
-	// minPauseAfterBurst. It is longer by extraPausePerThousand for every thousand messages per
-	// second beyond that, because at a high rate saving CPU time is more important than a short
-	// delay.
+	// Up to a rate of longerPauseMinRate messages per second, the pause after a burst is
+	// minPauseAfterBurst. For every thousand messages per second above that rate, the pause is
+	// longer by extraPausePerThousand, because at a high rate saving CPU time is more important
+	// than a short delay.
 	longerPauseMinRate    = 5_000
 	extraPausePerThousand = 35 * time.Millisecond
 	minBurstMessages      = int(burstRate * minPauseAfterBurst / time.Second / 4)

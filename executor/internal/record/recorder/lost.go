@@ -319,10 +319,10 @@ const (
 	catchUpPollInterval = 100 * time.Millisecond
 )
 
-// awaitCaughtUp waits, for at most catchUpTimeout, until everything that the stream contained at
-// the time of the call is recorded. The database then has every final state that had been reported
-// and, for each start message that had been published again, the new sequence. Because
-// awaitCaughtUp does not wait for later messages, it also returns under steady load.
+// awaitCaughtUp waits, for at most catchUpTimeout, until everything that the stream contains at the
+// time of the call is recorded. The database then has every final state that was reported and, for
+// each start message that was published again, the sequence of the copy. awaitCaughtUp does not
+// wait for later messages, so it also returns under steady load.
 func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {

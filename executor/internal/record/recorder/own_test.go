@@ -319,8 +319,8 @@ func TestLostStartsOfBothPlaces(t *testing.T) {
 	oldPlace := r.begin("wf") // the shared stream's first message
 	r.await("it is recorded", func() bool { return r.has(oldPlace, execution.Queued) })
 	r.ownStreams()
-	// unheard and oldPlace have the same sequence in different streams, which the search must not
-	// confuse.
+	// The start messages of unheard and oldPlace have the same sequence, but in different streams.
+	// The search must not confuse them.
 	unheard := r.beginIn(own)
 	waiting, gone := r.beginIn(own), r.beginIn(own)
 	r.await("all are recorded", func() bool {

@@ -110,12 +110,13 @@ type recovery struct {
 	// once every message up to that sequence is acknowledged.
 	ackGoals  map[string]uint64
 	ackFloors map[string]ackFloor // the most recent ack floor, by stream
-	// lastDelivered maps each stream to the sequence up to which messages had been delivered at the
-	// last comparison. A stream has no entry if all of these messages had been acknowledged.
+	// lastDelivered maps each stream to the highest sequence that had been delivered at the last
+	// comparison. A stream has no entry if everything delivered had been acknowledged.
 	lastDelivered  map[string]uint64
 	databaseBehind bool // the database lacks messages that were acknowledged
-	// maybeMissingSince is when the recorder found that the database may be a new one, which may
-	// lack acknowledged messages above the ack floors. It is zero once all goals have been reached.
+	// maybeMissingSince is when the recorder found that the store may be connected to a new
+	// database, which may lack acknowledged messages above the ack floors. It is zero if there is
+	// no such doubt.
 	maybeMissingSince time.Time
 }
 

@@ -99,9 +99,8 @@ func (r *Recorder) setFirstReplaced(ctx context.Context, p *consumerPosition) er
 	return err
 }
 
-// firstSkipped returns the sequence of the first message that is not recorded and that the consumer
-// would skip, or 0 if there is none. floor is the sequence up to which the consumer has
-// acknowledged everything.
+// firstSkipped returns the sequence of the first unrecorded message that the consumer would skip,
+// or 0 if there is none. floor is the consumer's ack floor.
 func (r *Recorder) firstSkipped(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (first uint64, err error) {
@@ -208,8 +207,8 @@ func (r *Recorder) wasRolledBack(
 	return len(lost) > 0, err
 }
 
-// newestRecords returns the newest records, accepted at the time since or later, whose start
-// messages may be in the stream.
+// newestRecords returns records whose start messages may be in the stream, newest first. It returns
+// only executions that were accepted at the time since or later.
 func (r *Recorder) newestRecords(
 	ctx context.Context, name string, since time.Time,
 ) (found []lostCandidate, err error) {

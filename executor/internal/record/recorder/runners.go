@@ -83,9 +83,9 @@ func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 const copiedStartMsgIDPrefix = "again-"
 
 // maxSkippedCopies limits the work for a group whose ack floor is beyond the end of the stream and
-// whose consumer cannot be rewound. The group also skips copies at sequences up to its ack floor,
-// so redeliverSkipped must copy those again. If the ack floor is more than this number of sequences
-// beyond the end, the group gets no copies.
+// whose consumer cannot be rewound. Such a group also skips copies with sequences up to its ack
+// floor, so redeliverSkipped copies messages again until the stream is past it. If the ack floor is
+// more than maxSkippedCopies sequences beyond the end, the group gets no copies.
 const maxSkippedCopies = 1000
 
 // redeliverSkipped makes the groups of runners receive the start messages that they would skip

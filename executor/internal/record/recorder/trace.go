@@ -11,8 +11,8 @@ import (
 )
 
 // traceBatch creates a span for a committed batch, and one span for each of its messages that
-// belongs to a sampled trace. Because the batch's span cannot have all these traces as parents, the
-// spans are linked instead. The SDK limits the number of links.
+// belongs to a sampled trace. A span can have only one parent, so the batch's span has links to the
+// messages' traces instead. The SDK limits the number of links.
 func (r *Recorder) traceBatch(ctx context.Context, entries []*entry, began time.Time) {
 	if r.tracer == nil {
 		return
