@@ -48,8 +48,8 @@ func agoAndExact(t, now time.Time) string {
 	return ago(t, now) + " (" + exactTime(t) + ")"
 }
 
-// timeWithElapsed formats t, followed by the duration t - from, such as (+2s). It omits the duration
-// if from is zero, and returns "" if t is zero.
+// timeWithElapsed formats t, followed by the duration t - from, such as (+2s). It omits the
+// duration if from is zero, and returns "" if t is zero.
 func timeWithElapsed(from, t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -137,9 +137,9 @@ func diffLines(before, after fieldTexts) (lines []string) {
 	return lines
 }
 
-// newStep returns a step for the object with the key what. The step's Apply is do, which creates the
-// object if exists is false, and otherwise changes the fields that differ between before and after.
-// If there is nothing to change, newStep returns nil.
+// newStep returns a step for the object with the key what. The step's Apply is do, which creates
+// the object if exists is false, and otherwise changes the fields that differ between before and
+// after. If there is nothing to change, newStep returns nil.
 func newStep(
 	what string, exists bool, before, after fieldTexts,
 	do func(context.Context, *apiclient.Client) error,
