@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// DecryptionCounts counts what a set of keys can and cannot decrypt. The caller decides what one
-// count stands for: a single encrypted value, the secrets of a node, or a workflow.
+// DecryptionCounts counts what a set of keys can and cannot decrypt. The caller decides what is
+// counted: encrypted values, nodes with secrets, or workflows with secrets.
 type DecryptionCounts struct {
 	Decryptable   int      // how many of the counted things the keys can decrypt
 	Undecryptable int      // how many of them the keys cannot decrypt

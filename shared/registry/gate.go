@@ -202,7 +202,7 @@ func (w *Webhook) AcquirePermit() StorePermit {
 }
 
 // Release ends the permit: the message has been stored, or will not be stored. Changes of the
-// queue's target then no longer wait for it.
+// queue's target then no longer wait for the permit.
 func (p StorePermit) Release() {
 	if p.queue != nil {
 		p.queue.leave(p.epoch)

@@ -140,8 +140,9 @@ func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	}
 }
 
-// The plan allows the workflows that were activated first, no matter which workflows are activated,
-// deactivated, moved to another account and deleted, and in which order.
+// The plan allows the active workflows that were activated first, up to its limit. This must hold
+// after any sequence of random changes: workflows are activated, deactivated, moved to another
+// account or deleted, and accounts change their plans.
 func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	t.Parallel()
 	const accounts, workflows, steps = 3, 20, 5000

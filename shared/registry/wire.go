@@ -435,7 +435,7 @@ func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	return s, nil
 }
 
-// addTo adds the unknown fields to the message that will be stored.
+// addTo adds the unknown fields to m, a message that is about to be encoded and stored.
 func (u unknownFields) addTo(m proto.Message) {
 	if len(u) > 0 {
 		m.ProtoReflect().SetUnknown([]byte(u))

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// presenceSubject is the subject on which every process that follows the registry announces which
-// revision is in force there.
+// presenceSubject is the subject of the heartbeats, with which every process that follows the
+// registry announces the revision that is in force at that process.
 const presenceSubject = "hookstart.presence"
 
 // The roles of the processes that announce themselves.

@@ -254,8 +254,8 @@ func auditAction(kind string, before, after registry.Record, fields []string) st
 }
 
 // queueAuditAction returns the name of the action that changed a queue's settings, for example
-// queue.pause. fields holds the names of the changed fields, and now holds all fields after the
-// change.
+// queue.pause. fields holds the names of the changed fields. now holds all fields of the changed
+// settings.
 func queueAuditAction(fields []string, now map[string]fieldValue) string {
 	if i := slices.IndexFunc(fields, isStreamField); i >= 0 {
 		if slices.ContainsFunc(slices.Collect(maps.Keys(now)), isStreamField) {

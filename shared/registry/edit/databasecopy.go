@@ -161,8 +161,9 @@ func publishIfMissing(js jetstream.JetStream, msg *nats.Msg) (jetstream.PubAckFu
 	return future, nil
 }
 
-// awaitRestored waits until the record that was published with the given future exists, and
-// publishes it again if it may not have been stored. isNew is false if the record existed already.
+// awaitRestored waits until the record that was published with the given future is in the bucket,
+// and publishes it again if it may not have been stored. isNew is false if the record existed
+// already.
 func awaitRestored(
 	ctx context.Context, js jetstream.JetStream, future jetstream.PubAckFuture,
 ) (isNew bool, err error) {

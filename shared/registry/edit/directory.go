@@ -228,8 +228,8 @@ func (d *Directory) ClosedWorkflows() []string {
 	return slices.Sorted(maps.Keys(d.current.closedWorkflows))
 }
 
-// unfinishedTransitions returns the revisions of the account records whose last transition has not
-// been carried out in the workflow's record, keyed by account ID.
+// unfinishedTransitions returns the accounts whose last transition has not been written to the
+// workflow's record yet: it maps the account's ID to the revision of the account's record.
 func (d *Directory) unfinishedTransitions() map[string]uint64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -300,8 +300,8 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 	return list
 }
 
-// CountWorkflows returns how many workflows there are, and how many of them were created at the
-// given time or later.
+// CountWorkflows returns the number of all workflows, and the number of workflows that were created
+// at the time since or later.
 func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -22,8 +22,8 @@ const (
 )
 
 // EnsureMirror creates a NATS mirror of the registry's bucket, in a separate account, for ingresses
-// that may not read the original. js must use the API prefix that imports that account's JetStream
-// API. EnsureMirror leaves an existing mirror unchanged.
+// that may not read the original. js must have the API prefix under which the JetStream API of that
+// account is imported. EnsureMirror leaves an existing mirror unchanged.
 func EnsureMirror(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, registry.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -85,10 +85,10 @@ type MirrorMonitor struct {
 	lastProgress time.Time
 }
 
-// NewMirrorMonitor returns a monitor of the mirror. prefix is the API prefix that imports the
-// JetStream API of the mirror's account. catchUp must be the CatchUp method of a Follower of the
-// original, or another function that fails unless the original has a leader that reaches a
-// majority.
+// NewMirrorMonitor returns a monitor of the mirror. prefix is the API prefix under which the
+// JetStream API of the mirror's account is imported. catchUp must be the CatchUp method of a
+// Follower of the original, or another function that fails unless the original has a leader that
+// reaches a majority.
 func NewMirrorMonitor(
 	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
 ) (*MirrorMonitor, error) {

@@ -44,8 +44,8 @@ func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
 	}
 }
 
-// If the secrets record with a node's tokens is missing, Trigger returns the node without tokens,
-// and RotateToken creates a new token.
+// The record with a node's tokens is missing in SecretsBucket. Trigger then returns the node
+// without tokens, and RotateToken creates a new token.
 func TestATriggerWithoutTextsCanBeRotated(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

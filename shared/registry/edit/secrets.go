@@ -77,7 +77,7 @@ const missingTokenTextTimeout = 2 * time.Second
 
 // readTrigger returns a workflow, one of its trigger nodes, and the node's secrets.
 //
-// The text of a token is stored before its hash. So if the text of the newest token is missing, the
+// The text of a token is stored before its hash. So if the newest token has a hash but no text, the
 // server that responded has probably just become the leader, and has not applied every confirmed
 // write yet. readTrigger then reads again for up to 2 s. If the text is still missing, it is lost,
 // and readTrigger returns the secrets without it. It need not check the older tokens, because all
@@ -280,8 +280,8 @@ func (e *Editor) newToken() registry.Token {
 }
 
 // appendToken adds a token to a node's secrets, and removes the tokens whose hashes are not in
-// before. But it keeps tokens that are less than a minute old, because another process may be about
-// to store their hashes in the registry, or may not know whether it has done so.
+// before. It keeps tokens that are less than a minute old, because another process may be about to
+// store their hashes in the registry, or may not know whether it has stored them.
 func (e *Editor) appendToken(
 	s *registry.TriggerSecrets, token registry.Token, before []registry.HashedToken,
 ) {

@@ -274,10 +274,10 @@ func (e *Editor) CaptureSenderSecret(
 	return err
 }
 
-// RevealCapturedSecrets returns the secrets that the provider of a node has sent, in plain text and
-// keyed by ID. It returns each secret only once, and first stores that the secret was returned.
-// Once that is stored, it returns no error even if other processes do not confirm the change in
-// time.
+// RevealCapturedSecrets returns the secrets that the provider of a node has sent and that no
+// earlier call has returned: their plain texts by ID. Before it returns them, it stores that they
+// have been returned. It returns no error if only the other processes do not confirm that change in
+// time, because a later call would not return the secrets.
 func (e *Editor) RevealCapturedSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
@@ -482,9 +482,9 @@ func (s *senderBuilder) expireOlderSecrets(at time.Time) {
 	}
 }
 
-// compileRecord returns the new record, with the given settings: see mergeSettings. It also
-// compiles the new sender, so that an invalid sender is refused now, and not when its first
-// delivery arrives.
+// compileRecord returns the new record. Its settings are the given ones as merged by mergeSettings.
+// compileRecord also compiles the new sender, so that an invalid sender is refused now, and not
+// when its first delivery arrives.
 func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
@@ -551,8 +551,8 @@ func (s *senderBuilder) secretRecord(secret senderSecret) (registry.SenderSecret
 	return record, err
 }
 
-// sealSettings copies the given settings to into, the new record, and encrypts the secret ones. It
-// reuses the encrypted values of unchanged settings, so that a repeated call changes nothing.
+// sealSettings stores the settings in into, which is the new record, and encrypts the secret ones.
+// It reuses the encrypted values of unchanged settings, so that a repeated call changes nothing.
 func (s *senderBuilder) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]

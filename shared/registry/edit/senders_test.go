@@ -419,8 +419,8 @@ func TestReseal(t *testing.T) {
 	}
 }
 
-// Once a change of a sender has returned, every ingress accepts only requests that the new state
-// allows. It accepts no request that only an earlier sender, or the absence of a sender, allowed.
+// As soon as a sender has been set, rotated or removed, all ingresses verify requests only with the
+// new state of the sender.
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

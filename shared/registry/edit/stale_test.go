@@ -128,8 +128,8 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-// alwaysRaced is a JetStream that refuses every change of a record, as if another change had always
-// been stored first.
+// alwaysRaced is a JetStream that refuses every change of a record, as if a concurrent change had
+// been stored just before.
 type alwaysRaced struct {
 	jetstream.JetStream
 	tries *atomic.Int32

@@ -177,8 +177,9 @@ func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
 	return nil
 }
 
-// unfinishedTransition returns the workflow that the account's last transition concerns, and true,
-// if the transition has not been carried out in the workflow's record. Otherwise, it returns false.
+// unfinishedTransition returns the workflow that the account's last transition concerns. The second
+// result reports whether that workflow exists and the transition has not been carried out in its
+// record yet.
 func (e *Editor) unfinishedTransition(
 	account *registry.Account,
 ) (Versioned[*registry.Workflow], bool) {

@@ -388,8 +388,8 @@ func (e *Editor) upsertWorkflow(
 	return w, created, err
 }
 
-// mergedWorkflow returns the record that a workflow gets when spec is stored. have is the existing
-// record, or nil if the workflow is new.
+// mergedWorkflow returns the record to store for spec. have is the existing record, whose tokens
+// and senders are kept, or nil if the workflow is new.
 func (e *Editor) mergedWorkflow(
 	spec WorkflowSpec, have *registry.Workflow, account *registry.Account,
 ) (*registry.Workflow, error) {
@@ -462,8 +462,8 @@ func (e *Editor) specsWithChangedSample(
 }
 
 // addNodeSecrets stores a token and the sample payload for each new node: each node that is in w
-// but not in before. It adds the tokens' hashes to w, and returns the secrets of the new nodes.
-// before may be nil.
+// but not in before. It adds the tokens' hashes to w. added holds the secrets of the new nodes.
+// before is nil if the workflow is new.
 func (e *Editor) addNodeSecrets(
 	ctx context.Context, before, w *registry.Workflow, specs []TriggerSpec,
 ) (added []nodeSecrets, err error) {
@@ -516,8 +516,8 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 }
 
 // prepareWorkflowChange must be called before a changed workflow is stored. It checks the
-// conditions in ctx, and whether the workflow may change its queue, and prepares the queue for
-// order keys. have is zero if the workflow is new.
+// conditions in ctx and whether the workflow may change its queue, and adds lanes to the queue if
+// an order key needs them. have is zero if the workflow is new.
 func (e *Editor) prepareWorkflowChange(
 	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {
