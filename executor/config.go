@@ -76,10 +76,10 @@ type Config struct {
 	// SkippedConsumers is set.
 	OnRedelivered func(SkippedConsumer) error `kong:"-"`
 	// OpenPostgres opens the database at a postgres:// URL and migrates it. It retries while the
-	// server is unavailable, until starting is done; only ctx limits the migration. nil means that
-	// the program does not support PostgreSQL. Package withpostgres sets the field, so that this
-	// package need not import the driver and hookstart-local can be linked without it. Code outside
-	// the module cannot set it, because Store is internal.
+	// server is unavailable, until the second context (starting) is done; only ctx limits the
+	// migration. nil means that the program does not support PostgreSQL. Package withpostgres sets
+	// the field, so that this package need not import the driver and hookstart-local can be linked
+	// without it. Code outside the module cannot set it, because Store is internal.
 	OpenPostgres func(ctx, starting context.Context, url string) (store.Store, error) `kong:"-"`
 	// OneTimeSignInNonce is the secret in the sign-in link that the process prints at startup. The
 	// link opens the console without the admin token, but only once, and only within ten minutes of

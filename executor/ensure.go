@@ -48,9 +48,9 @@ func ensureJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream,
 }
 
 // ensureRegistry creates the registry's buckets and, if --registry-copy is set, the registry's
-// copy. If missing is nil, it creates the copy immediately. Otherwise, it creates the copy only
-// when repeated calls with the same missing have not found a copy for some time, because the server
-// may still be deleting the previous one.
+// copy. If missing is nil, it creates the copy immediately. Otherwise, missing must be the same map
+// in every call: ensureRegistry creates the copy only when calls have not found it for some time,
+// because the server may still be deleting the previous one.
 func ensureRegistry(
 	ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config,
 	missing stream.MissingStreams,
@@ -68,9 +68,9 @@ func ensureRegistry(
 	return nil
 }
 
-// ensureRegistryCopy creates the registry's copy in the NATS account that copies is connected to.
-// missing has the same meaning as for ensureRegistry: if it is not nil, the copy is created only
-// after it has been missing for some time.
+// ensureRegistryCopy creates the registry's copy in another NATS account, whose JetStream API is
+// copies. If missing is not nil, it creates the copy only after it has been missing for some time:
+// see ensureRegistry.
 func ensureRegistryCopy(
 	ctx context.Context, copies jetstream.JetStream, replicas int, missing stream.MissingStreams,
 ) error {

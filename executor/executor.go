@@ -562,7 +562,7 @@ func isPostgres(url string) bool {
 }
 
 // openStore opens the database. While a PostgreSQL server is unavailable, it retries until the
-// context starting is done. A migration may take longer: only ctx cancels it.
+// second context (starting) is done. Only ctx cancels a migration, which may take longer.
 func (c *Config) openStore(ctx, starting context.Context) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqliteURLPrefix)
 	if !isSQLite {

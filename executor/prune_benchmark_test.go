@@ -93,7 +93,7 @@ func besidePruning(
 }
 
 // appliedUntil records one batch every 50 ms and returns the duration of each. It stops when done
-// is closed. If done is nil, it stops after least batches.
+// is closed or, if done is nil, after the number of batches given as least.
 func appliedUntil(
 	b *testing.B, records store.Store, least int, done <-chan struct{},
 ) (took []time.Duration) {

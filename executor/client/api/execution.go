@@ -87,7 +87,8 @@ type Replayed struct {
 	More     bool   `json:"more,omitempty" doc:"Whether there may be more; then repeat the call. Absent means false."`
 }
 
-// Left counts the executions or dead letters that a bulk call skipped for the reason Code.
+// Left counts the executions or dead letters that a bulk call skipped for one reason, which Code
+// names.
 type Left struct {
 	Code string `json:"code" doc:"The error code, which is the one that the same call for this execution alone returns." example:"input_expired"`
 	// Count is the number of executions or dead letters.

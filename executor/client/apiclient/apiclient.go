@@ -66,8 +66,8 @@ func (c *Client) WithTransport(transport http.RoundTripper) *Client {
 	return &over
 }
 
-// IfMatch returns a client that changes an object only if the object still has the ETag tag, which
-// WithETag has stored. Otherwise, its calls fail with the code api.CodeChangedSince. If tag is "",
+// IfMatch returns a client that changes an object only if the object still has the ETag in tag, as
+// stored by WithETag. Otherwise, its calls fail with the code api.CodeChangedSince. If tag is "",
 // its calls are unconditional.
 func (c *Client) IfMatch(tag string) *Client {
 	conditional := *c
@@ -138,7 +138,7 @@ func Items[T any](fetch func(Page) (api.List[T], error)) iter.Seq2[T, error] {
 	}
 }
 
-// ExecutionFilter selects executions. Zero fields do not filter.
+// ExecutionFilter selects executions. Fields that are zero are ignored.
 type ExecutionFilter struct {
 	// AccountID and WorkflowID select by exact ID, not by prefix.
 	AccountID, WorkflowID string
@@ -448,7 +448,7 @@ func (c *Client) DismissDeadLetters(
 	return send[api.Dismissed](ctx, c, http.MethodPost, "/dead-letters/dismiss", which)
 }
 
-// DeadLetterFilter selects dead letters. Zero fields do not filter.
+// DeadLetterFilter selects dead letters. Fields that are zero are ignored.
 type DeadLetterFilter struct {
 	// WorkflowID selects by exact ID, not by prefix.
 	WorkflowID string

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// AuditFilter selects entries of the audit log. Zero fields do not filter.
+// AuditFilter selects entries of the audit log. Fields that are zero are ignored.
 type AuditFilter struct {
 	// Actor is the ID, the name or the kind of an api.Actor.
 	Actor string

@@ -38,7 +38,8 @@ func (p *recentBatches) add(b Batch) {
 	}
 }
 
-// reset discards all batches. From then on, p is complete only for times after at.
+// reset discards all batches. From then on, p contains every batch that is received after the time
+// at.
 func (p *recentBatches) reset(at time.Time) { *p = recentBatches{completeSince: at} }
 
 // after returns the batches received after at. Because clocks differ, the result also contains

@@ -84,7 +84,7 @@ func (u AsideMessage) RefusedByDatabase() bool {
 	return strings.HasPrefix(u.Reason, RefusedReasonPrefix)
 }
 
-// AsideFilter selects messages put aside. Zero fields do not filter.
+// AsideFilter selects messages put aside. Fields that are zero are ignored.
 type AsideFilter struct {
 	WorkflowID string    // the workflow in the subject
 	Since      time.Time // inclusive lower bound of At

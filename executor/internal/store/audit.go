@@ -36,7 +36,7 @@ type AuditEntry struct {
 	Changes    string // JSON text; "" for none
 }
 
-// AuditFilter selects audit entries. Zero fields do not filter.
+// AuditFilter selects audit entries. Fields that are zero are ignored.
 type AuditFilter struct {
 	Actor      string // the actor's ID, name or kind
 	AccountID  string

@@ -42,7 +42,7 @@ type DeadLetter struct {
 	Message *AsideMessage // put aside, and not dismissed
 }
 
-// DeadLetterFilter selects dead letters. Zero fields do not filter.
+// DeadLetterFilter selects dead letters. Fields that are zero are ignored.
 type DeadLetterFilter struct {
 	// A non-empty AccountID excludes all messages, because the account of a message is not reliably
 	// known.

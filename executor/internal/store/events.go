@@ -18,10 +18,10 @@ type Events interface {
 	SetFailureCause(cause func(ExecutionFailure) *EventCause)
 
 	// DecideEvents replaces event causes with events, in one transaction. It calls decide with the
-	// oldest causes, and with the events that earlier calls decided at or after the time since.
-	// There are at most MaxCausesPerDecision causes, none of them from a group in except. The
-	// events come oldest first, without their inputs. If there are no such causes, DecideEvents
-	// does nothing.
+	// oldest causes, and with the events that earlier calls have decided since the given time
+	// (inclusive). There are at most MaxCausesPerDecision causes, none of them from a group in
+	// except. The events come oldest first, without their inputs. If there are no such causes,
+	// DecideEvents does nothing.
 	//
 	// decide returns the events to store, and the IDs of the causes that are settled: those that
 	// the events report, and those that no event will report. If an event's ID already exists, the

@@ -18,8 +18,8 @@ type HandledMessages interface {
 	// name.
 	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
 
-	// ForgetHandled makes the store forget that the messages of a stream with the sequence from and
-	// all higher sequences have been handled.
+	// ForgetHandled makes the store forget that the messages of a stream whose sequence is at least
+	// from have been handled.
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
 	// Reconnected returns a channel that receives a value when the store has connected to what may

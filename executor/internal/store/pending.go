@@ -101,11 +101,11 @@ func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Pr
 	return append(steps, own...)
 }
 
-// SelectPending returns the steps to add to the pending steps, with their positions: those of
-// unknown, the IDs of executions that are not recorded yet. have holds the steps that are already
-// pending for these executions, without outputs, and last is the highest position of any pending
-// step. Steps that are already pending, and steps that could not change a queued execution, are
-// left out and not counted. dropped is the number of steps left out because of
+// SelectPending returns the steps to add to the pending steps, with their positions. These are the
+// steps of executions that are not recorded yet, whose IDs are in unknown. have holds the steps
+// that are already pending for these executions, without outputs, and last is the highest position
+// of any pending step. Steps that are already pending, and steps that could not change a queued
+// execution, are left out and not counted. dropped is the number of steps left out because of
 // MaxPendingStepsPerExecution.
 func SelectPending(
 	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,

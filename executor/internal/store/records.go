@@ -101,7 +101,7 @@ func (r Record) IsRequeue() bool {
 	return r.RerunOf != "" && r.ID == execution.IDForRequeue(r.RerunOf)
 }
 
-// RecordFilter selects records. Zero fields do not filter.
+// RecordFilter selects records. Fields that are zero are ignored.
 type RecordFilter struct {
 	AccountID  string
 	WorkflowID string

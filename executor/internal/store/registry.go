@@ -22,10 +22,10 @@ type RegistryCopy interface {
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
 	// SaveRegistryCopy adds revisions of a registry bucket, in order, and their audit entries to
-	// the database, and advances the copy's position to upTo, in one transaction. after is the
-	// revision that the copy must already have reached; if it has not, SaveRegistryCopy stores
-	// nothing and fails with ErrRegistryGap. It never replaces a later revision of a record with an
-	// earlier one, and never lowers the position.
+	// the database, and advances the copy's position to upTo, in one transaction. If the copy has
+	// not yet reached the revision given as after, SaveRegistryCopy stores nothing and fails with
+	// ErrRegistryGap. It never replaces a later revision of a record with an earlier one, and never
+	// lowers the position.
 	SaveRegistryCopy(
 		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
 		after uint64, upTo RegistryPosition,

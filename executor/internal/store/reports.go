@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Reports adds what the ingresses report about requests that started no execution, and about the
+// Reports stores what the ingresses report about requests that started no execution, and about the
 // senders of requests. The recorder uses it. The results are read through other interfaces: the
-// numbers of duplicates through Records, the refusals and the counts by minute through
+// numbers of duplicates through Records, the refusals and the per-minute counts through
 // RequestCounts, and everything else through Senders.
 type Reports interface {
 	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. Adding a report
@@ -15,9 +15,9 @@ type Reports interface {
 	// until it is recorded.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
-	// AddRefusals adds counts of refused requests, both to the counts by workflow, code and minute
-	// and to the counts by code and minute. Adding a report with the same ID again has no effect.
-	// Report IDs must be unique across all kinds of reports.
+	// AddRefusals adds refused requests to the counts by workflow, code and minute, and to the
+	// per-minute counts by code. Adding a report with the same ID again has no effect. Report IDs
+	// must be unique across all kinds of reports.
 	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []RefusalCount) error
 
 	// AddSenders adds what requests have shown about the senders of trigger nodes. Adding a report

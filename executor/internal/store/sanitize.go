@@ -49,8 +49,8 @@ func StoredTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// CeilTime returns the first storable time that is not before t. A stored time is before the result
-// if and only if it is before t, so queries can compare stored times with the result.
+// CeilTime returns the first storable time that is not before t. Queries compare stored times with
+// the result instead of t: a stored time is before the result if and only if it is before t.
 func CeilTime(t time.Time) time.Time {
 	cut := StoredTime(t)
 	if cut.Before(t) {
@@ -134,10 +134,10 @@ func (r Record) sanitized() Record {
 }
 
 // SubjectLikePatterns returns the LIKE patterns that match the subjects of one workflow's messages
-// in the shared streams. ordered matches start messages with an order key
-// (executions.ordered.<queue>.<lane>.<workflow>.<node>), and others matches all other messages
+// in the shared streams. ordered is for start messages with an order key
+// (executions.ordered.<queue>.<lane>.<workflow>.<node>), and others for all other messages
 // (executions.<kind>.<queue>.<workflow>.<rest>). The escape character is \. Match a subject only
-// against the pattern of its kind, because the other pattern would mistake a lane for a workflow.
+// against the pattern of its kind, because the other one would take a lane for a workflow.
 func SubjectLikePatterns(workflowID string) (ordered, others string) {
 	escaped := escapedPattern(workflowID)
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"

@@ -22,9 +22,9 @@ var migrations embed.FS
 // a lock, so any number of executors can start at the same time. It rejects a database that a newer
 // program has migrated, or that was created before the first release. It uses a separate
 // connection, because waiting for another executor's migration, or building an index, may take a
-// long time. The context starting limits only connecting and reading the schema version. It does
-// not cancel a migration, which would have to start again from the beginning at the next start of
-// the program.
+// long time. The second context (starting) limits only connecting and reading the schema version.
+// It does not cancel a migration, which would have to start again from the beginning at the next
+// start of the program.
 func migrate(ctx, starting context.Context, config *pgx.ConnConfig) (supported int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()

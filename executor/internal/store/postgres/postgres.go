@@ -48,8 +48,8 @@ var _ store.Store = (*Store)(nil)
 // password.
 func Open(ctx context.Context, url string) (*Store, error) { return open(ctx, ctx, url) }
 
-// open is like Open, but stops trying to connect when starting is done. Only ctx cancels a
-// migration, which may take longer.
+// open is like Open, but stops trying to connect when the second context (starting) is done. Only
+// ctx cancels a migration, which may take longer.
 func open(ctx, starting context.Context, url string) (*Store, error) {
 	config, err := parseURL(url)
 	if err != nil {
@@ -83,8 +83,9 @@ func open(ctx, starting context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
-// OpenWithRetry is like Open, but retries while the server is unavailable, until starting is done.
-// Only ctx cancels a migration, which may take longer. starting must be derived from ctx.
+// OpenWithRetry is like Open, but retries while the server is unavailable, until the second context
+// (starting) is done. Only ctx cancels a migration, which may take longer. starting must be derived
+// from ctx.
 func OpenWithRetry(ctx, starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {

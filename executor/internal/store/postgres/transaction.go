@@ -22,8 +22,8 @@ func (s *Store) Read(
 	return s.FinishOperation(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
 }
 
-// eachRow calls row for each row of a query's result. rows and err are what pgx's Query has
-// returned; if err is not nil, eachRow returns it.
+// eachRow passes each row of a query's result to the callback. rows and err are what pgx's Query
+// has returned; if err is not nil, eachRow returns it.
 func eachRow(rows pgx.Rows, err error, row func(relational.Row) error) error {
 	if err != nil {
 		return err

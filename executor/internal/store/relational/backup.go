@@ -62,8 +62,9 @@ func (minuteTable) restore(ctx context.Context, tx Tx, part *store.BackupPart) e
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 
-// ForEachRowInPages calls each for every row of a query's result. each may take any amount of time,
-// because no query is in progress while it runs: see Snapshot.QueryInPages.
+// ForEachRowInPages passes every row of a query's result to the callback each. The callback may
+// take any amount of time, because no query is in progress while it runs: see
+// Snapshot.QueryInPages.
 func ForEachRowInPages[T any](
 	ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string,
 ) error {

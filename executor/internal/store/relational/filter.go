@@ -31,9 +31,9 @@ var (
 	}
 )
 
-// Conditions returns the WHERE clause for the records that match filter and that come after the
-// position after in the sort order in. It contains the conditions of partial indexes verbatim,
-// because SQLite uses such an index only if the texts match.
+// Conditions returns the WHERE clause for the records that match a filter and come after a given
+// position in a sort order. It contains the conditions of partial indexes verbatim, because SQLite
+// uses such an index only if the texts match.
 func (s *Store) Conditions(
 	ctx context.Context, what string, filter store.RecordFilter, in SortOrder,
 	after store.RecordPosition,
@@ -89,11 +89,11 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, co
 
 // whereDelivery adds the filter's conditions on a delivery ID and on a prefix of one.
 //
-// To find a delivery ID, the query looks up the execution IDs that may have been computed from it
-// at each node. It also looks up the delivery ID in an index, which contains only the delivery IDs
-// from which no execution ID was computed. For a prefix, or if there are too many nodes, the query
-// searches all records that match the filter's workflow and time. If these are too many,
-// whereDelivery returns ErrTooBroad.
+// If the filter has a delivery ID, the query looks up the execution IDs that may have been computed
+// from it at each node, and looks up the delivery ID in an index of those from which no execution
+// ID was computed. If there are too many nodes, or if the filter has a prefix, the query searches
+// all records that match the filter's workflow and time. If these are too many, whereDelivery
+// returns ErrTooBroad.
 //
 // columnPrefix is the prefix for the columns of all further conditions: dialect.UnindexedPrefix if
 // the planner must not use an index on them, otherwise "".

@@ -16,9 +16,9 @@ const (
 )
 
 // whereOrigin adds the filter's conditions on the account, the source and the node, which are part
-// of a record's origin. A search in time order finds the records of an account quickly only if many
-// of the newest records belong to it. If that is uncertain, whereOrigin adds a condition on the
-// account's workflows, so that the database can read the records of these workflows instead.
+// of a record's origin. Reading the records in time order finds those of an account quickly only if
+// many of the newest records belong to it. If that is uncertain, whereOrigin adds a condition on
+// the account's workflows, so that the database can read only the records of these workflows.
 // columnPrefix is a result of whereDelivery.
 func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter, columnPrefix string,

@@ -54,8 +54,8 @@ func (o *OriginCache) Clear() {
 	o.rowIDsByOrigin, o.originsByRowID = nil, nil
 }
 
-// queryFunc is a function that runs a query, on a database or in a transaction, and calls row for
-// each row of the result.
+// queryFunc is a function that runs a query, on a database or in a transaction, and passes each row
+// of the result to a callback.
 type queryFunc = func(ctx context.Context, row func(Row) error, queryFunc string, args ...any) error
 
 // ByRowID returns the origins with the given row numbers. It reads origins that are not cached from

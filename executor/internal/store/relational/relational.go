@@ -230,8 +230,8 @@ func Collect[T any](
 	return found, nil
 }
 
-// write runs do in one transaction, and returns do's result once the transaction has been
-// committed.
+// write runs the callback do in one transaction, and returns its result once the transaction has
+// been committed.
 func write[T any](
 	ctx context.Context, s *Store, operation string, do func(Tx) (T, error),
 ) (result T, err error) {

@@ -146,8 +146,8 @@ func (tx *transaction) InsertNew(
 	return inserted, err
 }
 
-// insertedOf returns those of records that this transaction has inserted: their rows have a seq
-// higher than last. Of two records with the same ID, only the first is returned.
+// insertedOf returns the records that this transaction has inserted: their rows have a seq higher
+// than last. Of two records with the same ID, only the first is returned.
 func insertedOf(
 	ctx context.Context, tx *transaction, records []store.Record, last int64,
 ) (inserted []store.Record, err error) {

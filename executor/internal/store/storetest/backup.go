@@ -85,7 +85,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
-// RunBackupOfEveryTable backs up the store from and restores the backup into the store to. Every
+// RunBackupOfEveryTable backs up one store (from) and restores the backup into another (to). Every
 // table except those in notInBackups must then have the same number of rows in both. rows returns
 // these numbers for the databases of both stores, by table name.
 func RunBackupOfEveryTable(

@@ -94,9 +94,9 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// testOverlappingBatches makes all stores apply the same messages concurrently, each in different
-// batches and in a different order. The result must be the same as with a single store: each record
-// changes exactly as often as its messages require.
+// testOverlappingBatches makes all stores apply the same messages concurrently, each store in
+// different batches and in a different order. Each record must change exactly as often as if a
+// single store had applied the messages.
 func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, rounds = 300, 2

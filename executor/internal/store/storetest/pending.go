@@ -218,8 +218,8 @@ func prunePending(t *testing.T, s store.Store) int {
 	return n
 }
 
-// testConcurrentReports makes some stores record start messages while others record the reports
-// about them. No report may be lost, whether it or its start message arrives first.
+// testConcurrentReports makes some workers record start messages while others record the reports
+// about them. No report may be lost, whether it arrives before or after its start message.
 func testConcurrentReports(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, batch = 600, 5
@@ -251,9 +251,9 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 }
 
 // RunPendingLimit tests that the oldest pending step is dropped when there are too many. s must be
-// empty. RunPendingLimit stores a running and a succeeded step of one execution, and then calls
-// full. full must lower the position of the running step so far that one more step exceeds
-// MaxPendingSteps.
+// empty. RunPendingLimit stores a running and a succeeded step of one execution, and then calls the
+// callback full, which must lower the position of the running step so far that one more step
+// exceeds MaxPendingSteps.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	applyBatch(t, s, progressBatch(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))

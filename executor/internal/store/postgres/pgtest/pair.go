@@ -83,7 +83,7 @@ func (p *ReplicatedPair) StartStandby(ctx context.Context) error {
 	return p.AwaitReplay(ctx, written)
 }
 
-// AwaitReplay waits until the standby has replayed the primary's log up to the position written.
+// AwaitReplay waits until the standby has replayed the primary's log up to a position (LSN).
 func (p *ReplicatedPair) AwaitReplay(ctx context.Context, written string) error {
 	return pollUntil(ctx, "the standby does not follow", func() (bool, error) {
 		state, err := p.Primary().Query(ctx,

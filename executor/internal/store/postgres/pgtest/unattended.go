@@ -73,8 +73,8 @@ func (s *Server) query(
 func (s *Server) Restart(ctx context.Context) (err error) {
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		err = s.start(ctx)
-		// Once there is a process, do not try again: the server is still starting, or has refused
-		// to start.
+		// If the server has exited, process is nil. Try again then: the server refuses to start
+		// while a process of the killed server is still running.
 		return err == nil || s.process != nil
 	})
 	return err
