@@ -10,17 +10,17 @@ func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 }
 
 // MarkDerivedID marks a delivery ID that comes from the body or is a hash. The mark keeps it from
-// colliding with a delivery ID from a header. Only the functions that make execution IDs use the
-// result.
+// colliding with a delivery ID from a header. Pass the result only to IDForDelivery and
+// RejectedIDForDelivery.
 func MarkDerivedID(deliveryID string) string { return "\x00" + deliveryID }
 
 // MarkSignedID marks a delivery ID that is covered by the sender's signature. The mark keeps it
-// from colliding with any other delivery ID, whether from a header or derived. Only the functions
-// that make execution IDs use the result.
+// from colliding with any other delivery ID, whether from a header or derived. Pass the result only
+// to IDForDelivery and RejectedIDForDelivery.
 func MarkSignedID(deliveryID string) string { return "\x00\x00" + deliveryID }
 
 // MarkEventID marks the ID of an operator event. The mark keeps it from colliding with the
-// delivery ID of a request. Only the functions that make execution IDs use the result.
+// delivery ID of a request. Pass the result only to IDForDelivery and RejectedIDForDelivery.
 func MarkEventID(eventID string) string { return "\x00\x00\x00" + eventID }
 
 // RejectedIDForDelivery returns the ID of the execution record of a delivery to an inactive

@@ -76,8 +76,8 @@ func (w *batchedLineWriter) add(line []byte, now time.Time) {
 	}
 }
 
-// collect adds a line to the waiting ones, or counts it as dropped if they would exceed
-// maxWaitingBytes. The caller must hold mu.
+// collect appends a line to waitingLines. If these would then exceed maxWaitingBytes, it counts the
+// line as dropped instead. The caller must hold mu.
 func (w *batchedLineWriter) collect(line []byte) {
 	if len(w.waitingLines)+len(line) > maxWaitingBytes {
 		w.dropped++

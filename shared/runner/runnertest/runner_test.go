@@ -23,7 +23,8 @@ import (
 )
 
 // start calls runner.Run in the background, with the group "group" unless options name another one.
-// stop ends its context and waits until Run has returned.
+// stop ends the context of Run and waits until Run has returned. It is also called when the test
+// ends.
 func start(
 	t *testing.T, nc *nats.Conn, options runner.Options, handler runner.Handler,
 ) (stop func()) {
