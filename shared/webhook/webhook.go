@@ -8,9 +8,9 @@ import "strings"
 // senders.
 type Code string
 
-// The refusal codes, approximately in the order in which the causes are checked. If a sender
-// verifies the request, the delivery ID and the body are checked before the signature: see
-// ingress/steps.go.
+// The refusal codes, approximately in the order in which the causes are checked. If the node has a
+// sender that verifies requests, the body is read before the signature is checked, and the delivery
+// ID may also be checked before: see ingress/steps.go.
 const (
 	CodeMethodNotAllowed  Code = "method_not_allowed"
 	CodeNotFound          Code = "not_found"
