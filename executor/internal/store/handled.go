@@ -12,10 +12,9 @@ import (
 // recorder what to record again.
 type HandledMessages interface {
 	// HandledRanges returns which messages of a stream have been handled, as merged and sorted
-	// ranges. These are the ranges of all batches committed to this database, without those of
-	// transactions that it has lost. created is the stream's creation time: see
-	// HandledRange.StreamCreated. HandledRanges deletes the ranges of earlier streams with the same
-	// name.
+	// ranges: those of all batches committed to this database, except transactions that it has
+	// lost. created is the stream's creation time: see HandledRange.StreamCreated. HandledRanges
+	// deletes the ranges of earlier streams with the same name.
 	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
 
 	// ForgetHandled makes the store forget that the messages of a stream whose sequence is at least

@@ -35,8 +35,8 @@ func StatusFromCode(code int64) execution.Status {
 	return execution.Statuses[code-1]
 }
 
-// FitsShortForm reports whether a record can be inserted in short form: every field that most new
-// records lack is zero. computed is the result of r.HasComputedID.
+// FitsShortForm reports whether a record can be inserted in short form, that is, has no other
+// values than most new records have. computed is the result of r.HasComputedID.
 func FitsShortForm(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" &&
 		r.RequeuedAs == "" &&

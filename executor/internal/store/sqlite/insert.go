@@ -84,8 +84,8 @@ func execRowsOfSize(
 			return 0, err
 		}
 		changed += n
-		// SQLite is Go code here. Without this call, it would occupy its P for the whole batch, and
-		// requests to an ingress in this process would wait.
+		// The engine is Go code. If it did not yield, it would occupy its P for the whole batch,
+		// and requests to an ingress in this process would wait.
 		runtime.Gosched()
 	}
 	return changed, nil
@@ -146,8 +146,8 @@ func (tx *transaction) InsertNew(
 	return inserted, err
 }
 
-// insertedOf returns the records that this transaction has inserted: their rows have a seq higher
-// than last. Of two records with the same ID, only the first is returned.
+// insertedOf returns the records that were inserted after row last. If two have the same ID, only
+// the first is returned.
 func insertedOf(
 	ctx context.Context, tx *transaction, records []store.Record, last int64,
 ) (inserted []store.Record, err error) {
