@@ -34,8 +34,8 @@ func (h *handler) startExecution(d *delivery) outcome {
 }
 
 // chooseStream chooses the stream for the start message or the rejection, and stores the choice in
-// d. If it returns nil, the caller must release d.permit exactly once. If the message cannot be
-// stored now, it returns the refusal.
+// d. It returns nil on success; the caller must then release d.permit exactly once. It returns a
+// refusal if the message cannot be stored now.
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.permit = d.trigger.Workflow.AcquirePermit()

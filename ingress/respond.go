@@ -293,9 +293,9 @@ func (h *handler) respondFiltered(d *delivery) {
 	d.event.status, d.event.filtered = http.StatusOK, true
 }
 
-// extendWriteDeadline extends the write deadline of a slow request. The server sets that deadline
-// when it has read the headers, which is enough time for most requests. Setting it for every
-// request would take too much time.
+// extendWriteDeadline extends the write deadline of a request that has taken long. The server sets
+// the deadline when it has read the headers, which leaves most requests enough time. Extending it
+// for every request would cost too much CPU time.
 func (h *handler) extendWriteDeadline(d *delivery) {
 	if now := time.Now(); now.Sub(d.event.start) > h.responseTimeout/2 {
 		// Ignore the error: if deadlines are not supported, there is none to extend.

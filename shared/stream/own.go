@@ -197,8 +197,8 @@ func StreamOf(subject string) string {
 }
 
 // parseOwnSubject splits a subject of a queue's own stream of start messages into the queue and the
-// tail, which has the same form as the part after "executions." in a subject of the shared stream.
-// ok is false for any other subject.
+// tail. The tail has the same form as a subject of the shared stream without "executions.", but
+// contains no queue. ok is false for any other subject.
 func parseOwnSubject(subject string) (queue, tail string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, ownSubjectPrefix)
 	if !ok {

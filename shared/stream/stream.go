@@ -203,11 +203,11 @@ func (s Settings) Validate() error {
 // messages.
 var ErrSettingsMismatch = errors.New("exists with other settings")
 
-// EnsureSharedStreams creates the EXECUTIONS and PROGRESS streams if they do not exist. To existing
-// streams it adds the subjects that an earlier version did not configure, which does not affect
-// stored messages. If any other setting of a stream differs, it leaves the stream unchanged and
-// returns an error that wraps ErrSettingsMismatch. The number of replicas may differ, because a
-// command can change it while the installation is running, and so may the size and the age of
+// EnsureSharedStreams creates the EXECUTIONS and PROGRESS streams if they do not exist. If an
+// existing stream lacks subjects, because an earlier version created it, they are added, which does
+// not affect stored messages. If any other setting of a stream differs, the stream stays unchanged,
+// and the error wraps ErrSettingsMismatch. Two differences are allowed: in the number of replicas,
+// which a command can change while the installation is running, and in the size and the age of
 // PROGRESS.
 func EnsureSharedStreams(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()

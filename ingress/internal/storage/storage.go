@@ -95,8 +95,8 @@ type StreamSpace struct {
 	nearFull         atomic.Bool
 	usesExecutorSums atomic.Bool // an executor's sums are used instead of this ingress's counts
 
-	// RefreshUsage receives a value for each message while the stream is nine tenths full. The
-	// receiver should then update the usage with SetUsage.
+	// RefreshUsage receives a value when a message arrives while the stream is nine tenths full.
+	// The receiver should then read the stream's usage and call SetUsage.
 	RefreshUsage chan struct{}
 	// Announce receives a value once this ingress has used so much space that it should announce
 	// the usage to the other ingresses immediately.

@@ -229,8 +229,8 @@ func ids(n int) (list []string) {
 	return list
 }
 
-// losses is how often the test deletes the storage, and workflows is how many workflows the
-// registry has.
+// losses is the number of times that the test deletes the storage, and workflows is the number of
+// workflows in the registry.
 var (
 	losses = flag.Int("losses", 2,
 		"how often TestALostRegistryIsRestored deletes the store of NATS")

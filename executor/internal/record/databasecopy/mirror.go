@@ -71,7 +71,7 @@ func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 		return err
 	}
 	c.setCopiedRevision(bucket, at.Revision, true)
-	// Do not copy another installation's registry, nor a registry that is itself being restored
+	// Do not copy the registry of another installation, or a registry that must first be restored
 	// from the copy.
 	identity, _, err := edit.ReadInstallation(asking, c.JetStream)
 	if err != nil {

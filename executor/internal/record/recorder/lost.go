@@ -211,10 +211,10 @@ func (r *Recorder) readStartStreams(ctx context.Context, pass *lostPass) (startS
 	return streams, nil
 }
 
-// readRunnerGroups reads each stream's groups of runners. It returns an error unless everything in
-// the shared streams is recorded in the database. If a queue's own stream is unreachable or not
-// fully recorded, it sets that stream's err field instead, and the search ignores executions whose
-// start messages may be in that stream.
+// readRunnerGroups reads the groups of runners of each stream. It returns an error unless
+// everything in the shared streams is recorded in the database. If a queue's own stream is
+// unreachable or not fully recorded, it only sets the err field of that stream. The search then
+// ignores executions whose start messages may be in the stream.
 func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) error {
 	if err := r.readRunnerGroupsOf(ctx, streams, sharedStartReportPair.starts); err != nil {
 		return err

@@ -17,9 +17,10 @@ const (
 	minLostWindow         = time.Second
 	firstLostWindow       = 10 * time.Minute
 	slowLostQueryDuration = time.Second
-	// lostSearchOverlap is how far a search goes back, in acceptance times, into the period that
-	// the previous search has read. An execution can be recorded later than one that was accepted
-	// after it, and the clocks of the ingresses differ.
+	// lostSearchOverlap is how far a search goes back into the acceptance times that the previous
+	// search has covered. It finds executions there that the previous search has missed, because
+	// executions are not recorded exactly in the order of acceptance, and the clocks of the
+	// ingresses differ.
 	lostSearchOverlap = time.Hour
 	// fullSearchInterval is how often a search reads all executions.
 	fullSearchInterval = 24 * time.Hour

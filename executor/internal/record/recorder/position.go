@@ -229,9 +229,9 @@ func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	return true
 }
 
-// updateAckFloor notes the position up to which a stream is acknowledged. If the position has gone
-// back, which means that another executor has rewound the consumer, it returns the sequence of the
-// previous position. Otherwise, it returns 0.
+// updateAckFloor stores now as the ack floor of a stream. If the ack floor has gone back, another
+// executor has rewound the consumer, and before is the sequence of the previous ack floor.
+// Otherwise, before is 0.
 func (r *recovery) updateAckFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -472,8 +472,8 @@ type consumerPosition struct {
 }
 
 // positionOf returns the position of the recorder's consumer in a stream. Call it before reading
-// the ranges from the database: a message is acknowledged only after its transaction, so the ranges
-// then include every message that is acknowledged according to the position.
+// the handled ranges from the database. The ranges then include every message that the position
+// counts as acknowledged, because a message is acknowledged only after its transaction.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPosition, error) {
 	p := &consumerPosition{name: name}
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout) // the connection may get lost

@@ -184,10 +184,9 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// workflowInAccountSince returns the result of Config.WorkflowInAccountSince or, if that function
-// is nil, the zero time and true. It returns an error while the registry is unavailable, so that
-// the report waits: observations from the workflow's time in another account must not be shown to
-// its current one.
+// workflowInAccountSince calls Config.WorkflowInAccountSince. If that function is nil, it returns
+// the zero time and true. It returns an error while the registry is unavailable, so that the report
+// waits: the current account must not see observations from the workflow's time in another account.
 func (r *Recorder) workflowInAccountSince(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
@@ -200,8 +199,8 @@ func (r *Recorder) workflowInAccountSince(
 	return at, ok, err
 }
 
-// isFromDeletedWorkflow reports whether an observation must be ignored because there is no workflow
-// with the ID, or because the observation is older than the workflow or than its move to its
+// isFromDeletedWorkflow reports whether an observation must be ignored: because the workflow does
+// not exist, or because the observation was made before the workflow was created or moved to its
 // current account.
 func (r *Recorder) isFromDeletedWorkflow(
 	ctx context.Context, id string, observed time.Time,

@@ -58,11 +58,11 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 	return groups, nil
 }
 
-// haveHandled reports whether the groups of runners have handled a candidate's start message: at
-// least one group has acknowledged it, and so has every active group. A group is active if one of
-// its members is waiting for messages or handling some. Groups that began after the message do not
-// count. If haveHandled returns true and the execution has not ended, no report will follow,
-// because runners report before they acknowledge.
+// haveHandled reports whether a candidate's start message has been acknowledged by at least one
+// group of runners and by every active group. A group is active if one of its members is waiting
+// for messages or handling some. Groups that began after the message do not count. If haveHandled
+// returns true and the execution has not ended, no report will follow, because runners report
+// before they acknowledge.
 func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 	filter := stream.RunnerFilterSubject(c.startSubject)
 	for _, g := range groups {
