@@ -258,10 +258,10 @@ var errOverStorageShare = fmt.Errorf(
 	publish.ErrStorageFull,
 )
 
-// publishWithinShare publishes a message if the account may use the space. Otherwise it only
-// confirms the message if it repeats one that is already stored, and returns an error if not. The
-// space of the shared stream is divided among accounts. The space of a queue's own stream is not,
-// because an operator has assigned it to the queue.
+// publishWithinShare publishes a message unless the account has used up its share of a nearly full
+// stream. In that case, it stores nothing: it returns the confirmation of the stored message if msg
+// is a repeat of it, and an error otherwise. Only the space of the shared stream is divided among
+// accounts. An operator has assigned the space of a queue's own stream to the queue.
 func (h *handler) publishWithinShare(
 	accountID string, msg *nats.Msg, choice publish.StreamChoice,
 ) (publish.Ack, error) {

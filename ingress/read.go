@@ -74,9 +74,9 @@ func (h *handler) mayHaveIDInBody(d *delivery) bool {
 	return s != nil && s.DeliveryIDInBody() && d.firstHeader(h.priorityIDHeaders) == ""
 }
 
-// findDeliveryID determines the delivery ID, unless it has been determined before. In order of
-// precedence, the ID comes from the data that the signature covers, the first headers, the sender's
-// sources, and the other headers.
+// findDeliveryID sets the delivery ID when it is first called. It uses the first source that
+// contains an ID, in this order: the data that the signature covers, priorityIDHeaders, the
+// sender's unsigned sources, and configuredIDHeaders.
 func (h *handler) findDeliveryID(d *delivery) {
 	if d.identified {
 		return

@@ -250,9 +250,9 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 }
 
 // measureCondition puts the troubled queue into the given condition, measures the calm queue
-// meanwhile, and then restores the troubled queue. For conditionRecordingLag, it then also measures
-// conditionRunnerLag: the same messages are recorded, but no runner has received them. It stores
-// the results in turns.
+// meanwhile, restores the troubled queue, and stores the result in turns. conditionRecordingLag
+// takes two measurements: one while the executors are recording the troubled queue's backlog, and
+// one, stored for conditionRunnerLag, when the backlog is recorded but no runner has received it.
 func (n *isolationRun) measureCondition(
 	ctx context.Context, which condition, turns *[numConditions]isolationResult,
 ) (err error) {
@@ -273,8 +273,8 @@ func (n *isolationRun) measureCondition(
 		turns[which], err = n.measure(ctx, n.Frozen,
 			func() error { return frozen.Signal(syscall.SIGSTOP) }, thaw)
 		err = errors.Join(err, thaw())
-		// Check that the leader was frozen: the first requests of the turn then waited until there
-		// was a leader again, so the largest latency is high.
+		// Check that the leader was really frozen: the first requests then had to wait for a new
+		// leader, so at least one latency must be high.
 		if all := turns[which].troubled.latencies; err == nil &&
 			(len(all) == 0 || all[len(all)-1] < min(n.Burst/2, time.Second)) {
 			err = errors.New("the leader was not frozen")

@@ -42,7 +42,8 @@ func (s *speedRun) runVegeta(
 	return result, err
 }
 
-// vegetaTargeter returns a function that makes the same requests for vegeta as a generator sends.
+// vegetaTargeter returns a vegeta.Targeter that makes the same requests as this package's
+// generator.
 func (s *speedRun) vegetaTargeter(to target) vegeta.Targeter {
 	var mu sync.Mutex
 	next := newRequest(to, s.BodyBytes)

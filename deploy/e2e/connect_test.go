@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Using only the console, an operator connects a workflow without a sender to Slack, up to the
-// first verified event.
+// An operator sets Slack as the sender of a workflow that has none, using only the console. Signed
+// events are then accepted, and forged ones refused, until the operator removes the sender.
 func TestConnectSlack(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

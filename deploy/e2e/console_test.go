@@ -294,7 +294,9 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.text("main", "“broken” is not a status")
 }
 
-// requeue retries a failed execution with its original input.
+// requeue makes an execution fail, and retries it with its original input from the execution's
+// page. The retries fail as well, and are retried from the list of dead letters and the list of
+// executions.
 func requeue(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"on purpose","n":5}`))
@@ -314,8 +316,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text("main", "Retried as")
 	b.wait(`!document.querySelector("#retry")`)
 
-	// The requeued execution fails for the same reason, and is requeued from the list of dead
-	// letters.
+	// The retry fails for the same reason, and is retried from the list of dead letters.
 	b.text(".facts", "Retried as")
 	again := strings.TrimPrefix(b.evaluate(`[...document.querySelectorAll(".facts dt")].find((each) => each.innerText === "Retried as").nextElementSibling.querySelector("a").pathname`), "/executions/")
 	recorded(t, l.client(), again, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
@@ -330,7 +331,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.click(".dead-letters .said a")
 	b.text("main", "a retry of "+again)
 
-	// This execution fails, too, and is requeued from the list of executions.
+	// The second retry fails, too, and is retried from the list of executions.
 	third := strings.TrimPrefix(b.evaluate(`location.pathname`), "/executions/")
 	recorded(t, l.client(), third, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
 	b.visit("/")

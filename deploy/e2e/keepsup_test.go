@@ -111,9 +111,9 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	b.see("[data-live-state].on")
 	const newest = `document.querySelector("[data-id]").dataset.id`
 	before := b.evaluate(newest)
-	// Until the page says that the execution below has started, answer its requests for the list
-	// with an old response, which lacks the execution. Answer the first request after that in the
-	// same way.
+	// Answer the page's requests for the list with an old response, which lacks the execution
+	// started below, until the page has shown "Started" and once more after that. The new row must
+	// then come from a later response.
 	b.evaluate(`(async () => {
 		const rows = document.querySelector("[data-live]").dataset.live, real = fetch;
 		const old = await (await real(rows)).text();

@@ -223,13 +223,14 @@ func printable(random *rand.Rand, length int) string {
 	return string(text)
 }
 
-// request is the request contained in a start or a rejection on the stream.
+// request is the webhook request stored in a start message or a rejection.
 type request struct {
 	payload        execution.Payload
 	headers, query execution.Values
 }
 
-// requestsOn reads all starts and rejections on the stream, keyed by execution ID.
+// requestsOn returns the requests of all start messages and rejections in the shared stream, keyed
+// by execution ID.
 func requestsOn(t *testing.T, natsURL string) map[string]request {
 	t.Helper()
 	js, err := jetstream.New(connect(t, natsURL))

@@ -35,7 +35,8 @@ type outside struct {
 	env    []string
 }
 
-// newOutside creates a folder with the files in testdata, or an empty folder if testdata is "".
+// newOutside creates a folder with the files in testdata, or an empty folder if testdata is "". It
+// also packs the modules of the release into a module proxy, from which the go command gets them.
 func newOutside(t *testing.T, testdata string) *outside {
 	t.Helper()
 	// Download everything that a runner and its tests need into the default module cache.

@@ -47,7 +47,7 @@ type Filter struct {
 	pointers   *pointerSet // nil means that no condition refers to the body's JSON
 }
 
-// condition is a test of the value at one place.
+// condition tests the value at one place in a request, such as a header or a JSON pointer.
 type condition struct {
 	placeText string // the place as written in the filter
 	place     sender.Place

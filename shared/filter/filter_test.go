@@ -513,9 +513,10 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// ambiguousRequest reports whether second may interpret a request differently than Match, so that
-// their results cannot be compared. This is the case if the body is ambiguous, if net/url refuses a
-// part of a form or of the query, or if a value has a long exponent.
+// ambiguousRequest reports whether Match and the reference implementation, the function second, may
+// interpret a request differently, so that their results cannot be compared. This is the case if
+// the body is ambiguous, if net/url refuses a part of a form or of the query, or if a value has a
+// long exponent.
 func ambiguousRequest(r *sender.Request, isForm bool) bool {
 	fields, err := url.ParseQuery(r.Query)
 	if err != nil || longExponent.MatchString(r.Query) {
@@ -547,9 +548,9 @@ func ambiguousRequest(r *sender.Request, isForm bool) bool {
 // would need too much memory to represent such a number as a fraction.
 var longExponent = regexp.MustCompile(`[0-9][eE][-+]?[0-9]{4}`)
 
-// ambiguous reports whether second, which decodes documents into maps, interprets a document
-// differently than Match. This is the case if an object has two members with the same name, or if a
-// number has a long exponent.
+// ambiguous reports whether Match and the reference implementation, the function second, interpret
+// a document differently. This is the case if an object has two members with the same name, because
+// second decodes objects into maps, or if a number has a long exponent.
 func ambiguous(text string) bool {
 	type container struct {
 		members map[string]bool // nil in an array

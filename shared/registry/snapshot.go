@@ -98,8 +98,8 @@ func (a *accountView) allows(w *Webhook) bool {
 	return !a.limitsActive || a.cutoff != nil && w.Active && w.compare(a.cutoff) <= 0
 }
 
-// accountWriterState holds the data about an account from which a change of the snapshot computes
-// the accountView. Lookup reads only the accountView.
+// accountWriterState is what writers of the snapshot know about an account. They compute its
+// accountView from it. Lookup reads only the accountView.
 type accountWriterState struct {
 	id        string
 	hasRecord bool       // whether the account has a record; otherwise only workflows refer to it

@@ -423,8 +423,9 @@ type leaseState struct {
 	lost      bool          // whether the lease has expired; guarded by inFlightMessages.mu
 	ended     chan struct{} // closed when the message was acknowledged, handed back or given up
 	lane      int           // the number of the lane, from 0
-	// lastReport is the last known report on the execution. nil means that reports cannot be read,
-	// or have not been read yet; guarded by inFlightMessages.mu.
+	// lastReport is the last known report on the execution. It is nil if reports cannot be read,
+	// have not been read yet, or are ignored after maxReportRefusals; guarded by
+	// inFlightMessages.mu.
 	lastReport *stream.LastReport
 }
 
@@ -608,8 +609,8 @@ func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
 // was stored first. After that, the runner sends a report that the stream accepts in any case.
 const maxReportRefusals = 10
 
-// setLastReport sets the last known report on an ordered execution. nil means that reports cannot
-// be read.
+// setLastReport sets the last known report on an ordered execution. If it is nil, the stream
+// accepts the next report even if another one was stored in the meantime.
 func (u *inFlightMessages) setLastReport(m *message, last *stream.LastReport) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -197,13 +197,14 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 }
 
 // publishReport publishes a report, and sends it again until the stream confirms it. Repeated
-// reports are harmless. If the stream refuses the report because another one was stored first, the
-// runner builds a new version. published is called exactly once: with nil after the confirmation,
-// or with an error if there is none within AckWait.
+// reports are harmless. If the stream refuses the report because another report on the execution
+// was stored first, the runner replaces it with an updated one. published is called exactly once:
+// with nil once the report is confirmed or no longer needed, or with an error if AckWait passes or
+// the connection is closed before that.
 //
-// If the storage of NATS is full, each refusal restarts AckWait for as long as handlers may
-// continue, because another attempt at the execution could not be reported either. A warning is
-// then logged once per AckWait.
+// While the storage of NATS is full, each refusal restarts AckWait, until the runner stops its
+// handlers. Giving up would not help: another attempt at the execution could not be reported
+// either. A warning is logged once per AckWait.
 func (u *inFlightMessages) publishReport(m *message, report *nats.Msg, published func(error)) {
 	now := time.Now()
 	u.mu.Lock()
@@ -328,8 +329,9 @@ func (u *inFlightMessages) performDueActions(now time.Time) {
 	}
 }
 
-// dueHandlerAction returns the action that is due for a running handler, or nil. The caller must
-// hold mu.
+// dueHandlerAction returns what must be done now for a running handler: report the execution as
+// running, or abandon the handler if it still runs hangGracePeriod after it should have returned.
+// It returns nil if nothing is due. The caller must hold mu.
 func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 	ctx := m.handlerCtx
 	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) &&

@@ -164,8 +164,8 @@ func (s *Sender) SignsDeliveryID() bool {
 
 // SignedDeliveryID returns the request's delivery ID if the signature that verified the request
 // covers it, and otherwise the zero value. If it returns an ID, no other part of the request may be
-// used as the delivery ID. A signed body is interpreted without regard to the headers, because they
-// are not signed.
+// used as the delivery ID. To find the ID in a signed body, it ignores Content-Type, which is not
+// signed.
 func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 	if v.method == 0 || !v.OK() {
 		return DeliveryID{}

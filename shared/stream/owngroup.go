@@ -45,9 +45,9 @@ func (p QueueStreamPhase) NewestLayout() Layout {
 func (p QueueStreamPhase) HasOwnStream() bool { return p != QueuePhaseSharedStream }
 
 // ReadQueueSettings returns the settings in a queue's record, or the zero value if there is no
-// record. It makes a single request, to which any replica may respond, even if it lags a moment
-// behind the leader. It fails with nats.ErrNoResponders if there is no registry, or if the NATS
-// account may not read the record.
+// record. It makes a single request, which any replica may answer, so the settings may be slightly
+// out of date. It fails with nats.ErrNoResponders if there is no registry, or if the NATS account
+// may not read the record.
 func ReadQueueSettings(
 	ctx context.Context, nc *nats.Conn, queue string,
 ) (s QueueSettings, err error) {

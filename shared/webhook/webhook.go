@@ -10,7 +10,7 @@ type Code string
 
 // The refusal codes, approximately in the order in which the causes are checked. If the node has a
 // sender that verifies requests, the body is read before the signature is checked, and the delivery
-// ID may also be checked before: see ingress/steps.go.
+// ID may be checked before the signature as well: see ingress/steps.go.
 const (
 	CodeMethodNotAllowed  Code = "method_not_allowed"
 	CodeNotFound          Code = "not_found"

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// UUID is an execution ID in stored form: 16 bytes, which sort in the same order as the IDs' texts.
+// UUID is an execution ID as it is stored: 16 bytes, which sort in the same order as the text form.
 type UUID [16]byte
 
 // idLength is the length of a UUID as text, with hyphens.

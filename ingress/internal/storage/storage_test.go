@@ -206,7 +206,8 @@ func TestCountsExpire(t *testing.T) {
 	}
 }
 
-// BenchmarkTake measures Reserve, which is called for each message, with and without a size limit.
+// BenchmarkTake measures Reserve for a shared stream with a size limit and for one without. With a
+// limit, the ingress calls Reserve before it publishes a message in this stream.
 func BenchmarkTake(b *testing.B) {
 	for name, size := range map[string]int64{"no limit": 0, "limit": 1 << 60} {
 		b.Run(name, func(b *testing.B) {

@@ -123,8 +123,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		}))
 }
 
-// checkAccountExists returns an error if w's account was deleted while w was being stored. If w is
-// a new workflow, as created says, checkAccountExists then also deletes w.
+// checkAccountExists returns an error if w's account was deleted while w was being stored. If
+// created is true, w is a new workflow, and checkAccountExists then also deletes it.
 func (e *Editor) checkAccountExists(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil

@@ -71,8 +71,9 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	return info, nil
 }
 
-// missingTokenTextTimeout is how long readTrigger waits for the missing text of a token. A server
-// that has just become the leader needs a moment to apply what its predecessor confirmed.
+// missingTokenTextTimeout is how long readTrigger waits for the text of a token whose hash it has
+// already read. A server that has just become the leader needs a moment to apply what its
+// predecessor confirmed.
 const missingTokenTextTimeout = 2 * time.Second
 
 // readTrigger returns a workflow, one of its trigger nodes, and the node's secrets.

@@ -399,8 +399,9 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 }
 
 // asIfNotThere checks that a caller cannot tell an object of the account globex from one that does
-// not exist: status and answer, the response about the object, must be a 404 and, apart from IDs,
-// equal the response about an object of the account "nobody". who names the caller in messages.
+// not exist. status and answer are the response about the object of globex. It must be a 404 and,
+// apart from IDs, equal the response about an object of the account "nobody". who names the caller
+// in failure messages.
 func (r *rig) asIfNotThere(
 	e endpoint, expected operation, who, key string, status int, answer string,
 ) {
@@ -410,9 +411,9 @@ func (r *rig) asIfNotThere(
 	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
 		executionOf("nobody")).Replace(answer) == said
 	if e.id == "put-workflow" {
-		// A PUT with an unused ID creates a workflow, so refusing a PUT reveals that another
-		// account uses the ID, and the responses may differ. It is enough that the PUT for the
-		// account "nobody" fails with 422, because this account does not exist.
+		// The responses to a PUT may differ: a PUT with an unused ID creates a workflow, so any
+		// refusal reveals that the ID is in use. Check only that the PUT for the account "nobody"
+		// fails with 422, because this account does not exist.
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {

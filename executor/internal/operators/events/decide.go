@@ -164,7 +164,7 @@ func encodeInput(input ExecutionInput) string {
 }
 
 // eventOf returns the event that reports the given causes. All of them must have the same account
-// and kind, and the oldest must come first. The event starts the workflow target.
+// and kind, and the oldest must come first. target is the workflow that the event starts.
 func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow) store.Event {
 	first, last := causes[0], causes[len(causes)-1]
 	input := ExecutionInput{

@@ -35,8 +35,9 @@ const (
 	// this time.
 	conditionCheckInterval = 5 * time.Second
 	leaseDuration          = 20 * time.Second
-	// idleInterval is the minimum interval while no account has operator events. The loops still
-	// run then, because there may be causes of an account that had operator events before.
+	// idleInterval is the minimum time between passes of the loops while no account has operator
+	// events enabled. The loops still run then, because the store may hold causes of an account
+	// that has disabled its operator events.
 	idleInterval = 30 * time.Second
 	// loopPassTimeout limits one pass of either loop: publishing events, or checking for
 	// conditions.
@@ -158,8 +159,8 @@ func (e *Events) WatchConditions(ctx context.Context) {
 }
 
 // runPeriodically calls do at the given interval until the context is done. While no account has
-// operator events, the interval is at least idleInterval. While the directory is incomplete, it
-// skips the calls.
+// operator events enabled, the interval is at least idleInterval. While the directory is
+// incomplete, runPeriodically skips the calls.
 func (e *Events) runPeriodically(
 	ctx context.Context, interval time.Duration, do func(context.Context),
 ) {

@@ -133,9 +133,9 @@ func outcomeOf(ctx context.Context, method reflect.Value, caller operate.Caller)
 	return o
 }
 
-// isChecking reports whether the current panic comes from a call that had reached checkAndCall,
-// which checks the role before anything else. It searches the stack of the panic, so it must be
-// called by a deferred function.
+// isChecking reports whether checkAndCall is on the stack of the current panic. If so, the role was
+// checked before the panic, because checkAndCall does that first. isChecking must be called by a
+// deferred function, while the stack of the panic still exists.
 func isChecking() bool {
 	callers := make([]uintptr, 100)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])

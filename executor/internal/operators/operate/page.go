@@ -61,7 +61,7 @@ func newListPage[R, T any](
 
 // newPageOfCatalog returns a page of all, which is the complete list. The page begins after the
 // element whose ID is in the cursor. newPageOfCatalog returns an error if the list has no such
-// element, or if the cursor is of a list of another kind.
+// element, or if the cursor belongs to a list of another kind.
 func newPageOfCatalog[R, T any](
 	kind string, all []R, p PageOptions, item func(R) T, id func(R) string,
 ) (none api.List[T], err error) {
@@ -79,9 +79,9 @@ func newPageOfCatalog[R, T any](
 	return newListPage(kind, all, p, item, id), nil
 }
 
-// encodeTimePosition encodes a position in a list that is ordered by a time, which is at, and among
-// equal times by the strings in rest. They must not contain spaces. Stored times are whole
-// microseconds, so no precision is lost.
+// encodeTimePosition encodes a position in a list that is ordered by time and then by the strings
+// in rest, which must not contain spaces. Stored times are whole microseconds, so no precision is
+// lost.
 func encodeTimePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }

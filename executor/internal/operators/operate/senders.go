@@ -64,8 +64,8 @@ func emptyIfNil(texts []string) []string {
 	return texts
 }
 
-// Sender returns a node's sender. For editors, it includes secrets that the provider has sent and
-// that nobody has seen yet.
+// Sender returns a node's sender. If the caller is an editor, it includes the secrets that the
+// provider has sent and that nobody has seen yet, and marks them as seen.
 func (s *Service) Sender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Sender, error) {

@@ -399,9 +399,9 @@ func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 	}
 }
 
-// Each start message is read at most once, even if there are several groups that did not begin with
-// the oldest message. If a group that began with the oldest message has received a start message,
-// the message is not read at all.
+// StartMessages reads each start message from the stream at most once, even if several groups were
+// configured to begin after the oldest message. It does not read a message that a group with
+// DeliverAllPolicy has received.
 func TestStartMessagesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")

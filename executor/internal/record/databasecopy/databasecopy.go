@@ -265,9 +265,8 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	if c.identityWritten && !c.Follower.HasRolledBack() {
 		return nil
 	}
-	// Processes that have noticed an older registry wait until the identity has a new stamp. If
-	// another executor has just written one, ErrInstallationChanged is returned, and its stamp is
-	// enough.
+	// Processes that have noticed an older registry wait until the identity has a new stamp.
+	// ErrInstallationChanged means that another executor has just written one, which is enough.
 	if _, err = edit.WriteInstallation(asking, c.JetStream, identity, over); err != nil &&
 		!errors.Is(err, edit.ErrInstallationChanged) {
 		return err
@@ -277,7 +276,7 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 }
 
 // outdatedFor returns how long a cluster has been reporting an older registry. The first call
-// starts the time and returns about 0.
+// starts the clock and returns about 0.
 func (c *RegistryCopy) outdatedFor() time.Duration {
 	if c.outdatedSince.IsZero() {
 		c.outdatedSince = time.Now()
@@ -301,9 +300,9 @@ func (c *RegistryCopy) outdatedBuckets(
 			return nil, false, err
 		}
 		if at.Revision < reached && restart != nil {
-			// This process has copied later revisions than the database has, so the database was
-			// replaced by an older one. Restart the mirror, which then continues where the older
-			// database ends.
+			// This process has already copied revisions that the database lacks, so the database
+			// was replaced by an older one. Restart the mirror, which then continues where the
+			// older database ends.
 			restart()
 		}
 		s, err := c.JetStream.Stream(ctx, registry.StreamOf(bucket))

@@ -4,9 +4,9 @@
 // NATS reports only the total size of a stream, so the package reads the headers of all messages
 // and adds up their sizes. Only one executor does so at a time: the owner of the consumer for the
 // headers. The others keep trying to create that consumer, and one of them succeeds when the owner
-// is gone. Nothing is read while the stream is less than eight tenths full. The sums are not
-// stored: an executor that takes over or has lost the connection reads the stream from its
-// beginning. In the meantime, the ingresses rely on their own counts.
+// is gone. Reading starts when the stream is eight tenths full, and ends when it is less than seven
+// tenths full. The sums are not stored: an executor that takes over or has lost the connection
+// reads the stream from its beginning. In the meantime, the ingresses rely on their own counts.
 package holdings
 
 import (
@@ -30,8 +30,8 @@ import (
 const (
 	// publishInterval is the interval at which the sums are published.
 	publishInterval = time.Second
-	// Fill levels of the stream, in tenths of its maximum size. The sums are computed from the time
-	// at which the level reaches trackFromTenths until it falls below stopTrackingBelowTenths.
+	// Fill levels of the stream, in tenths of its maximum size. Once the level has reached
+	// trackFromTenths, the sums are computed until it falls below stopTrackingBelowTenths.
 	// Operators are warned when it reaches warnAtTenths.
 	trackFromTenths, stopTrackingBelowTenths, warnAtTenths = 8, 7, 9
 	tenthsPerWhole                                         = 10

@@ -250,9 +250,9 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 			return err
 		}
 	}
-	// Call mayLackMessages before and after the comparison. If a stream reaches its ack goal
-	// (recovery.ackGoals) during the comparison, the comparison may have missed messages below the
-	// goal. The goal is then removed, so only the call before the comparison reports it.
+	// Call mayLackMessages before and after rewindToUnrecorded. If a stream reaches its ack goal
+	// (recovery.ackGoals) during rewindToUnrecorded, messages below the goal may have been missed.
+	// The goal is then removed, so only the earlier call to mayLackMessages reports it.
 	mayLack := r.recovery.mayLackMessages(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
 	if err == nil && (mayLack || behind || r.recovery.mayLackMessages(at)) {
@@ -261,9 +261,9 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 	return err
 }
 
-// endAsFailed marks executions as failed. It returns an error if the database may have been
-// replaced in the meantime and may lack acknowledged messages, because the executions may then have
-// ended.
+// endAsFailed marks executions as failed, in batches. Before each batch, it checks that everything
+// in the streams is recorded, and returns an error if not: the database may have been replaced by
+// one that lacks messages, and these may show that the executions have ended.
 func (r *Recorder) endAsFailed(
 	ctx context.Context, streams startStreams, why endReason, candidates []lostCandidate,
 ) error {
@@ -405,8 +405,9 @@ func (r *Recorder) findEndReasons(
 }
 
 // endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
-// still end it. The start message of c must have been looked up before. maxAge and groups are the
-// maximum age and the groups of runners of the stream that holds or held the start message.
+// still end it. The caller must have called locateStartMessages for c. maxAge and groups describe
+// the stream that holds or held the start message: the maximum age of its messages, and its groups
+// of runners.
 func endReasonFor(
 	c lostCandidate, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {

@@ -70,7 +70,8 @@ func sortedByAcceptance(records []store.Record) []store.Record {
 	return mapSlice(order, func(i int) store.Record { return records[i] })
 }
 
-// insertArrays inserts the records whose IDs do not exist yet, and returns their IDs.
+// insertArrays inserts the records whose IDs do not exist yet, and returns their IDs. arrays holds
+// one array per column: those of shortFormColumns if short is true, otherwise all.
 func insertArrays(
 	ctx context.Context, on querier, arrays []any, short bool,
 ) (ids [][]byte, err error) {
@@ -92,8 +93,9 @@ const uniqueViolation = "23505"
 // records, COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
 const minRecordsForCopy = 100
 
-// tryCopyRecords inserts n records in short form with COPY. arrays holds one array per column. If
-// one of the records already exists, tryCopyRecords inserts nothing and returns false.
+// tryCopyRecords uses COPY to insert n records of which only the columns in shortColumnNames are
+// stored. arrays holds one array per column. If one of the records already exists, tryCopyRecords
+// inserts nothing and returns false.
 func tryCopyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
 	point, err := tx.Begin(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// noon is the start of the minute that contains the epoch.
+// noon is epoch truncated to the minute: 12:00 UTC.
 var noon = epoch.Truncate(time.Minute)
 
 // nthMinuteRefusals returns a RefusalCount with n refusals in the minute that begins m minutes

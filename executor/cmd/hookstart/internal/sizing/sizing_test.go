@@ -131,8 +131,9 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	wall(t, r, "Database (SQLite)").want(t, 1_000, 1_000_000_000, ReachedNotInAYear, 0)
 }
 
-// weekly returns a stream of start messages of 1,000 bytes. It holds the messages of one week,
-// which arrived with the given mean rate and daily growth.
+// weekly returns a stream that contains one week of start messages with 1,000 bytes each. perDay is
+// the mean number of messages per day, and growth is how many more arrive each day than the day
+// before.
 func weekly(name string, perDay, growth float64, servers ...string) Stream {
 	return Stream{
 		Name: name, Kind: StreamKindStarts, Servers: servers, Replicas: len(servers),

@@ -56,7 +56,7 @@ func posting(t *testing.T, ingress http.Handler,
 	return starts
 }
 
-// Each kind of response from the target gives the execution the documented result.
+// Each kind of response from the target ends the execution as documented.
 func TestEndsOfAPost(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
