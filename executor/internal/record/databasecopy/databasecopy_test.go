@@ -129,21 +129,25 @@ func (p *process) workflow(t *testing.T, id string) string {
 
 func (p *process) workflowOf(t *testing.T, account, id string) {
 	t.Helper()
-	ctx := t.Context()
-	_, _, err := p.PutAccount(ctx, account, "", "ultra")
-	if err == nil {
-		_, _, err = p.PutWorkflow(ctx, edit.WorkflowSpec{
-			ID:        id,
-			AccountID: account,
-			Triggers:  []edit.TriggerSpec{{NodeID: "n"}},
-		})
-	}
-	if err == nil {
-		_, err = p.Activate(ctx, id)
-	}
-	if err != nil {
-		t.Errorf("workflow %s: %v", id, err)
-	}
+	// Retry, as token does. Operators get the status 503 meanwhile.
+	inForce(t, func(ctx context.Context) error {
+		_, _, err := p.PutAccount(ctx, account, "", "ultra")
+		if err == nil {
+			_, _, err = p.PutWorkflow(ctx, edit.WorkflowSpec{
+				ID:        id,
+				AccountID: account,
+				Triggers:  []edit.TriggerSpec{{NodeID: "n"}},
+			})
+		}
+		if err == nil {
+			_, err = p.Activate(ctx, id)
+		}
+		if err != nil && !errors.Is(err, consistency.ErrNotCurrent) {
+			t.Errorf("workflow %s: %v", id, err)
+			return nil
+		}
+		return err
+	})
 }
 
 func (p *process) token(t *testing.T, id string) string {
