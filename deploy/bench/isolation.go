@@ -300,9 +300,9 @@ func (n *isolationRun) measureCondition(
 	return errors.Join(n.placeLeaders(ctx), n.reset(ctx))
 }
 
-// measure sends requests to the calm queue for one burst and measures them. Meanwhile, it sends
-// rate requests per second to the troubled queue; 0 means none. It calls begin just before the
-// burst, and end just after it.
+// measure sends requests to the calm queue for one burst, which lasts n.Burst, and measures them.
+// Meanwhile, it sends rate requests per second to the troubled queue; 0 means none. It calls begin
+// just before the burst, and end just after it.
 func (n *isolationRun) measure(
 	ctx context.Context, rate float64, begin, end func() error,
 ) (t isolationResult, err error) {

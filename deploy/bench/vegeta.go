@@ -15,11 +15,11 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
-// runVegeta sends the requests of an open loop with vegeta, and waits for all responses. It exists
-// to check the results of this package's generator, with which vegeta shares no code. Vegeta needs
-// several times as much CPU as the generator. The latency of a request counts from when vegeta
-// starts to send it, not from when it is due. Vegeta opens more than s.Connections connections if
-// it needs them.
+// runVegeta uses vegeta to send requests in an open loop, that is, at a constant rate, and waits
+// for all responses. It exists to check the results of this package's generator, with which vegeta
+// shares no code. Vegeta needs several times as much CPU as the generator. The latency of a request
+// counts from when vegeta starts to send it, not from when it is due. Vegeta opens more than
+// s.Connections connections if it needs them.
 func (s *speedRun) runVegeta(
 	to target, burst time.Duration, rate float64,
 ) (result burstResult, err error) {

@@ -160,8 +160,9 @@ func hover(b *tab, selector string) {
 	b.do(chromedp.MouseEvent("mouseMoved", x, y))
 }
 
-// failuresGo checks that the message that the executor cannot be reached disappears at the
-// operator's next successful action, or as soon as the executor can be reached again.
+// failuresGo makes an action of the operator fail because the executor "cannot be reached". It
+// checks that this message disappears as soon as the executor can be reached again, or at the
+// operator's next successful action.
 func failuresGo(b *tab) {
 	b.t.Helper()
 	b.visit("/workflows/demo")

@@ -43,8 +43,8 @@ type TriggerNode struct {
 	// Filter selects the requests that start an execution. If it is nil, every request does, unless
 	// UnusableReason is set.
 	Filter *filter.Filter
-	// OrderKey identifies where a request contains its order key. If it is nil, the executions are
-	// not ordered, unless UnusableReason is set.
+	// OrderKey is the place of the order key in a request. If it is nil, the executions are not
+	// ordered, unless UnusableReason is set.
 	OrderKey *filter.OrderKeyPlace
 	// SyncResponse makes the response to a request wait until its execution has finished. nil means
 	// that the response does not wait.

@@ -353,7 +353,7 @@ func (r *runner) pullLane(
 	if !errors.Is(err, errNoResponse) {
 		return msg, err
 	}
-	// Other executions can use the slot until the server responds or the request ends.
+	// The request goes on without the slot, so that other executions can use it meanwhile.
 	if msg, err = pull.finish(ctx); msg == nil {
 		return nil, err
 	}

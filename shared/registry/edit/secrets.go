@@ -37,7 +37,7 @@ type TriggerInfo struct {
 	TriggerSettings
 }
 
-// Trigger returns a trigger node with its tokens and its sample payload.
+// Trigger returns a trigger node with its valid tokens, its sender and its sample payload.
 func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*TriggerInfo, error) {
 	w, node, secrets, err := e.readTrigger(ctx, workflowID, nodeID)
 	if err != nil {

@@ -35,9 +35,9 @@ const (
 	// this time.
 	conditionCheckInterval = 5 * time.Second
 	leaseDuration          = 20 * time.Second
-	// idleInterval is the minimum time between passes of the loops while no account has operator
-	// events enabled. The loops still run then, because the store may hold causes of an account
-	// that has disabled its operator events.
+	// idleInterval is the minimum time between passes of the loops while no account subscribes to
+	// operator events. The loops still run then, because the store may hold causes of an account
+	// that has unsubscribed.
 	idleInterval = 30 * time.Second
 	// loopPassTimeout limits one pass of either loop: publishing events, or checking for
 	// conditions.
@@ -48,7 +48,7 @@ const (
 	// failureLogInterval is the minimum interval between log lines about a persistent failure.
 	failureLogInterval = time.Minute
 	// clockSkew is how far a runner's clock may lag. A failure is therefore reported even if its
-	// time is up to clockSkew before the account selected its events.
+	// time is up to clockSkew before the account subscribed to operator events.
 	clockSkew = time.Minute
 	// maxErrorText is the maximum number of characters of an execution's error in an event's text.
 	maxErrorText = 300
@@ -103,9 +103,9 @@ func New(c Config) *Events {
 	}
 }
 
-// FailureCause returns the cause of an event about a failed execution, or nil if the account's
-// events do not report this failure. While the directory is incomplete, it returns a cause for
-// every failure; decideEvents later drops the causes that no account has selected.
+// FailureCause returns the cause of an event about a failed execution, or nil if the account has
+// not subscribed to this failure. While the directory is incomplete, it returns a cause for every
+// failure; decideEvents later drops the causes to which no account subscribes.
 func (e *Events) FailureCause(f store.ExecutionFailure) *store.EventCause {
 	if e.config.DirectoryComplete() {
 		setting := e.config.Directory.EventSubscription(f.AccountID)
@@ -158,8 +158,8 @@ func (e *Events) WatchConditions(ctx context.Context) {
 	})
 }
 
-// runPeriodically calls do at the given interval until the context is done. While no account has
-// operator events enabled, the interval is at least idleInterval. While the directory is
+// runPeriodically calls do at the given interval until the context is done. While no account
+// subscribes to operator events, the interval is at least idleInterval. While the directory is
 // incomplete, runPeriodically skips the calls.
 func (e *Events) runPeriodically(
 	ctx context.Context, interval time.Duration, do func(context.Context),

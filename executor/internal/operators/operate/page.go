@@ -17,14 +17,14 @@ type PageOptions struct {
 	Cursor string // the NextCursor of the previous page; "" for the first page
 }
 
-// encodeCursor encodes the kind of a list and the position where a page ended. It is opaque to
-// clients, so its format can change.
+// encodeCursor encodes the kind of a list and the position where a page ended. Clients do not
+// interpret the cursor, so its format can change.
 func encodeCursor(kind, position string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + position))
 }
 
 // cursorPosition returns the position after which the page begins, or "" for the first page. It
-// fails if the cursor is invalid, or is of a list of another kind.
+// fails if the cursor is invalid or belongs to a list of another kind.
 func (p PageOptions) cursorPosition(kind string) (string, error) {
 	if p.Cursor == "" {
 		return "", nil

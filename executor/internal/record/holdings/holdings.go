@@ -99,8 +99,8 @@ func (h *Tracker) Run(ctx context.Context) {
 	h.releaseConsumer(ending)
 }
 
-// checkAndPublish checks the stream's size. If the stream is nearly full, it brings the sums up to
-// date and publishes them.
+// checkAndPublish checks the stream's size. If the stream is full enough (see trackFromTenths), it
+// brings the sums up to date and publishes them.
 func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -284,7 +284,7 @@ func (r *Recorder) endAsFailed(
 		ended, err := r.store.EndLostExecutions(ctx, now, time.Now(), why.errorText)
 		if err != nil {
 			// If only the database's response was lost, these executions have been marked as
-			// failed, and no later search would find and announce them.
+			// failed, and no later search would find them. So announce them now.
 			r.announceChanges(lostIDs(now))
 			return err
 		}
