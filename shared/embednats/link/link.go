@@ -108,23 +108,28 @@ func (l *Link) forward(from net.Conn) {
 	done := make(chan struct{})
 	go func() {
 		l.copy(to, from)
-		_ = from.Close()
 		close(done)
 	}()
 	l.copy(from, to)
-	_ = to.Close()
 	<-done
 }
 
 // copy copies bytes from one connection to the other until either is closed. While the link is
-// silent, it holds the bytes back.
+// silent, it holds the bytes back. Finally, it tells the receiver that no more bytes will come: a
+// server that is not told keeps the session of a client that is gone.
 func (l *Link) copy(to, from net.Conn) {
+	defer func() {
+		if half, ok := to.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}()
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
 		l.waitUntilOpen()
 		if n > 0 {
 			if _, err := to.Write(buffer[:n]); err != nil {
+				_ = from.Close()
 				return
 			}
 		}

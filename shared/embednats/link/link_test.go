@@ -76,3 +76,48 @@ func TestLink(t *testing.T) {
 		t.Errorf("after the cut: %v", err)
 	}
 }
+
+// If the client closes its connection without a word, the server reads the end of it, and the other
+// way round, although neither of them sends anything.
+func TestLinkForwardsTheEnd(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	l, err := link.New(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, clientCloses := range []bool{true, false} {
+		closes, reads := pairThrough(t, l, listener)
+		if !clientCloses {
+			closes, reads = reads, closes
+		}
+		if err := closes.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_ = reads.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := reads.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("client closes %t: the other side reads %v instead of the end",
+				clientCloses, err)
+		}
+	}
+}
+
+// pairThrough returns both ends of a new connection through l to listener.
+func pairThrough(t *testing.T, l *link.Link, listener net.Listener) (client, server net.Conn) {
+	t.Helper()
+	client, err := net.Dial("tcp", l.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	server, err = listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	return client, server
+}
