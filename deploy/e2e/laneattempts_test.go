@@ -245,7 +245,8 @@ func waitsForASlot(
 			t.Fatal(err)
 		}
 	}
-	// Occupy the only slot while the runner's request for messages of the lane waits at the server.
+	// Retry until a handler occupies the only slot and, at the same time, the runner's pull request
+	// for the lane is pending at the server.
 	var occupied *nats.Msg
 	for tries := 1; ; tries++ {
 		ingress.Start(t, runnertest.Post{Queue: orderedQueue})

@@ -271,8 +271,8 @@ func TestNodeExample(t *testing.T) {
 		len(list) != 3 {
 		t.Errorf("dead letters: %v", list)
 	}
-	// The consumer has the same configuration as the Go kit's, because a group may have members of
-	// both kinds.
+	// A Node.js runner must create the consumer with the same configuration as a Go runner (package
+	// runner), because one group may contain both.
 	consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, "runner-node-node")
 	if err != nil {
 		t.Fatal(err)

@@ -160,10 +160,10 @@ func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, n
 	}
 }
 
-// maxAckPending returns the MaxAckPending of a group's main consumer that keeps the group within
-// limit executions in flight. The result is limit minus the number of lanes, because each lane has
-// a consumer of its own with up to one execution in flight, but at least 1. A limit of 0 selects
-// the default.
+// maxAckPending returns the MaxAckPending for a group's main consumer, such that the group has at
+// most limit executions in flight. Each lane has its own consumer with up to one execution in
+// flight, so the result is limit minus the number of lanes, and never less than 1. If limit is 0,
+// the result is the default.
 func (s QueueSettings) maxAckPending(limit int64) int {
 	if limit == 0 {
 		return defaultMaxAckPending

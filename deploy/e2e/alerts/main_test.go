@@ -75,7 +75,8 @@ func launch(t *testing.T, name string, args ...string) *childtest.Process {
 	return childtest.Launch(t, exec.Command(name, args...))
 }
 
-// launchLocal starts hookstart-local with a token that looks generated, so that it prints a sign-in
+// launchLocal starts hookstart-local. The admin token is already in the data folder rather than on
+// the command line, so hookstart-local treats it as one that it generated, and prints a sign-in
 // link.
 func launchLocal(t *testing.T) *installation {
 	t.Helper()

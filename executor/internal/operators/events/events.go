@@ -86,8 +86,8 @@ type Config struct {
 type Events struct {
 	config Config
 	starts *starts.Streams
-	// paces caches the pace of each sender's requests, by the subject of its sender.silent
-	// condition. Only WatchConditions uses it.
+	// paces caches the usual pace of the requests to each trigger node, to detect silent senders.
+	// The key is the subject of the node's sender.silent event. Only WatchConditions uses paces.
 	paces map[string]requestPace
 
 	mu              sync.Mutex

@@ -56,7 +56,7 @@ func (o *OriginCache) Clear() {
 
 // queryFunc is a function that runs a query, on a database or in a transaction, and passes each row
 // of the result to a callback.
-type queryFunc = func(ctx context.Context, row func(Row) error, queryFunc string, args ...any) error
+type queryFunc = func(ctx context.Context, row func(Row) error, query string, args ...any) error
 
 // ByRowID returns the origins with the given row numbers. It reads origins that are not cached from
 // the database, and caches them.

@@ -9,10 +9,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCmd prints a shell's completion script. To complete a word, the script runs the same
-// verb with the words of the command line. The completion libraries for kong (kong-completion,
-// kongplete) are not used because they depend on posener/complete, which does not support
-// descriptions, and on four more modules that are no longer maintained.
+// completionCmd prints a shell's completion script. To complete a word, the script runs this
+// command again, with the words that were typed so far as Words. The completion libraries for kong
+// (kong-completion, kongplete) are not used because they depend on posener/complete, which does not
+// support descriptions, and on four more modules that are no longer maintained.
 type completionCmd struct {
 	Shell string   `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 	Words []string `arg:"" optional:"" help:"A command line after --, as the scripts pass it: prints what its last word can be."`
