@@ -332,8 +332,10 @@ func (n *isolationRun) measure(
 		troubled.allow503 = true
 		// Send a request on each connection now. At a low rate, some connections would otherwise
 		// get their first request so late that the ingress would have closed them, because it
-		// closes a connection on which no headers arrive within a timeout.
-		if _, err := troubled.run(lead, 2*float64(n.Connections)/lead.Seconds()); err != nil {
+		// closes a connection on which no headers arrive within a timeout. Only a closed loop sends
+		// on every connection: in an open loop, a connection that has got its response can take
+		// the next request, and the others wait.
+		if _, err := troubled.run(troubledLeadInTime, 0); err != nil {
 			return t, err
 		}
 	}
@@ -352,6 +354,10 @@ func (n *isolationRun) measure(
 	t.backlog, err = n.countUnrecordedStarts(ctx, troubledQueue)
 	return t, err
 }
+
+// troubledLeadInTime is how long the closed loop lasts that sends the first request on each
+// connection to the troubled queue. It is short, because the troubled queue stores what it sends.
+const troubledLeadInTime = 10 * time.Millisecond
 
 // countUnrecordedStarts returns the number of start messages in the queues' own streams that are
 // not recorded yet. If a stream has no leader, it waits until there is one.

@@ -160,6 +160,7 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 // message must not be stored in the old stream, because the new stream would not recognize its
 // repeats. A nil choice is always current.
 func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
+	p.pauseWhileFull()
 	start := time.Now()
 	deadline := start.Add(p.timeout)
 	repeatable := len(msg.Header[jetstream.MsgIDHeader]) > 0
@@ -220,6 +221,24 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 			return Ack{}, p.wrapUnavailable(ErrUnavailable, err)
 		}
 	}
+}
+
+// fullStreamInterval is the interval at which messages are sent to a full stream. It bounds the
+// delay of a refusal.
+const fullStreamInterval = 5 * time.Millisecond
+
+// pauseWhileFull waits until the next multiple of fullStreamInterval if the stream has refused its
+// last message within the last second because it is full. All messages that arrive meanwhile are
+// then sent together. Each of them must be sent, because only the stream knows which ones are
+// repeats and whether it has room again. A sender that floods a full stream would otherwise wake
+// this process and two NATS servers for every message, and slow down the other streams.
+func (p *DeliveryPublisher) pauseWhileFull() {
+	last := p.lastFailure.Load()
+	if last == nil || !errors.Is(last.err, ErrStorageFull) || time.Since(last.at) > time.Second {
+		return
+	}
+	elapsed := time.Duration(time.Now().UnixNano()) % fullStreamInterval
+	<-time.After(fullStreamInterval - elapsed)
 }
 
 // LookupDuplicate returns the confirmation of a message whose Nats-Msg-Id is in the stream's

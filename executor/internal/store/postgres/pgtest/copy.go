@@ -52,6 +52,5 @@ func (s *Server) RestoreBaseBackup(ctx context.Context, promoted bool) error {
 		s.Restart(ctx)); err != nil {
 		return err
 	}
-	_, err = s.Query(ctx, "SELECT pg_promote()")
-	return err
+	return s.promote(ctx)
 }

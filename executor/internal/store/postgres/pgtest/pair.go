@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -110,15 +112,26 @@ func (p *ReplicatedPair) FailOver(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.promote(ctx)
+	return p.Primary().promote(ctx)
 }
 
-func (p *ReplicatedPair) promote(ctx context.Context) error {
-	promoted, err := p.Primary().Query(ctx, `SELECT pg_promote()`)
-	if err == nil && !strings.HasPrefix(promoted, "t") {
-		err = errors.New("pgtest: the standby was not promoted")
-	}
-	return err
+// serializationFailure is the SQLSTATE of a statement that a standby canceled because of a conflict
+// with recovery.
+const serializationFailure = "40001"
+
+// promote ends the recovery of a standby, so that it accepts writes. It repeats a statement that
+// the server cancels. While a standby replays the last records of the primary, it cancels the
+// statements that conflict with them.
+func (s *Server) promote(ctx context.Context) error {
+	return pollUntil(ctx, "the standby was not promoted", func() (bool, error) {
+		promoted, err := s.Query(ctx,
+			`SELECT CASE WHEN pg_is_in_recovery() THEN pg_promote() ELSE true END`)
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok &&
+			e.Code == serializationFailure {
+			return false, nil
+		}
+		return strings.HasPrefix(promoted, "t"), err
+	})
 }
 
 func pollUntil(ctx context.Context, problem string, done func() (bool, error)) (err error) {
