@@ -26,11 +26,13 @@ type streamSettingsMonitor struct {
 	loggedDifferences map[string]string // the differences last logged, keyed by stream
 }
 
-// comparedStreams lists the streams whose settings are compared with the configuration. The buckets
-// are not in the list, because their settings are not configurable.
+// streamsWithCheckedSettings lists the streams whose settings are compared with the configuration.
+// The buckets are not in the list, because their settings are not configurable.
 //
 //nolint:gochecknoglobals // a constant list
-var comparedStreams = []string{stream.ExecutionsName, stream.ProgressName, stream.ReportsName}
+var streamsWithCheckedSettings = []string{
+	stream.ExecutionsName, stream.ProgressName, stream.ReportsName,
+}
 
 func newStreamSettingsMonitor(registry *prometheus.Registry,
 	log logrus.FieldLogger,
@@ -42,7 +44,7 @@ func newStreamSettingsMonitor(registry *prometheus.Registry,
 			Help: "Settings of a stream that are not as configured.",
 		}, []string{"stream"}),
 	}
-	for _, name := range comparedStreams {
+	for _, name := range streamsWithCheckedSettings {
 		s.differencesGauge.WithLabelValues(name)
 	}
 	registry.MustRegister(s.differencesGauge)
@@ -62,7 +64,7 @@ func (s *streamSettingsMonitor) watch(ctx context.Context, js jetstream.JetStrea
 func (s *streamSettingsMonitor) compare(
 	ctx context.Context, js jetstream.JetStream, want stream.Settings,
 ) {
-	for _, name := range comparedStreams {
+	for _, name := range streamsWithCheckedSettings {
 		differences, err := stream.SettingsDifferences(ctx, js, name, want)
 		if errors.Is(err, jetstream.ErrStreamNotFound) || ctx.Err() != nil {
 			continue // readiness reports it

@@ -76,7 +76,7 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 		t.Error("the token is in the message")
 	}
 	start := s.lastEvent().Start
-	if string(start.Payload.Body) != body || string(start.Payload.Input()) != body ||
+	if string(start.Payload.Body) != body || string(start.Payload.WorkflowInput()) != body ||
 		start.Source != execution.SourceWebhook || start.AccountID != "pro" {
 		t.Errorf("%+v", start)
 	}
@@ -168,8 +168,8 @@ func TestBodies(t *testing.T) {
 		}
 		start := s.lastEvent().Start
 		if start.ID != a.executionID() || string(start.Payload.Body) != c.body ||
-			string(start.Payload.Input()) != c.input {
-			t.Errorf("%s: input %.100s", c.name, start.Payload.Input())
+			string(start.Payload.WorkflowInput()) != c.input {
+			t.Errorf("%s: input %.100s", c.name, start.Payload.WorkflowInput())
 		}
 	}
 }

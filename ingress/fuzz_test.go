@@ -51,11 +51,11 @@ func FuzzBody(f *testing.F) {
 			}
 			return
 		}
-		if !execution.ValidJSON(p.Input()) {
-			t.Fatalf("the input is not valid JSON: %q", p.Input())
+		if !execution.ValidJSON(p.WorkflowInput()) {
+			t.Fatalf("the input is not valid JSON: %q", p.WorkflowInput())
 		}
 		if p.Kind == execution.BodyJSON {
-			if !bytes.Equal(p.Input(), body) {
+			if !bytes.Equal(p.WorkflowInput(), body) {
 				t.Error("JSON was changed")
 			}
 			return
@@ -64,7 +64,7 @@ func FuzzBody(f *testing.F) {
 			Body         string
 			BodyEncoding string
 		}
-		if err := json.Unmarshal(p.Input(), &input); err != nil {
+		if err := json.Unmarshal(p.WorkflowInput(), &input); err != nil {
 			t.Fatal(err)
 		}
 		got := []byte(input.Body)

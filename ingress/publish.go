@@ -138,8 +138,8 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		Sender:     d.senderPreset(),
 		Verified:   d.verified,
 
-		DeliveryDerived: d.id.Derived || d.id.Signed,
-		OrderKey:        orderKey,
+		DeliveryIDDerived: d.id.Derived || d.id.Signed,
+		OrderKey:          orderKey,
 	}
 	start.Payload.ContentType = d.redactor.RedactText(start.Payload.ContentType)
 	msg, err := d.message.MessageForLayout(d.layout, start)
@@ -185,7 +185,7 @@ func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission
 	}
 	rejection.Payload.ContentType = d.redactor.RedactHeaderValue(d.r.Header.Get("Content-Type"))
 	if len(d.id.ID) <= execution.MaxDeliveryIDBytes {
-		rejection.DeliveryID, rejection.DeliveryDerived = d.redactor.RedactHeaderValue(d.id.ID),
+		rejection.DeliveryID, rejection.DeliveryIDDerived = d.redactor.RedactHeaderValue(d.id.ID),
 			d.id.Derived || d.id.Signed
 	}
 	d.event.executionID = rejection.ID

@@ -240,13 +240,13 @@ func (s *situations) scriptMessage(ts *testscript.TestScript, _ bool, _ []string
 	if start := event.Start; start != nil {
 		fmt.Fprintf(ts.Stdout(),
 			"start sender=%s verified=%t delivery=%s derived=%t\nheaders %v\n%s\n", start.Sender,
-			start.Verified, start.DeliveryID, start.DeliveryDerived, start.Headers,
-			start.Payload.Input())
+			start.Verified, start.DeliveryID, start.DeliveryIDDerived, start.Headers,
+			start.Payload.WorkflowInput())
 	}
 	if r := event.Rejection; r != nil {
 		fmt.Fprintf(ts.Stdout(),
 			"rejected sender=%s verified=%t delivery=%s derived=%t\nheaders %v\n%s\n", r.Sender,
-			r.Verified, r.DeliveryID, r.DeliveryDerived, r.Headers, r.Payload.Body)
+			r.Verified, r.DeliveryID, r.DeliveryIDDerived, r.Headers, r.Payload.Body)
 	}
 }
 

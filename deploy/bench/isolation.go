@@ -71,10 +71,11 @@ const (
 	calmQueue, troubledQueue       = "calm", "troubled"
 )
 
-// calmServer and troubledServer are the numbers of two of the three NATS servers. calmServer leads
-// the streams of the calm queue, and the ingress and the executor are connected to it.
-// troubledServer leads the streams of the troubled queue. The third server only stores replicas.
-const calmServer, troubledServer = 0, 1
+// calmServerIndex and troubledServerIndex are the numbers of two of the three NATS servers.
+// calmServerIndex leads the streams of the calm queue, and the ingress and the executor are
+// connected to it. troubledServerIndex leads the streams of the troubled queue. The third server
+// only stores replicas.
+const calmServerIndex, troubledServerIndex = 0, 1
 
 // condition is the state of the troubled queue during a turn of the calm queue.
 type condition int
@@ -165,7 +166,7 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 	if err != nil {
 		return err
 	}
-	if err := n.connect("nats://" + addrs[calmServer]); err != nil {
+	if err := n.connect("nats://" + addrs[calmServerIndex]); err != nil {
 		return err
 	}
 	if err := n.awaitJetStream(ctx); err != nil {
@@ -173,7 +174,7 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 	}
 	// The registry must be replicated, so that it stays available while one server is frozen. An
 	// ingress whose copy of the registry is not current refuses every request.
-	if err := n.startExecutor(ctx, b, addrs[calmServer],
+	if err := n.startExecutor(ctx, b, addrs[calmServerIndex],
 		fmt.Sprintf("--replicas=%d", numServers)); err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 		return err
 	}
 	queues := []string{calmQueue, troubledQueue}
-	if err := n.copyWorkflowWith(ctx, len(queues), func(record *registry.Workflow, number int) {
+	if err := n.storeWorkflowCopies(ctx, len(queues), func(record *registry.Workflow, number int) {
 		record.Queue = queues[number]
 	}); err != nil {
 		return err
@@ -196,7 +197,7 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 		group.ConsumerConfigForLayout(stream.Layout{Own: true}, stream.RunnerAckWait)); err != nil {
 		return err
 	}
-	if n.addr, err = n.startIngress(ctx, b, addrs[calmServer]); err != nil {
+	if n.addr, err = n.startIngress(ctx, b, addrs[calmServerIndex]); err != nil {
 		return err
 	}
 	return n.placeLeaders(ctx)
@@ -219,9 +220,9 @@ func (n *isolationRun) setOwnStream(ctx context.Context, queue string, maxBytes 
 func requiredLeader(name string) int {
 	switch name {
 	case stream.OwnStreamName(troubledQueue), stream.OwnProgressStreamName(troubledQueue):
-		return troubledServer
+		return troubledServerIndex
 	default:
-		return calmServer
+		return calmServerIndex
 	}
 }
 
@@ -239,7 +240,7 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 		defer cancel()
 		err = leader.EnsureLeaders(try, n.js, func(s *jetstream.StreamInfo) string {
 			number := requiredLeader(s.Config.Name)
-			if s.Config.Replicas == 1 && number == calmServer {
+			if s.Config.Replicas == 1 && number == calmServerIndex {
 				return "" // a stream with one replica has no other server to move to
 			}
 			return serverName(number)
@@ -268,7 +269,7 @@ func (n *isolationRun) measureCondition(
 		}
 		err = errors.Join(err, n.setOwnStream(ctx, troubledQueue, 0))
 	case conditionFrozen:
-		frozen := n.natsServers[troubledServer]
+		frozen := n.natsServers[troubledServerIndex]
 		thaw := func() error { return frozen.Signal(syscall.SIGCONT) }
 		turns[which], err = n.measure(ctx, n.Frozen,
 			func() error { return frozen.Signal(syscall.SIGSTOP) }, thaw)

@@ -292,7 +292,7 @@ func (cl *cluster) createQueues(ctx context.Context, replicas int64) error {
 	if err := cl.makeWorkflows(ctx, 1); err != nil {
 		return err
 	}
-	if err := cl.copyWorkflowWith(ctx, numServers, func(record *registry.Workflow, n int) {
+	if err := cl.storeWorkflowCopies(ctx, numServers, func(record *registry.Workflow, n int) {
 		record.Queue = queueName(n % queues)
 	}); err != nil || replicas == 0 {
 		return err

@@ -78,13 +78,13 @@ func (s *system) copyWorkflow(ctx context.Context, count int) error {
 	if count == 1 {
 		return nil
 	}
-	return s.copyWorkflowWith(ctx, count-1, func(*registry.Workflow, int) {})
+	return s.storeWorkflowCopies(ctx, count-1, func(*registry.Workflow, int) {})
 }
 
-// copyWorkflowWith stores the given number of copies of the first workflow, as workflows 1, 2 and
-// so on. Before it stores a copy, it calls change with the copy and an index that is 0 for workflow
-// 1.
-func (s *system) copyWorkflowWith(
+// storeWorkflowCopies stores the given number of copies of the first workflow, as workflows 1, 2
+// and so on. Before it stores a copy, it calls change with the copy and an index that is 0 for
+// workflow 1.
+func (s *system) storeWorkflowCopies(
 	ctx context.Context, copies int, change func(copied *registry.Workflow, number int),
 ) error {
 	kv, err := s.js.KeyValue(ctx, registry.Bucket)

@@ -24,7 +24,7 @@ func (r *Release) packChart(shipped *tree) error {
 	}
 	// The templates of the chart read and modify the manifests of the kustomization, so the chart
 	// must contain these manifests. It also contains those of the NATS servers.
-	for _, name := range chartManifests() {
+	for _, name := range chartFilePaths() {
 		content, err := shipped.fileContent("deploy/" + name)
 		if err != nil {
 			return err
@@ -42,8 +42,8 @@ func (r *Release) packChart(shipped *tree) error {
 	return r.writeSBOM(name, content, nil)
 }
 
-// chartManifests returns the paths of the files in deploy that the chart includes.
-func chartManifests() []string {
+// chartFilePaths returns the paths of the files in deploy that the chart includes.
+func chartFilePaths() []string {
 	return []string{
 		"kubernetes/executor.yaml", "kubernetes/ingress.yaml", "kubernetes/network.yaml",
 		"nats/accounts.conf", "nats/cluster.conf", "nats/first-site.conf",

@@ -142,12 +142,12 @@ type zoneMeasurer struct {
 	hosts        *network.Network
 	installation *installation
 	ledger       *ledger
-	results      []*latencyResults
+	results      []*resultsAtLatency
 }
 
-// latencyResults holds everything measured at one network latency: response times, refusals, and
+// resultsAtLatency holds everything measured at one network latency: response times, refusals, and
 // the effects of zone cuts.
-type latencyResults struct {
+type resultsAtLatency struct {
 	latency time.Duration
 	// near holds the response times of accepted requests at the ingress in the zone with the
 	// leaders of the streams. far holds the response times at the other two ingresses.
@@ -181,7 +181,7 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 			z.hosts.SetBoth(a, b, network.Condition{Delay: latency})
 		}
 	}
-	s := &latencyResults{latency: latency}
+	s := &resultsAtLatency{latency: latency}
 	z.results = append(z.results, s)
 	const leader, other = 0, 2
 	if err := z.installation.makeStreamLeader(ctx, hostNames[leader]); err != nil {
@@ -216,7 +216,7 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 
 // addTimes adds to s the response times from an interval in which all zones were connected. leader
 // is the index of the zone with the leaders of the streams.
-func (z *zoneMeasurer) addTimes(s *latencyResults, p *probes, leader int, from, to time.Time) {
+func (z *zoneMeasurer) addTimes(s *resultsAtLatency, p *probes, leader int, from, to time.Time) {
 	for host := range p.byHost {
 		for _, answer := range p.probesBetween(host, from, to) {
 			took := answer.ended.Sub(answer.began)
@@ -237,7 +237,7 @@ func (z *zoneMeasurer) addTimes(s *latencyResults, p *probes, leader int, from, 
 // cutZoneOff cuts a zone off for the configured time, and waits until it has recovered.
 func (z *zoneMeasurer) cutZoneOff(
 	ctx context.Context,
-	s *latencyResults,
+	s *resultsAtLatency,
 	p *probes,
 	what string,
 	zone int,

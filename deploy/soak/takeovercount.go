@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// takeoverCost summarizes the losses and duplicates of a takeover.
-type takeoverCost struct {
+// takeoverResult summarizes the losses and duplicates of a takeover.
+type takeoverResult struct {
 	acknowledged int      // executions acknowledged before the first site was lost
 	lost         []string // acknowledged executions that are missing at the second site
 	lostEarlier  []string // lost although they were acknowledged before the last copied message
@@ -31,7 +31,7 @@ func (s *takeoverRun) computeCost(
 	records map[string]recordSummary,
 	ranAtFirst map[string]bool,
 	ranAtSecond map[string]bool,
-) (c takeoverCost) {
+) (c takeoverResult) {
 	for _, d := range s.ledger.deliveries {
 		before := !d.ended.After(s.killedAt)
 		for _, id := range d.executions {

@@ -101,10 +101,10 @@ type Start struct {
 
 	Sender   string // the preset of the node's sender; "" if the node has none
 	Verified bool   // whether the request was verified to be from the sender
-	// DeliveryDerived reports whether DeliveryID comes from the body, is a hash, or is covered by
+	// DeliveryIDDerived reports whether DeliveryID comes from the body, is a hash, or is covered by
 	// the sender's signature. Such an ID never equals a delivery ID from a header, even if both
 	// have the same text: see MarkDerivedID and MarkSignedID.
-	DeliveryDerived bool
+	DeliveryIDDerived bool
 	// OrderKey keeps executions in order: those of one workflow that have the same key run one
 	// after another. "" means that the execution is not ordered.
 	OrderKey string
@@ -130,9 +130,9 @@ type Rejection struct {
 	TokenID      string // the ID of the token that was used
 	Trace        string // the W3C traceparent
 
-	Sender          string // see Start.Sender
-	Verified        bool   // see Start.Verified
-	DeliveryDerived bool   // see Start.DeliveryDerived
+	Sender            string // see Start.Sender
+	Verified          bool   // see Start.Verified
+	DeliveryIDDerived bool   // see Start.DeliveryIDDerived
 }
 
 // Progress is a runner's report on an execution.

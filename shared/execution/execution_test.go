@@ -62,8 +62,8 @@ func TestPayload(t *testing.T) {
 			if (err != nil) != c.bad {
 				t.Fatalf("error: %v", err)
 			}
-			if p.Kind != c.kind || string(p.Input()) != c.input {
-				t.Errorf("kind %d, input %s", p.Kind, p.Input())
+			if p.Kind != c.kind || string(p.WorkflowInput()) != c.input {
+				t.Errorf("kind %d, input %s", p.Kind, p.WorkflowInput())
 			}
 		})
 	}

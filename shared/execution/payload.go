@@ -63,14 +63,14 @@ func isJSON(contentType string) bool {
 // field payload of such a form.
 func (p Payload) Form() (url.Values, error) { return url.ParseQuery(string(p.Body)) }
 
-// Input returns the JSON document that is passed to the workflow:
+// WorkflowInput returns the JSON document that is passed to the workflow:
 //
 //	JSON    the body itself
 //	Text    {"body": "<the text>"}
 //	Binary  {"body": "<base64>", "bodyEncoding": "base64"}
 //
 // It returns nil for BodyNone.
-func (p Payload) Input() []byte {
+func (p Payload) WorkflowInput() []byte {
 	switch p.Kind {
 	case BodyJSON:
 		return p.Body

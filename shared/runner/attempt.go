@@ -163,7 +163,7 @@ func (r *runner) runHandler(ctx context.Context, m *message) {
 	r.inFlight.watchHandler(ctx, m)
 	o := callHandler(ctx, r.handler, Execution{
 		Start:   *m.start,
-		Input:   m.start.Payload.Input(),
+		Input:   m.start.Payload.WorkflowInput(),
 		Attempt: m.attempt,
 	})
 	if r.inFlight.unwatchHandler(m) {

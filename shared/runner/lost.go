@@ -50,7 +50,7 @@ func (r *runner) recreateLostConsumers(
 				}
 			}
 			if err == nil {
-				err = r.recreateLostOwnConsumer(ctx, js, main)
+				err = r.recreateConsumerInNewOwnStream(ctx, js, main)
 			}
 			if err == nil || errors.Is(err, stream.ErrConsumerConflict) {
 				break
@@ -60,9 +60,9 @@ func (r *runner) recreateLostConsumers(
 	}
 }
 
-// recreateLostOwnConsumer recreates the group's consumer in the queue's own stream, if that stream
-// is newer than the consumer that the runner uses.
-func (r *runner) recreateLostOwnConsumer(
+// recreateConsumerInNewOwnStream recreates the group's consumer in the queue's own stream, if that
+// stream is newer than the consumer that the runner uses.
+func (r *runner) recreateConsumerInNewOwnStream(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) error {
 	own := r.ownSource.Load()

@@ -38,7 +38,7 @@ func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 	e.text(15, s.TokenID)
 	e.text(16, s.Sender)
 	e.bool(17, s.Verified)
-	e.bool(18, s.DeliveryDerived)
+	e.bool(18, s.DeliveryIDDerived)
 	e.text(19, s.ReplayOf)
 	e.text(20, s.OrderKey)
 	return e.data, e.err

@@ -110,7 +110,7 @@ func (l Layout) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 		Sender:      r.Sender,
 		Verified:    r.Verified,
 
-		DeliveryDerived: r.DeliveryDerived,
+		DeliveryDerived: r.DeliveryIDDerived,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode a rejection: %w", err)
@@ -244,10 +244,10 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 		TokenID: m.GetTokenId(),
 		Trace:   trace,
 
-		Sender:          m.GetSender(),
-		Verified:        m.GetVerified(),
-		DeliveryDerived: m.GetDeliveryDerived(),
-		OrderKey:        m.GetOrderKey(),
+		Sender:            m.GetSender(),
+		Verified:          m.GetVerified(),
+		DeliveryIDDerived: m.GetDeliveryDerived(),
+		OrderKey:          m.GetOrderKey(),
 	}, nil
 }
 
@@ -295,7 +295,7 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 		TokenID:      m.GetTokenId(),
 		Trace:        trace,
 
-		Sender: m.GetSender(), Verified: m.GetVerified(), DeliveryDerived: m.GetDeliveryDerived(),
+		Sender: m.GetSender(), Verified: m.GetVerified(), DeliveryIDDerived: m.GetDeliveryDerived(),
 	}, nil
 }
 

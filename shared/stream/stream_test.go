@@ -37,13 +37,13 @@ func newStart() execution.Start {
 			Kind:        execution.BodyJSON,
 			Body:        []byte(`{"a":1}`),
 		},
-		Headers:         execution.Values{"A": {"1", "2"}},
-		Query:           execution.Values{"q": {""}},
-		TokenID:         "0011223344556677",
-		Trace:           "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		Sender:          "stripe",
-		Verified:        true,
-		DeliveryDerived: true,
+		Headers:           execution.Values{"A": {"1", "2"}},
+		Query:             execution.Values{"q": {""}},
+		TokenID:           "0011223344556677",
+		Trace:             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Sender:            "stripe",
+		Verified:          true,
+		DeliveryIDDerived: true,
 	}
 }
 
@@ -81,15 +81,15 @@ func TestMessagesKeepEverything(t *testing.T) {
 			Kind:        execution.BodyText,
 			Body:        []byte("hello"),
 		},
-		DeclaredSize:    5,
-		Headers:         execution.Values{"A": {"1"}},
-		Query:           execution.Values{},
-		Code:            "workflow_inactive",
-		TokenID:         "0011223344556677",
-		Trace:           start.Trace,
-		Sender:          "github",
-		Verified:        true,
-		DeliveryDerived: true,
+		DeclaredSize:      5,
+		Headers:           execution.Values{"A": {"1"}},
+		Query:             execution.Values{},
+		Code:              "workflow_inactive",
+		TokenID:           "0011223344556677",
+		Trace:             start.Trace,
+		Sender:            "github",
+		Verified:          true,
+		DeliveryIDDerived: true,
 	}
 	if msg, err = stream.RejectedMessage(rejection); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestStartsAreEncodedAsGenerated(t *testing.T) {
 			len(decoded.GetHeaders()) != len(s.Headers) || decoded.GetTokenId() != s.TokenID ||
 			int(decoded.GetBodyKind()) != int(s.Payload.Kind) ||
 			decoded.GetSender() != s.Sender || decoded.GetVerified() != s.Verified ||
-			decoded.GetDeliveryDerived() != s.DeliveryDerived {
+			decoded.GetDeliveryDerived() != s.DeliveryIDDerived {
 			t.Errorf("%s: %v", name, &decoded)
 		}
 	}

@@ -128,7 +128,7 @@ func (s *startDecoder) setVarintField(field protowire.Number, value uint64) {
 	case 17:
 		s.Verified = protowire.DecodeBool(value)
 	case 18:
-		s.DeliveryDerived = protowire.DecodeBool(value)
+		s.DeliveryIDDerived = protowire.DecodeBool(value)
 	}
 }
 

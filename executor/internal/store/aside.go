@@ -46,15 +46,15 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStartPrefix is what SubjectPrefix returns for the shared stream of start messages. The
+// sharedStartPrefix is what StreamPrefix returns for the shared stream of start messages. The
 // subjects of that stream have only the prefix "executions." in common, which the subjects of all
 // other streams also have.
 const sharedStartPrefix = "-"
 
-// SubjectPrefix returns a prefix that identifies the message's stream: the prefix that only the
+// StreamPrefix returns a prefix that identifies the message's stream: the prefix that only the
 // subjects of that stream have, or sharedStartPrefix for the shared stream of start messages. SQL
 // conditions compare the result with the prefix of the stored subject.
-func (k MessageKey) SubjectPrefix() string {
+func (k MessageKey) StreamPrefix() string {
 	switch {
 	case k.Queue == "" && k.Progress:
 		return "executions.progress."
@@ -68,7 +68,7 @@ func (k MessageKey) SubjectPrefix() string {
 }
 
 // MessageKeyFromPrefix returns the key of the message with the given sequence in the stream that
-// prefix identifies. prefix is a result of SubjectPrefix.
+// prefix identifies. prefix is a result of StreamPrefix.
 func MessageKeyFromPrefix(sequence uint64, prefix string) MessageKey {
 	key := MessageKey{StreamSequence: sequence, Progress: prefix == "executions.progress."}
 	for _, own := range []string{"executions.reports.", "executions.queue."} {

@@ -124,7 +124,7 @@ func (p BackupPart) Sanitized() BackupPart {
 		s.Records[i] = r.sanitized()
 	}
 	s.Refusals, s.Senders, s.Filtered = StorableRefusals(p.Refusals), StorableSenders(p.Senders),
-		StorableFiltered(p.Filtered)
+		MergeFiltered(p.Filtered)
 	s.Minutes = make([]MinuteCount, len(p.Minutes))
 	for i, m := range p.Minutes {
 		s.Minutes[i] = MinuteCount{m.Minute.UTC(), SanitizeText(m.Kind), m.Count}

@@ -26,9 +26,9 @@ type FilteredRequest struct {
 	Place      string // part of the request that did not meet its condition, such as ptr:/a
 }
 
-// StorableFiltered returns filtered in stored form: merged into one entry per node, and sorted by
+// MergeFiltered returns filtered in stored form: merged into one entry per node, and sorted by
 // node. Because every writer locks the rows in this order, concurrent writers cannot deadlock.
-func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
+func MergeFiltered(filtered []FilteredRequests) []FilteredRequests {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]FilteredRequests{}
 	for _, f := range filtered {

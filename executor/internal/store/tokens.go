@@ -28,8 +28,8 @@ type TokenUse struct {
 	At      time.Time
 }
 
-// TokenUses returns the most recent use of each token in the records, sorted by token ID.
-func TokenUses(records []Record) []TokenUse {
+// LatestTokenUses returns the most recent use of each token in the records, sorted by token ID.
+func LatestTokenUses(records []Record) []TokenUse {
 	newest := make(map[string]time.Time)
 	for _, r := range records {
 		if at, seen := newest[r.TokenID]; r.TokenID != "" && (!seen || r.AcceptedAt.After(at)) {

@@ -243,7 +243,7 @@ func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
 			attempt = 0
 		}
 		var err error
-		consumer, err = f.nextConsumer(ctx, connected)
+		consumer, err = f.createConsumerWhileConnected(ctx, connected)
 		switch {
 		case err == nil || errors.Is(err, errReconnected):
 			attempt = 0
@@ -262,9 +262,10 @@ func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
 // response may have been lost.
 var errReconnected = errors.New("the connection to NATS was lost and is back")
 
-// nextConsumer calls createConsumer. If the connection is lost and re-established in the meantime,
-// nextConsumer returns errReconnected, because the response to createConsumer may have been lost.
-func (f *Follower) nextConsumer(
+// createConsumerWhileConnected calls createConsumer. If the connection is lost and re-established
+// in the meantime, createConsumerWhileConnected returns errReconnected, because the response to
+// createConsumer may have been lost.
+func (f *Follower) createConsumerWhileConnected(
 	ctx context.Context, connected <-chan nats.Status,
 ) (followedConsumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, retry.AttemptTimeout)

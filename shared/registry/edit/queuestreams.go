@@ -193,11 +193,11 @@ func WithCopiedIDs(
 	return context.WithValue(ctx, copiedIDsKey{}, copiedIDs{*change, revision})
 }
 
-// checkQueueChange returns an error if a workflow changes its queue but cannot do so yet:
+// checkWorkflowQueueChange returns an error if a workflow changes its queue but cannot do so yet:
 // ErrQueueMoves if one of the two queues is moving to another stream, or a
 // *CrossStreamQueueChangeError if the workflow's delivery IDs must be copied first. have is the
 // existing workflow, or zero if the workflow is new.
-func (e *Editor) checkQueueChange(
+func (e *Editor) checkWorkflowQueueChange(
 	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {
 	before := have.Record

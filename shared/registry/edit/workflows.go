@@ -524,7 +524,7 @@ func (e *Editor) prepareWorkflowChange(
 	if err := checkWorkflowConditions(ctx, have.Record); err != nil {
 		return err
 	}
-	if err := e.checkQueueChange(ctx, have, after); err != nil {
+	if err := e.checkWorkflowQueueChange(ctx, have, after); err != nil {
 		return err
 	}
 	return e.prepareOrderKeys(ctx, have.Record, after)

@@ -484,7 +484,7 @@ func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 				func(r operate.TriedRequest) bool { return r.ExecutionID != "" }) {
 				t.Errorf("filter: %+v, %v", tried, err)
 			}
-			known, err := r.operate.LastRecognized(ctx, caller, "acme-wf", "node")
+			known, err := r.operate.ProviderOfLastRequest(ctx, caller, "acme-wf", "node")
 			if err != nil || known != (operate.RecognizedProvider{}) {
 				t.Errorf("provider: %+v, %v", known, err)
 			}

@@ -24,7 +24,7 @@ func (s *server) routeTriggers(to huma.API) {
 		description:  "With its URL and its tokens in clear.",
 		problemCodes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *TriggerIDParams) (api.Trigger, error) {
-		return s.Operate.Trigger(ctx, caller, in.ID, in.NodeID)
+		return s.Operate.TriggerNode(ctx, caller, in.ID, in.NodeID)
 	})
 	settings := newPatcher[api.TriggerSettings](to, "samplePayload", "filter", "answer")
 	type output struct{ Body api.Trigger }

@@ -61,11 +61,11 @@ type barPart struct {
 // Width returns the width of the chart, in units of the SVG's viewBox.
 func (c chart) Width() int { return len(c.Bars) }
 
-// Seconds returns the number of seconds that a bar covers.
-func (c chart) Seconds() int64 { return int64(c.Step / time.Second) }
+// BarSeconds returns the number of seconds that a bar covers.
+func (c chart) BarSeconds() int64 { return int64(c.Step / time.Second) }
 
-// Top returns the upper end of the scale: a round number that no bar exceeds.
-func (c chart) Top() int64 {
+// ScaleMax returns the upper end of the scale: a round number that no bar exceeds.
+func (c chart) ScaleMax() int64 {
 	if c.Max <= 1 {
 		return 1
 	}
@@ -82,7 +82,7 @@ func (c chart) Top() int64 {
 }
 
 // Half returns the value in the middle of the scale, or 0 if Top is 1.
-func (c chart) Half() int64 { return c.Top() / 2 }
+func (c chart) Half() int64 { return c.ScaleMax() / 2 }
 
 // Middle returns the vertical position of the line at Half, in units of the SVG's viewBox.
 func (chart) Middle() int { return chartHeight / 2 }
@@ -110,7 +110,7 @@ func newChart(
 		}
 		drawn.Bars[at], drawn.Max = bar, max(drawn.Max, bar.Total)
 	}
-	scale := float64(drawn.Top())
+	scale := float64(drawn.ScaleMax())
 	for at := range drawn.Bars {
 		top := float64(chartHeight)
 		for i := range drawn.Bars[at].Parts {

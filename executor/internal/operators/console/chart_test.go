@@ -12,7 +12,7 @@ func TestScale(t *testing.T) {
 		0: 1, 1: 1, 2: 2, 3: 4, 5: 6, 7: 8, 9: 10, 10: 10,
 		11: 20, 21: 40, 81: 100, 101: 200, 99_999: 100_000, 1 << 62: 6e18,
 	} {
-		if got := (chart{Max: highest}).Top(); got != want {
+		if got := (chart{Max: highest}).ScaleMax(); got != want {
 			t.Errorf("%d: the scale ends at %d, want %d", highest, got, want)
 		}
 	}
@@ -23,7 +23,8 @@ func TestScale(t *testing.T) {
 			t.Errorf("bar %d says %q, want %q", i, got, want)
 		}
 	}
-	if h := drawn.Bars[2].Parts[1].Height; h != 2000.0/4000*chartHeight || drawn.Seconds() != 3600 {
-		t.Errorf("the bar is %v high on a scale to %d", h, drawn.Top())
+	if h := drawn.Bars[2].Parts[1].Height; h != 2000.0/4000*chartHeight ||
+		drawn.BarSeconds() != 3600 {
+		t.Errorf("the bar is %v high on a scale to %d", h, drawn.ScaleMax())
 	}
 }

@@ -127,7 +127,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 		return p, err
 	}
 	if p.HasNode {
-		node, err := c.Operate.Trigger(ctx, signin.Caller(ctx), detail.WorkflowID, detail.NodeID)
+		node, err := c.Operate.TriggerNode(ctx, signin.Caller(ctx), detail.WorkflowID, detail.NodeID)
 		if err != nil && !isNotFound(err) { // it may have been deleted a moment ago
 			return p, err
 		}
@@ -140,9 +140,9 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	return p, nil
 }
 
-// Fragment returns the URL from which fragments.js loads the parts that change until the execution
-// has ended. It returns "" if the execution has ended.
-func (p executionPage) Fragment() string {
+// FragmentURL returns the URL from which fragments.js loads the parts that change until the
+// execution has ended. It returns "" if the execution has ended.
+func (p executionPage) FragmentURL() string {
 	if p.Waiting == "" {
 		return ""
 	}

@@ -111,7 +111,7 @@ func (c *Console) replayExecutionForm() *form {
 		if err != nil {
 			return "", err
 		}
-		node, err := c.Operate.Trigger(ctx, caller, e.WorkflowID, e.NodeID)
+		node, err := c.Operate.TriggerNode(ctx, caller, e.WorkflowID, e.NodeID)
 		if err == nil && hasSample(node) {
 			err = p.requireConfirmation(&runAgainDialog{id})
 		}

@@ -121,7 +121,7 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 		c.renderCallError(w, r, err)
 		return
 	}
-	node, err := c.Operate.Trigger(r.Context(), caller, workflowID, nodeID)
+	node, err := c.Operate.TriggerNode(r.Context(), caller, workflowID, nodeID)
 	if err != nil {
 		c.renderCallError(w, r, err)
 		return

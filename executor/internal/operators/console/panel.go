@@ -199,8 +199,8 @@ func (p executionList) Cleared() template.URL {
 	return queryText(executionList{NodeID: p.NodeID}.query(""))
 }
 
-// Fragment returns the URL from which live.js loads only the rows.
-func (p executionList) Fragment() string {
+// FragmentURL returns the URL from which live.js loads only the rows.
+func (p executionList) FragmentURL() string {
 	query := p.query("")
 	query.Set("limit", strconv.Itoa(p.MaxRows))
 	if p.WorkflowID != "" {

@@ -32,8 +32,8 @@ func (r refusals) Total() (n int64) {
 	return n
 }
 
-// Fragment returns the URL from which fragments.js loads the refusals.
-func (r refusals) Fragment() string {
+// FragmentURL returns the URL from which fragments.js loads the refusals.
+func (r refusals) FragmentURL() string {
 	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
 }
 

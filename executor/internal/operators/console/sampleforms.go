@@ -118,7 +118,7 @@ func (c *Console) storeEditedSample(r *http.Request, p *postedForm) error {
 // checkSampleUnchanged returns an error if the stored sample payload is not the one that the page
 // has shown.
 func (c *Console) checkSampleUnchanged(r *http.Request, p *postedForm) error {
-	node, err := c.Operate.Trigger(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
+	node, err := c.Operate.TriggerNode(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
 		r.URL.Query().Get("node"))
 	if err != nil || storedSampleDigest(node.SamplePayload) == p.values["digest"] {
 		return err

@@ -293,7 +293,7 @@ func (c *Console) senderRemovalForm(
 // requestedSender returns the sender of the request's node. It returns an error if the node has
 // none, because somebody else may have removed the sender since the page was loaded.
 func (c *Console) requestedSender(r *http.Request) (*api.Sender, error) {
-	node, err := c.Operate.Trigger(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
+	node, err := c.Operate.TriggerNode(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
 		r.URL.Query().Get("node"))
 	if err == nil && node.Sender == nil {
 		err = &operate.Error{Code: api.CodeNotFound, Detail: "There is no sender any more."}

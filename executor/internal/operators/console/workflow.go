@@ -35,9 +35,9 @@ type workflowPage struct {
 	Executions           executionList
 }
 
-// Fragment returns the URL from which fragments.js loads the parts that change while the page is
+// FragmentURL returns the URL from which fragments.js loads the parts that change while the page is
 // open.
-func (p workflowPage) Fragment() string {
+func (p workflowPage) FragmentURL() string {
 	return "/fragments/workflow?" +
 		url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
 }
@@ -109,7 +109,7 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 	}
 	var err error
 	ctx := r.Context()
-	p.Trigger.Recognized, err = c.Operate.LastRecognized(ctx, signin.Caller(ctx), p.ID,
+	p.Trigger.Recognized, err = c.Operate.ProviderOfLastRequest(ctx, signin.Caller(ctx), p.ID,
 		p.Trigger.NodeID)
 	if err != nil {
 		c.renderCallError(w, r, err)
@@ -221,7 +221,7 @@ func (c *Console) hasQueuedExecutions(ctx context.Context, workflowID string) (b
 }
 
 func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigger, error) {
-	got, err := c.Operate.Trigger(ctx, signin.Caller(ctx), workflowID, nodeID)
+	got, err := c.Operate.TriggerNode(ctx, signin.Caller(ctx), workflowID, nodeID)
 	if err != nil {
 		return trigger{}, err
 	}

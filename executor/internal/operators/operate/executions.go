@@ -100,7 +100,7 @@ func (s *Service) ExecutionDetail(
 				Output:       record.Output,
 				Recognized:   request.recognizeProvider(),
 				OrderKey:     request.orderKey,
-				Input:        request.payload.Input(),
+				Input:        request.payload.WorkflowInput(),
 				InputExpired: request.expired(),
 				StoredAt:     request.storedAt,
 				Headers:      request.headers,

@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// explanations holds the general text of codes, for errors without a Detail.
-var explanations = map[string]string{
+// defaultDetails holds the general text of codes, for errors without a Detail.
+var defaultDetails = map[string]string{
 	api.CodePlanLimitExceeded: "The account's plan allows no further active workflow. " +
 		"Deactivate another one, or change the plan.",
 	api.CodeWebhooksNotInPlan: "The account's plan has no webhook triggers. Change the plan.",
@@ -56,7 +56,7 @@ var explanations = map[string]string{
 
 // Explanation returns the general text of a code, or "" if errors with that code always have a
 // Detail.
-func Explanation(code string) string { return explanations[code] }
+func Explanation(code string) string { return defaultDetails[code] }
 
 // Text returns the error as a sentence for operators: its Detail, or the code's general text.
-func (e *Error) Text() string { return cmp.Or(e.Detail, explanations[e.Code]) }
+func (e *Error) Text() string { return cmp.Or(e.Detail, defaultDetails[e.Code]) }

@@ -59,13 +59,14 @@ func (r startRequest) hasFormPayload() bool {
 	return err == nil && form.Has("payload")
 }
 
-// LastRecognized returns what the last request to a trigger node reveals about its provider. A
-// request that arrived while the workflow was in another account is ignored. If the node now has a
-// sender, only AsForm is set in the result.
-func (s *Service) LastRecognized(
+// ProviderOfLastRequest returns what the last request to a trigger node reveals about its provider.
+// A request that arrived while the workflow was in another account is ignored. If the node now has
+// a sender, only AsForm is set in the result.
+func (s *Service) ProviderOfLastRequest(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (RecognizedProvider, error) {
-	return runRead(ctx, s, caller, newAccessRule("LastRecognized", accessToWorkflow(workflowID)),
+	return runRead(ctx, s, caller,
+		newAccessRule("ProviderOfLastRequest", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none RecognizedProvider, err error) {
 			node, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {

@@ -23,12 +23,12 @@ func ContainsToken(text string) bool {
 	return strings.Contains(text, webhook.TokenPrefix) || strings.Contains(text, KeyPrefix)
 }
 
-// Trigger returns a trigger node with its URL and its tokens in clear text. For viewers, it omits
-// the URL, the tokens, and the last characters of the sender's secrets.
-func (s *Service) Trigger(
+// TriggerNode returns a trigger node with its URL and its tokens in clear text. For viewers, it
+// omits the URL, the tokens, and the last characters of the sender's secrets.
+func (s *Service) TriggerNode(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Trigger, error) {
-	return runRead(ctx, s, caller, newAccessRule("Trigger", accessToWorkflow(workflowID)),
+	return runRead(ctx, s, caller, newAccessRule("TriggerNode", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (api.Trigger, error) {
 			trigger, err := s.trigger(ctx, workflowID, nodeID)
 			if !caller.Role.Includes(RoleEditor) {

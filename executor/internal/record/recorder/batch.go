@@ -17,11 +17,11 @@ import (
 
 // entry is a stream message that is being recorded.
 type entry struct {
-	msg           jetstream.Msg
-	meta          *jetstream.MsgMetadata
-	streamCreated string // creation time of its stream, which identifies it; "" if unknown
-	kind          messageKind
-	verdict       verdict
+	msg            jetstream.Msg
+	meta           *jetstream.MsgMetadata
+	streamIdentity string // creation time of its stream, which identifies it; "" if unknown
+	kind           messageKind
+	verdict        verdict
 	// The data that the entry adds to the batch. Which of these fields are set depends on its kind.
 	record store.Record // set for a start or a rejection
 	isCopy bool         // whether this start is a copy for groups that skipped the original
@@ -76,7 +76,7 @@ func decode(messages []jetstream.Msg, now, expired time.Time) []*entry {
 		e := &values[i]
 		e.msg, e.meta = msg, meta
 		if from, ok := msg.(fetchedMsg); ok {
-			e.streamCreated = from.streamCreated
+			e.streamIdentity = from.streamIdentity
 		}
 		e.decode(now)
 		if e.kind <= kindProgress && meta.Timestamp.Before(expired) {

@@ -17,9 +17,9 @@ import (
 
 // source is a stream from which the recorder fetches messages.
 type source struct {
-	streamName    string
-	consumer      jetstream.ConsumerConfig
-	streamCreated string // the stream's identity; set when fetching begins
+	streamName     string
+	consumer       jetstream.ConsumerConfig
+	streamIdentity string // the stream's identity; set when fetching begins
 }
 
 // isStartStream reports whether the source is a stream of start messages.
@@ -197,7 +197,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", from.streamName, err)
 	}
-	from.streamCreated = streamIdentityOf(s.CachedInfo())
+	from.streamIdentity = streamIdentityOf(s.CachedInfo())
 	watching, stopWatching := context.WithCancelCause(ctx)
 	defer stopWatching(nil)
 	go r.watchConsumer(watching, from, consumer, stopWatching, connection)
@@ -296,7 +296,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 		r.startBacklog.Store(from.streamName, numPendingAfter(messages[len(messages)-1]))
 	}
 	for i, msg := range messages {
-		messages[i] = fetchedMsg{msg, from.streamCreated}
+		messages[i] = fetchedMsg{msg, from.streamIdentity}
 	}
 	arrived.add(messages...)
 }
@@ -333,7 +333,7 @@ func (r *Recorder) watchConsumer(
 			restart(err)
 		case err == nil:
 			r.setLag(from, info)
-			r.updateAckFloor(from.streamName, from.streamCreated, info.AckFloor.Stream)
+			r.updateAckFloor(from.streamName, from.streamIdentity, info.AckFloor.Stream)
 		}
 		if from.isStartStream() {
 			if s, err := r.js.Stream(asking, from.streamName); err == nil {

@@ -62,7 +62,7 @@ const (
 // fetchedMsg is a fetched message, together with the identity of its stream.
 type fetchedMsg struct {
 	jetstream.Msg
-	streamCreated string // the identity of the stream: see streamIdentityOf
+	streamIdentity string // the identity of the stream: see streamIdentityOf
 }
 
 // streamIdentityOf returns the identity of a stream: its creation time.
@@ -79,17 +79,17 @@ func handledRangesOf(entries []*entry) (ranges []store.HandledRange) {
 	}
 	var sources []source
 	for _, e := range entries {
-		if e.streamCreated == "" {
+		if e.streamIdentity == "" {
 			continue
 		}
 		i := 0
 		for i < len(sources) &&
-			(sources[i].stream != e.meta.Stream || sources[i].created != e.streamCreated) {
+			(sources[i].stream != e.meta.Stream || sources[i].created != e.streamIdentity) {
 			i++
 		}
 		if i == len(sources) {
 			sources = append(sources, source{
-				e.meta.Stream, e.streamCreated, make([]uint64, 0, len(entries)),
+				e.meta.Stream, e.streamIdentity, make([]uint64, 0, len(entries)),
 			})
 		}
 		sources[i].sequences = append(sources[i].sequences, e.meta.Sequence.Stream)
@@ -122,8 +122,8 @@ type recovery struct {
 
 // ackFloor is a position in a stream. Every message up to it is acknowledged.
 type ackFloor struct {
-	streamCreated string // the stream's identity
-	sequence      uint64
+	streamIdentity string // the stream's identity
+	sequence       uint64
 }
 
 // recoveryReadinessComponent is the component that /readyz reports as not ready while the database
@@ -240,7 +240,7 @@ func (r *recovery) updateAckFloor(stream string, now ackFloor) (before uint64) {
 	}
 	last := r.ackFloors[stream]
 	r.ackFloors[stream] = now
-	if last.streamCreated == now.streamCreated && last.sequence > now.sequence {
+	if last.streamIdentity == now.streamIdentity && last.sequence > now.sequence {
 		return last.sequence
 	}
 	return 0

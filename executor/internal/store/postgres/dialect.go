@@ -22,7 +22,8 @@ var dialect = relational.Dialect{
 		LIMIT 1) AS found WHERE found.delivery_id = ?
 		UNION ALL SELECT id FROM executions WHERE other_delivery = ?))`,
 	HasStatistics: true,
-	TimeStepExpr:  `date_bin(%[1]d * interval '1 microsecond', e.accepted_at, '1970-01-01T00:00:00Z')`,
+	TruncatedTimeExpr: `date_bin(%[1]d * interval '1 microsecond', e.accepted_at,
+		'1970-01-01T00:00:00Z')`,
 	RefusalSumsQuery: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
 		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,

@@ -33,7 +33,7 @@ const MessageKeyCondition = `stream_sequence = ? AND CASE
 
 // MessageKeyArgs returns the arguments of MessageKeyCondition.
 func MessageKeyArgs(key store.MessageKey) []any {
-	return []any{store.StoredSequence(key.StreamSequence), key.SubjectPrefix(), key.SubjectPrefix()}
+	return []any{store.StoredSequence(key.StreamSequence), key.StreamPrefix(), key.StreamPrefix()}
 }
 
 // storeAsideAndAudit stores the messages that a batch puts aside, deletes the put-aside messages

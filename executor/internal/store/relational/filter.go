@@ -12,8 +12,9 @@ type SortOrder struct {
 	ByTimeAndID   string // ORDER BY time and ID; the database sorts rows with equal times
 	ByTime        string // ORDER BY time alone, for which the database reads an index
 	afterPosition string // the condition for records after a position
-	// idOrder is the order of records with equal times: 1 means lowest ID first, -1 highest first.
-	idOrder int
+	// idSortSign is the order of records with equal times: 1 means lowest ID first, -1 highest
+	// first.
+	idSortSign int
 }
 
 // The two sort orders of lists. The first term of each afterPosition follows from the other terms,
@@ -23,11 +24,12 @@ var (
 		afterPosition: `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
 		ByTimeAndID:   ` ORDER BY e.accepted_at DESC, e.id DESC`,
 		ByTime:        ` ORDER BY e.accepted_at DESC`,
-		idOrder:       -1,
+		idSortSign:    -1,
 	}
 	oldestFirst = SortOrder{
 		afterPosition: `e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`,
-		ByTimeAndID:   ` ORDER BY e.accepted_at, e.id`, ByTime: ` ORDER BY e.accepted_at`, idOrder: 1,
+		ByTimeAndID:   ` ORDER BY e.accepted_at, e.id`, ByTime: ` ORDER BY e.accepted_at`,
+		idSortSign: 1,
 	}
 )
 

@@ -49,7 +49,7 @@ func (f filteredRequestsField) Scan(from any) error {
 func (s *Store) AddFilteredRequests(
 	ctx context.Context, reportID string, at time.Time, added []store.FilteredRequests,
 ) error {
-	added = store.StorableFiltered(added)
+	added = store.MergeFiltered(added)
 	return s.applyOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
 		// This insert locks the rows until the commit, so no other transaction can change the lists
 		// that are read below.

@@ -73,7 +73,7 @@ func (s *Store) apply(
 	}
 	// Store the token uses last, because other executors wait until this transaction releases the
 	// rows of frequently used tokens.
-	return applied, tokenUseTable.insert(ctx, tx, store.TokenUses(inserted))
+	return applied, tokenUseTable.insert(ctx, tx, store.LatestTokenUses(inserted))
 }
 
 // EndLostExecutions implements store.Recording.

@@ -80,7 +80,7 @@ func (s *Store) list(
 		if !a.AcceptedAt.Equal(b.AcceptedAt) {
 			return 0 // already in order
 		}
-		return in.idOrder * bytes.Compare(store.EncodeID(a.ID), store.EncodeID(b.ID))
+		return in.idSortSign * bytes.Compare(store.EncodeID(a.ID), store.EncodeID(b.ID))
 	})
 	return records, nil
 }
@@ -98,7 +98,7 @@ func (s *Store) CountByTime(
 		err = row.Scan(timeField{&c.At}, &c.Records)
 		return c, err
 	},
-		`SELECT `+fmt.Sprintf(s.dialect.TimeStepExpr, step.Microseconds())+
+		`SELECT `+fmt.Sprintf(s.dialect.TruncatedTimeExpr, step.Microseconds())+
 			` AS step, count(*) FROM executions e `+where.String()+` GROUP BY step ORDER BY step`,
 		where.Args...)
 }

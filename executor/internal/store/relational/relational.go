@@ -127,9 +127,9 @@ type Dialect struct {
 	// because some databases read an index in order only if there is a bound. nil means that the
 	// database does not need one.
 	MinTime any
-	// TimeStepExpr is an expression that rounds accepted_at down to a multiple of %[1]d
+	// TruncatedTimeExpr is an expression that rounds accepted_at down to a multiple of %[1]d
 	// microseconds.
-	TimeStepExpr string
+	TruncatedTimeExpr string
 	// RefusalSumsQuery is a query for the refusals that meet a condition (%s), grouped by workflow
 	// and code. Its columns are the workflow, the code, the sum of n, and last_at, body_bytes and
 	// user_agent of the last refusal.

@@ -23,8 +23,8 @@ var dialect = relational.Dialect{
 	UnindexedPrefix: `+`, // SQLite has no statistics
 	// Without this bound, SQLite sorts all rows with a frequent status instead of reading them in
 	// index order.
-	MinTime:      int64(math.MinInt64),
-	TimeStepExpr: `e.accepted_at / %[1]d * %[1]d`,
+	MinTime:           int64(math.MinInt64),
+	TruncatedTimeExpr: `e.accepted_at / %[1]d * %[1]d`,
 	// In a query that selects max(), SQLite takes the other columns from the row with the maximum.
 	RefusalSumsQuery: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
 		FROM refusals WHERE %s GROUP BY workflow_id, code`,

@@ -17,7 +17,7 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			s)
 	},
 	"overlapping large batches": func(t *testing.T, s store.Store) {
-		all := nRecords(1_000, setComputedID)
+		all := nRecords(1_000, setIDFromDelivery)
 		var mu sync.Mutex
 		var changed []string
 		inParallel(t, 4, func(int) error {

@@ -10,13 +10,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// noon is epoch truncated to the minute: 12:00 UTC.
-var noon = epoch.Truncate(time.Minute)
+// epochMinute is epoch truncated to the minute: 12:00 UTC.
+var epochMinute = epoch.Truncate(time.Minute)
 
 // nthMinuteRefusals returns a RefusalCount with n refusals in the minute that begins m minutes
 // after noon. The last refusal came s seconds after the start of that minute.
 func nthMinuteRefusals(workflow, code string, m, s int, n int64) store.RefusalCount {
-	minute := noon.Add(time.Duration(m) * time.Minute)
+	minute := epochMinute.Add(time.Duration(m) * time.Minute)
 	return store.RefusalCount{
 		WorkflowID: workflow, Code: code, Minute: minute, Count: n,
 		Last: store.RefusedRequest{
@@ -40,19 +40,19 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			{Code: "token_invalid", Count: 17, Last: nthMinuteRefusals("a", "", 2, 5, 0).Last},
 			{Code: "json_invalid", Count: 3, Last: nthMinuteRefusals("a", "", 1, 50, 0).Last},
 		}
-		wantRefusals(t, s, "a", noon, want...)
-		wantRefusals(t, s, "a", noon.Add(time.Minute+time.Second), store.RefusalSum{
+		wantRefusals(t, s, "a", epochMinute, want...)
+		wantRefusals(t, s, "a", epochMinute.Add(time.Minute+time.Second), store.RefusalSum{
 			Code:  "token_invalid",
 			Count: 4,
 			Last:  want[0].Last,
 		}, want[1])
-		wantRefusals(t, s, "", noon, store.RefusalSum{
+		wantRefusals(t, s, "", epochMinute, store.RefusalSum{
 			Code:  "workflow_not_found",
 			Count: 9,
 			Last:  nthMinuteRefusals("", "", 0, 1, 0).Last,
 		})
-		wantRefusals(t, s, "none", noon)
-		wantRefusals(t, s, "a", noon.Add(time.Hour))
+		wantRefusals(t, s, "none", epochMinute)
+		wantRefusals(t, s, "a", epochMinute.Add(time.Hour))
 	},
 	"refusals of all workflows, the last first, by pages": func(t *testing.T, s store.Store) {
 		addRefusals(t, s, "r1", nthMinuteRefusals("a", "token_invalid", 0, 30, 3),
@@ -79,7 +79,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		for limit := range len(all) + 2 {
 			var after store.RefusalPosition
 			for at := 0; at <= len(all); at++ {
-				got, err := s.AllRefusals(t.Context(), noon, after, limit)
+				got, err := s.AllRefusals(t.Context(), epochMinute, after, limit)
 				if want := all[at:min(at+limit, len(all))]; err != nil || !slices.Equal(got, want) {
 					t.Errorf("%d after %+v\n got %+v, %v\nwant %+v", limit, after, got, err, want)
 				}
@@ -95,8 +95,8 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		later := []store.WorkflowRefusalSum{
 			all[0], all[1], all[2], sum("a", "token_invalid", 1, 1, 4), all[4],
 		}
-		if got, err := s.AllRefusals(t.Context(), noon.Add(90*time.Second), store.RefusalPosition{},
-			9); err != nil || !slices.Equal(got, later) {
+		if got, err := s.AllRefusals(t.Context(), epochMinute.Add(90*time.Second),
+			store.RefusalPosition{}, 9); err != nil || !slices.Equal(got, later) {
 			t.Errorf("since the next minute: %+v, %v", got, err)
 		}
 	},
@@ -104,29 +104,29 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		for range 3 {
 			addRefusals(t, s, "report", nthMinuteRefusals("a", "token_invalid", 0, 30, 3))
 		}
-		wantRefusals(t, s, "a", noon, store.RefusalSum{
+		wantRefusals(t, s, "a", epochMinute, store.RefusalSum{
 			Code:  "token_invalid",
 			Count: 3,
 			Last:  nthMinuteRefusals("a", "", 0, 30, 0).Last,
 		})
-		wantMinutes(t, s, noon, nthMinuteCount(0, "refused:token_invalid", 3))
+		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "refused:token_invalid", 3))
 	},
 	"one key twice in a report": func(t *testing.T, s store.Store) {
 		addRefusals(t, s, "report", nthMinuteRefusals("a", "rate_limited", 0, 40, 1),
 			nthMinuteRefusals("a", "rate_limited", 0, 30, 2))
-		wantRefusals(t, s, "a", noon, store.RefusalSum{
+		wantRefusals(t, s, "a", epochMinute, store.RefusalSum{
 			Code:  "rate_limited",
 			Count: 3,
 			Last:  nthMinuteRefusals("a", "", 0, 40, 0).Last,
 		})
-		wantMinutes(t, s, noon, nthMinuteCount(0, "refused:rate_limited", 3))
+		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "refused:rate_limited", 3))
 	},
 	"hostile texts": func(t *testing.T, s store.Store) {
 		r := nthMinuteRefusals("a", "token_invalid", 0, 1, 1)
 		r.Last.UserAgent = "a\x00b\xff"
 		addRefusals(t, s, "r\x00", r)
 		addRefusals(t, s, "empty")
-		sums, err := s.Refusals(t.Context(), "a", noon)
+		sums, err := s.Refusals(t.Context(), "a", epochMinute)
 		if err != nil || len(sums) != 1 || sums[0].Last.UserAgent != "a\ufffdb\ufffd" {
 			t.Errorf("%+v, %v", sums, err)
 		}
@@ -151,12 +151,12 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		// The records are one second apart, and the first one is 0.123 seconds after the start of
 		// the first minute. So the first minute has 60 records and the second has 40. Two of the
 		// first 60 do not count as accepted: the rerun and the rejection.
-		wantMinutes(t, s, noon, nthMinuteCount(0, "accepted", 58),
+		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "accepted", 58),
 			nthMinuteCount(0, "deduplicated", 5),
 			nthMinuteCount(1, "accepted", 40), nthMinuteCount(1, "deduplicated", 1),
 			nthMinuteCount(1, "refused:not_found", 1),
 			nthMinuteCount(1, "refused:token_invalid", 7))
-		wantMinutes(t, s, noon.Add(90*time.Second),
+		wantMinutes(t, s, epochMinute.Add(90*time.Second),
 			nthMinuteCount(1, "accepted", 40), nthMinuteCount(1, "deduplicated", 1),
 			nthMinuteCount(1, "refused:not_found", 1),
 			nthMinuteCount(1, "refused:token_invalid", 7))
@@ -169,7 +169,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 				nthMinuteRefusals("b", "token_invalid", m, 0, 1))
 		}
 		addRefusals(t, s, "r", all...)
-		at := func(m int) time.Time { return noon.Add(time.Duration(m) * time.Minute) }
+		at := func(m int) time.Time { return epochMinute.Add(time.Duration(m) * time.Minute) }
 		for _, c := range []struct{ before, keep, limit, want, left int }{
 			{0, 100, 100, 0, 20}, {2, 100, 3, 3, 17}, {2, 100, 3, 1, 16}, {2, 100, 3, 0, 16}, {
 				2, 6, 0, 0, 16,
@@ -181,7 +181,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			}
 			left := int64(0)
 			for _, workflow := range []string{"a", "b"} {
-				sums, err := s.Refusals(t.Context(), workflow, noon)
+				sums, err := s.Refusals(t.Context(), workflow, epochMinute)
 				if err != nil || len(sums) != 1 {
 					t.Fatalf("%+v: %+v, %v", c, sums, err)
 				}
@@ -200,7 +200,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			t.Fatal(err)
 		}
 		addRefusals(t, s, "r", nthMinuteRefusals("c", "token_invalid", 11, 0, 1))
-		wantMinutes(t, s, noon, nthMinuteCount(11, "refused:token_invalid", 1))
+		wantMinutes(t, s, epochMinute, nthMinuteCount(11, "refused:token_invalid", 1))
 	},
 	"reports and batches at the same time": func(t *testing.T, s store.Store) {
 		const workers, rounds = 4, 10
@@ -225,19 +225,20 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 					report); err != nil {
 					return err
 				}
-				if _, err := s.PruneCounts(t.Context(), noon, 1000, 5); err != nil {
+				if _, err := s.PruneCounts(t.Context(), epochMinute, 1000, 5); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		wantMinutes(t, s, noon, nthMinuteCount(0, "accepted", workers*rounds*20),
+		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "accepted", workers*rounds*20),
 			nthMinuteCount(0, "refused:token_invalid", workers/2*rounds*20))
 	},
 }
 
 func nthMinuteCount(m int, kind string, n int64) store.MinuteCount {
-	return store.MinuteCount{Minute: noon.Add(time.Duration(m) * time.Minute), Kind: kind, Count: n}
+	minute := epochMinute.Add(time.Duration(m) * time.Minute)
+	return store.MinuteCount{Minute: minute, Kind: kind, Count: n}
 }
 
 func addRefusals(t *testing.T, s store.Store, report string, refusals ...store.RefusalCount) {

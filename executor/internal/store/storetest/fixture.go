@@ -50,9 +50,9 @@ func nRecords(n int, change ...func(int, *store.Record)) []store.Record {
 	return records
 }
 
-// setComputedID sets a record's ID to one computed from its delivery ID, as an ingress does.
+// setIDFromDelivery sets a record's ID to one computed from its delivery ID, as an ingress does.
 // Drivers store the delivery IDs of such records differently.
-func setComputedID(_ int, r *store.Record) {
+func setIDFromDelivery(_ int, r *store.Record) {
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 }
 

@@ -188,7 +188,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"a large batch of which some are there": func(t *testing.T, s store.Store) {
-		all := nRecords(300, setComputedID)
+		all := nRecords(300, setIDFromDelivery)
 		applied := applyBatch(t, s, store.Batch{New: slices.Clone(all[100:200])})
 		wantSameElements(t, "changed", applied.ChangedIDs, recordIDs(all[100:200]))
 		applied = applyBatch(t, s, store.Batch{New: append(slices.Clone(all), all[0])})

@@ -97,7 +97,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 				t.Fatal(err)
 			}
 			addRefusals(t, s, workflow+" refusals", store.RefusalCount{
-				WorkflowID: workflow, Code: "token_invalid", Minute: noon, Count: 1,
+				WorkflowID: workflow, Code: "token_invalid", Minute: epochMinute, Count: 1,
 			})
 		}
 		if err := s.ForgetWorkflow(t.Context(), "wf"); err != nil {
@@ -112,12 +112,12 @@ var senderTests = map[string]func(*testing.T, store.Store){
 			if err != nil || filtered.Count != want {
 				t.Errorf("filtered by %s: %+v, %v", workflow, filtered, err)
 			}
-			refused, err := s.Refusals(t.Context(), workflow, noon)
+			refused, err := s.Refusals(t.Context(), workflow, epochMinute)
 			if err != nil || int64(len(refused)) != want {
 				t.Errorf("refusals of %s: %+v, %v", workflow, refused, err)
 			}
 		}
-		wantMinutes(t, s, noon, nthMinuteCount(0, "filtered", 2),
+		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "filtered", 2),
 			nthMinuteCount(0, "refused:token_invalid", 2))
 	},
 	"a record says who sent it": func(t *testing.T, s store.Store) {
