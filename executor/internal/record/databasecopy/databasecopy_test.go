@@ -92,7 +92,7 @@ func startWith(
 	}
 	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
-	inForce(t, func(context.Context) (err error) {
+	mustBecomeCurrent(t, func(context.Context) (err error) {
 		p.Editor, err = edit.NewEditor(ctx, edit.Config{
 			JetStream: js, Directory: p.directory, Follower: follower, Lease: lease,
 			Membership: membership, DatabaseCopy: p.copy,
@@ -101,7 +101,7 @@ func startWith(
 	})
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	fatal(t, err)
-	inForce(t, func(ctx context.Context) error { return p.PutPlans(ctx, plans) })
+	mustBecomeCurrent(t, func(ctx context.Context) error { return p.PutPlans(ctx, plans) })
 	if keeps {
 		done := make(chan struct{})
 		go func() {
@@ -127,10 +127,11 @@ func (p *process) workflow(t *testing.T, id string) string {
 	return p.token(t, id)
 }
 
+// workflowOf makes an active workflow of an account. Goroutines of a test may call it.
 func (p *process) workflowOf(t *testing.T, account, id string) {
 	t.Helper()
 	// Retry, as token does. Operators get the status 503 meanwhile.
-	inForce(t, func(ctx context.Context) error {
+	err := retryUntilCurrent(t, func(ctx context.Context) error {
 		_, _, err := p.PutAccount(ctx, account, "", "ultra")
 		if err == nil {
 			_, _, err = p.PutWorkflow(ctx, edit.WorkflowSpec{
@@ -142,12 +143,11 @@ func (p *process) workflowOf(t *testing.T, account, id string) {
 		if err == nil {
 			_, err = p.Activate(ctx, id)
 		}
-		if err != nil && !errors.Is(err, consistency.ErrNotCurrent) {
-			t.Errorf("workflow %s: %v", id, err)
-			return nil
-		}
 		return err
 	})
+	if err != nil {
+		t.Errorf("workflow %s: %v", id, err)
+	}
 }
 
 func (p *process) token(t *testing.T, id string) string {
@@ -155,7 +155,7 @@ func (p *process) token(t *testing.T, id string) string {
 	// Retry: after each reconnect, an executor refuses calls until it has checked that its registry
 	// is current.
 	var node *edit.TriggerInfo
-	inForce(t, func(ctx context.Context) (err error) {
+	mustBecomeCurrent(t, func(ctx context.Context) (err error) {
 		node, err = p.Trigger(ctx, id, "n")
 		return err
 	})
@@ -278,7 +278,7 @@ func TestALostRegistryIsRestored(t *testing.T) {
 		if _, ok := in.Lookup("deleted"); ok {
 			t.Error("a deleted workflow is there again")
 		}
-		inForce(t, p.EnsureCurrent)
+		mustBecomeCurrent(t, p.EnsureCurrent)
 		for id, token := range tokens {
 			if p.token(t, id) != token {
 				t.Errorf("%s has another token", id)
@@ -307,7 +307,9 @@ func TestAnOlderRegistryIsRestored(t *testing.T) {
 	server.Restart()
 	in := startIngress(t, server.Connect(t))
 	in.awaitAvailable(t, "old", "deleted")
-	inForce(t, func(ctx context.Context) error { return p.DeleteWorkflow(ctx, "deleted") })
+	mustBecomeCurrent(t, func(ctx context.Context) error {
+		return p.DeleteWorkflow(ctx, "deleted")
+	})
 	token := p.workflow(t, "later")
 
 	server.Stop()
@@ -323,24 +325,31 @@ func TestAnOlderRegistryIsRestored(t *testing.T) {
 			t.Error("a deleted workflow is there again")
 		}
 	}
-	inForce(t, p.EnsureCurrent)
+	mustBecomeCurrent(t, p.EnsureCurrent)
 	if p.token(t, "later") != token {
 		t.Error("it has another token")
 	}
 }
 
-// inForce retries a call until the editor considers the registry current again.
-func inForce(t *testing.T, call func(context.Context) error) {
+// mustBecomeCurrent retries a call until it succeeds, because the editor may not consider the
+// registry current at first. It ends the test if the call does not succeed within half a minute.
+func mustBecomeCurrent(t *testing.T, call func(context.Context) error) {
+	t.Helper()
+	if err := retryUntilCurrent(t, call); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// retryUntilCurrent is like mustBecomeCurrent, but returns the last error instead of ending the
+// test, so that goroutines of a test may call it.
+func retryUntilCurrent(t *testing.T, call func(context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for {
 		err := call(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
+		if err == nil || ctx.Err() != nil {
+			return err
 		}
 		<-time.After(50 * time.Millisecond)
 	}
@@ -367,7 +376,7 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	in.awaitAvailable(t, all...)
 	// While another executor is still restoring the registry, editors refuse calls, so retry.
 	tokens := func(from *process) (found []string) {
-		inForce(t, func(ctx context.Context) error {
+		mustBecomeCurrent(t, func(ctx context.Context) error {
 			found = nil
 			for _, id := range all {
 				node, err := from.Trigger(ctx, id, "n")
@@ -386,7 +395,7 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 		!slices.Equal(first, other) {
 		t.Errorf("the tokens at one executor are %q, at another one %q", first, other)
 	}
-	inForce(t, func(ctx context.Context) error {
+	mustBecomeCurrent(t, func(ctx context.Context) error {
 		_, _, err := p.PutAccount(ctx, "acme", "", "ultra")
 		return err
 	})
@@ -456,7 +465,7 @@ func TestARestoreIsNotUndoneByAnother(t *testing.T) {
 	first.held.Store(false)
 	second.held.Store(false)
 	<-second.goOn
-	inForce(t, func(ctx context.Context) error {
+	mustBecomeCurrent(t, func(ctx context.Context) error {
 		_, _, err := p.PutAccount(ctx, "acme", "", "ultra")
 		return err
 	})
@@ -674,7 +683,7 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	server.Restart()
 	in.awaitUnavailable(t, "wf")
 	in.awaitAvailable(t, "wf")
-	inForce(t, p.EnsureCurrent)
+	mustBecomeCurrent(t, p.EnsureCurrent)
 	if _, ok := p.directory.Account("restored"); !ok {
 		t.Error("what a backup has restored is gone")
 	}
