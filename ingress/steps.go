@@ -68,8 +68,8 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
 		return refusalOutcome(webhook.CodeWorkflowNotFound, 0)
 	}
-	// While the copy of the registry is stale, accept and refuse nothing: a sender does not retry
-	// after a 404 or 403, and this copy may be missing the workflow.
+	// While the copy of the registry is stale, neither start an execution nor answer 404 or 403: a
+	// sender does not retry after those, and this copy may just be missing the workflow.
 	if !h.lease.AwaitValid(d.event.start) {
 		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}

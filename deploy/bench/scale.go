@@ -454,8 +454,8 @@ func (c *Scale) writeResults(layouts []*scaleVariant) {
 		})
 }
 
-// writeAddedMemory writes how much each NATS server's memory has grown since before the first turn:
-// in MB, and in bytes for each delivery to the installation.
+// writeAddedMemory writes how much memory each NATS server has gained over all turns: in MB, and in
+// bytes for each delivery to its cluster.
 func writeAddedMemory(ctx context.Context, out io.Writer, clusters ...*cluster) error {
 	_, _ = fmt.Fprintln(out, "\nMemory that the turns have added:")
 	for _, cl := range clusters {

@@ -96,7 +96,7 @@ func runRunner(natsURL string, takes time.Duration, oneIn int) error {
 		})
 }
 
-// testRunner is one process of the program test-runner.
+// testRunner is a process that runs the program test-runner.
 type testRunner struct {
 	*process
 	killed bool

@@ -149,8 +149,8 @@ func (c Config) controlConfig() Config {
 }
 
 // check returns an error that lists the faults in r, or nil if there are none. If mustLose is true,
-// as in the control, lost deliveries and changes are expected. It is then a fault if no delivery
-// was lost, because the test could not notice losses.
+// as in the control, lost deliveries and changes are expected, and it is a fault if no delivery was
+// lost: the test could then not detect losses.
 func (r Result) check(mustLose bool) error {
 	var wrong []error
 	complain := func(n int, what string) {

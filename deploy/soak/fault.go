@@ -166,7 +166,8 @@ func (f *faultInjector) shuffledFaults() []fault {
 type addFaultFunc func(kind string, slots []string, shortest, longest time.Duration,
 	inject injection)
 
-// addConnectionFaults adds faults of the connections from the services to NATS and the database.
+// addConnectionFaults adds faults in the connections of the services and the runners to NATS and
+// the database.
 func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")

@@ -20,7 +20,8 @@ import (
 const (
 	// MaxBytes is the maximum length of a filter in bytes, as compact JSON.
 	MaxBytes = 16 << 10
-	// MaxConditions is the maximum number of places for which a filter has conditions.
+	// MaxConditions is the maximum number of places in a request, such as headers or fields of the
+	// body, that a filter may test.
 	MaxConditions = 50
 	// maxDepth is the maximum nesting depth of conditions.
 	maxDepth = 16

@@ -110,7 +110,7 @@ func (s *scanner) scanNode(n *node) {
 	s.unresolved = min(s.unresolved, before-n.numPointers)
 }
 
-// setValue stores the value of the pointers that end at a node.
+// setValue sets v as the value of every pointer that ends at n.
 func (s *scanner) setValue(n *node, v value) {
 	for _, slot := range n.pointerIndexes {
 		s.values[slot] = v

@@ -336,8 +336,9 @@ func (p StreamPhase) IsMoving() bool {
 		p == QueuePhaseClosedMovingToShared
 }
 
-// StoreTarget returns where an ingress stores the start messages of the queue. If q is nil, because
-// the queue has no record, that is the shared stream.
+// StoreTarget returns where an ingress stores the start messages of the queue, or StoreTargetClosed
+// while it must not store any. A queue without a record, for which q is nil, uses the shared
+// stream.
 func (q *Queue) StoreTarget() StoreTarget {
 	switch {
 	case q == nil || q.Stream == nil:

@@ -44,9 +44,9 @@ const AuditConsumer = "audit"
 // ingresses read: see edit.EnsureMirror.
 func MirrorStreams() []string { return []string{Stream} }
 
-// The keys of Bucket. The plan catalog and the installation's identity have one key each. Every
-// account, workflow, key of the operators' API, and queue that has settings has its own key, which
-// consists of a prefix and the ID or name.
+// The keys of Bucket. The plan catalog and the installation's identity have one key each. Accounts,
+// workflows, API keys, and queues that have settings are stored one per key, which consists of a
+// prefix and the ID or name.
 const (
 	PlansKey        = "plans"
 	InstallationKey = "installation"

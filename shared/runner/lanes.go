@@ -552,8 +552,8 @@ func (u *inFlightMessages) sendHeartbeat(
 // runner reads the last report again and builds a new version.
 
 // hasEnded reports whether the group has ended an execution, according to the last report stored
-// for it. It retries until there is a response or ctx ends. If reports cannot be read, it returns
-// false.
+// for it. It repeats a read that fails until ctx ends. If nothing serves reads, which several
+// errors for want of responders show, it gives up and returns false and a nil error.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	for tries := 0; ; tries++ {
 		last, err := r.readLastReport(ctx, m)

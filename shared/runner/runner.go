@@ -89,7 +89,7 @@ type Execution struct {
 // the runner's DrainTimeout has passed.
 type Handler func(ctx context.Context, e Execution) (output any, err error)
 
-// Permanent marks an error after which the execution is not retried. It returns nil if err is nil.
+// Permanent wraps err to tell the runner not to retry the execution. It returns nil if err is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

@@ -25,9 +25,8 @@ type pullSource struct {
 	consumer jetstream.Consumer
 }
 
-// consumeSource requests messages from a source and begins their executions until ctx ends. It
-// returns an error if the source can no longer be used; executions that have begun may still
-// finish.
+// consumeSource pulls messages from s and starts their executions until ctx ends. It returns an
+// error if s can no longer be used. Executions that have already started keep running.
 func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 	wait, failed := minPullPause, 0
 	for {

@@ -140,7 +140,8 @@ func anyInBody(conditions []condition) bool {
 	})
 }
 
-// Handshake returns the handshake and the response to it, or nil if the request is not a handshake.
+// Handshake recognizes r as one of the sender's handshakes, and returns it with the response to
+// send. It returns nil if r is not a handshake, or if the value to echo is missing or too long.
 func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 	for i := range s.handshakes {
 		h := &s.handshakes[i]

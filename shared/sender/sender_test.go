@@ -46,8 +46,8 @@ func TestEveryPresetHasVectors(t *testing.T) {
 	}
 }
 
-// A request that a provider has signed verifies. It does not verify if it was changed, was signed
-// with another secret, has a time too far in the past or future, or has no signature.
+// A request signed by the provider passes verification. It fails if it was changed, was signed with
+// another secret, has a time too far in the past or future, or has no signature.
 func TestVerify(t *testing.T) {
 	for _, g := range signers() {
 		t.Run(g.name, func(t *testing.T) {

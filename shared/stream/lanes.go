@@ -55,8 +55,8 @@ func RunnerFilterSubject(subject string) string {
 type LastReport struct {
 	// Sequence is the report's sequence number in its stream; 0 means that there is no report.
 	Sequence uint64
-	// Ended means that the execution has ended in the caller's group. It is also true if a runner
-	// that does not report its group has ended the execution.
+	// Ended means that the execution has ended in the caller's group. It is also true if the
+	// execution was ended by a runner whose reports name no group.
 	Ended bool
 	// EndedGroups holds the names of the groups, other than the caller's, in which the execution
 	// has ended.

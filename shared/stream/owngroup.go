@@ -15,9 +15,10 @@ import (
 )
 
 // OwnStreamConsumerConfig returns the configuration of the group's consumer in the queue's own
-// stream. shared is the group's consumer in the shared stream. If shared was configured to begin
-// with new messages or at a certain time, the new consumer begins at the same time. Otherwise it
-// begins with the first message, so that the group misses nothing.
+// stream. shared is the group's consumer in the shared stream. If shared delivers only new
+// messages, the new consumer begins at the time at which shared was created; if shared has a start
+// time, the new consumer has the same one. Otherwise it begins with the first message, so that the
+// group misses nothing.
 func (g RunnerGroup) OwnStreamConsumerConfig(
 	shared *jetstream.ConsumerInfo,
 ) jetstream.ConsumerConfig {

@@ -7,9 +7,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Events keeps operator events, their causes, and the ongoing conditions, such as a queue without
-// runners, that events have reported. Package events uses it, and operate shows the conditions.
-// When an execution fails, Recording stores an event cause: see SetFailureCause.
+// Events stores operator events, the causes that lead to them, and the conditions that events have
+// reported and that still hold, such as a queue without runners. Package events writes them, and
+// operate shows the conditions. The cause of a failed execution is stored when its report is
+// recorded: see SetFailureCause.
 type Events interface {
 	// SetFailureCause sets the function that returns the event cause of a failed execution, or nil
 	// if no event is wanted. Apply and EndLostExecutions call the function for each execution that

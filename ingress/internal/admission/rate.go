@@ -52,10 +52,10 @@ func chargeOneRequest(
 	return d, 0
 }
 
-// addIncurredCost adds a cost that has already been incurred: of requests that other ingresses have
-// admitted, or of bytes that have been read. This can exceed the limit. Then nothing is accepted
-// until the excess is made up for, so that all ingresses together keep the limit. An excess of more
-// than one burst counts as one burst.
+// addIncurredCost adds a cost that can no longer be refused: that of requests admitted by other
+// ingresses, or of bytes that have already been read. It may exceed the limit. Nothing more is then
+// accepted until the excess has drained, so that all ingresses together stay within the limit. The
+// excess is capped at one burst.
 func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) gcraState {
 	d.theoreticalArrival = max(d.theoreticalArrival, now)
 	d.theoreticalArrival = max(d.theoreticalArrival, min(d.theoreticalArrival+cost, now+2*burst))
@@ -72,8 +72,8 @@ type Usage struct {
 // removeIdleInterval is the minimum interval between two removals of a shard's idle entries.
 const removeIdleInterval = time.Minute
 
-// Limits tracks the usage at this ingress and at others: for each busy workflow, the used part of
-// its rate limit, and for each busy account, the used part of its bytes per day.
+// Limits tracks usage across all ingresses: how much of its rate limit each busy workflow has used,
+// and how many of its daily bytes each busy account has used.
 type Limits struct {
 	origin    time.Time
 	workflows *sharded.Shards[limitShard[Usage]]

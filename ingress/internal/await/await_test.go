@@ -144,8 +144,8 @@ func TestALostReportIsFound(t *testing.T) {
 		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 }
 
-// If an execution ends while the connection to NATS is lost, the Wait finds the final report after
-// the reconnect, no matter how long ago the last read was.
+// If an execution ends while the connection to NATS is lost, Wait finds the final report after the
+// reconnect, even if it last read the stream long ago.
 func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -151,14 +151,14 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 // message is stored. Any other error wraps one of this package's errors.
 //
 // If a message with a Nats-Msg-Id gets no reply, Publish resends it until it gets one or the time
-// is up. The stream may then report a repeat although only this call has sent the ID. Publish
-// therefore compares the traceparent, which must be unique, of the stored message with that of its
-// own. All requests have a traceparent, so no additional header is needed. A message without a
-// Nats-Msg-Id is resent only if it was certainly not stored.
+// is up. The stream may then report a resent message as a duplicate of the first attempt. To tell
+// this from a real duplicate, Publish compares the traceparent of the stored message with that of
+// its own message; traceparents must therefore be unique. All requests have one, so no additional
+// header is needed. A message without a Nats-Msg-Id is resent only if it was certainly not stored.
 //
 // Before each resend, Publish checks that choice is still current. If the queue has moved, the
 // message must not be stored in the old stream, because the new stream would not recognize its
-// repeats. A nil choice is always current.
+// duplicates. A nil choice is always current.
 func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
 	p.pauseWhileFull()
 	start := time.Now()

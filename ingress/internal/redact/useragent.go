@@ -10,10 +10,11 @@ import (
 // a single letter. Callers keep much less of the result.
 const maxUserAgentBytes = 1 << 10
 
-// UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is
-// for refused requests, whose tokens are often incomplete or mistyped, so it is stricter than a
-// Redactor. It also redacts a short value if that value is in the place of a token. It replaces the
-// whole text if the text contains the prefix of tokens, or if a long value may have been cut off.
+// UserAgent returns the beginning of r's User-Agent with all tokens redacted. It is for refused
+// requests, whose tokens are often incomplete or mistyped, so it is stricter than a Redactor:
+// whatever r sent as its token is redacted, however short it is. If the text still contains the
+// prefix that all tokens have, or if a long token may have been cut off at the end, the whole text
+// is replaced.
 func UserAgent(r *http.Request) string {
 	text := r.Header.Get("User-Agent")
 	if text == "" {

@@ -22,8 +22,8 @@ type ResealResult struct {
 	RecordsWritten int
 }
 
-// Reseal encrypts every token, sample payload and sender's secret with the first key in keys, even
-// if the value is not encrypted yet. Executors and ingresses may be running, but they need both the
+// Reseal encrypts every token, sample payload and sender's secret with the first key in keys, also
+// those that are not encrypted yet. Executors and ingresses may keep running if they have both the
 // earlier keys and the first one. Reseal stops at the first record that it cannot decrypt. The
 // records before it stay encrypted with the first key, and Reseal can be called again. It calls
 // progress after each workflow. It needs only the NATS permissions of an executor.

@@ -402,8 +402,7 @@ func openTriggerSecrets(
 	return registry.DecodeTriggerSecrets(opened)
 }
 
-// sealTriggerSecrets returns the stored form of the record of a node's secrets, which is encrypted
-// if there is a key.
+// sealTriggerSecrets encodes the secrets of a node for storage, encrypted if keys has a key.
 func sealTriggerSecrets(
 	keys *seal.Keys, workflowID, nodeID string, secrets *registry.TriggerSecrets,
 ) (*registry.TriggerSecrets, error) {

@@ -99,9 +99,9 @@ func (e *Editor) setActive(
 // whether the intent is stored in the account's record.
 type transitionIntent struct {
 	accountID string
-	// replacedRevision is the revision of the account's record that the intent replaces. If the
-	// record has a later revision, either the intent is stored, or another change prevents it from
-	// ever being stored. 0 means that the intent is known to be stored.
+	// replacedRevision is the revision of the account's record that the write of the intent
+	// expects. If the record has a later revision, either the intent has been stored, or another
+	// change prevents it from ever being stored. 0 means that the intent is known to be stored.
 	replacedRevision uint64
 }
 

@@ -132,8 +132,9 @@ type Post struct {
 	Headers     execution.Values // names in any case; Start makes them canonical
 	Query       execution.Values
 	DeliveryID  string
-	// OrderKey is the order key. "" means that the execution is not ordered. When a queue gets its
-	// first key, its runners detect within seconds that it has lanes.
+	// OrderKey orders the execution after earlier ones with the same key. "" means that it is not
+	// ordered. After a queue has got its first key, its runners need a few seconds to switch to
+	// lanes.
 	OrderKey string
 }
 

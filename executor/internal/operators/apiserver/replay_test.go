@@ -120,8 +120,8 @@ func TestTheOrderKeyIsKept(t *testing.T) {
 			}
 		})
 	}
-	// again makes a call that starts an execution again. It returns the subject and the order key
-	// of the new start message.
+	// again posts to an API path that runs an execution again, such as that of a rerun or a replay.
+	// It returns the subject and the order key of the new start message, separated by a space.
 	again := func(path string) string {
 		t.Helper()
 		r.post(path, "").is(200)

@@ -23,7 +23,8 @@ import (
 // Error describes why a call failed. All of it except Cause may be shown to operators.
 type Error struct {
 	Code string // one of the codes in package api; programs check it
-	// Detail describes what happened and what to do about it. "" means the code's general text.
+	// Detail describes what happened and what to do about it. If it is empty,
+	// the general text for Code is shown.
 	Detail string
 	Fields []api.FieldError // the invalid fields, if Code is api.CodeInvalid
 	// MustNotRepeat means that the call must not simply be repeated, even if Code stands for a

@@ -3,8 +3,8 @@
 // Package signin identifies the caller. This package is independent of HTTP.
 //
 // All operations have the same shape. The Caller is the argument after the context. The method
-// makes the rule of its operation: the lowest role, which is in the table operations, and a check
-// that the caller has access to the account concerned. It passes the rule, and a function that does
+// builds the access rule of its operation: the minimum role, from the table operations, and a check
+// that the caller may access the account concerned. It passes the rule, and a function that does
 // the work, to one of the helpers in access.go. The helper checks the rule, sets a deadline, and
 // calls the function; for a change, it also records the caller for the audit log. A caller with
 // access to one account gets the same error for an object of another account as for one that does
@@ -23,10 +23,10 @@
 //   - dead letters: deadletters, bulkdeadletters, recover
 //   - requests that were refused: refusals
 //   - the registry: accounts, plan, workflows, triggers, senders, events, queues, queuestreams
-//   - to try a trigger's settings: sendtest, filtertrial, orderkey, recognize
-//   - people and their programs: keys, keyring, sessions, audit
+//   - trying out a trigger's settings: sendtest, filtertrial, orderkey, recognize
+//   - callers and their credentials: keys, keyring, sessions, audit
 //   - the installation: endpoint, size, backup
-//   - for all of them: operations, access, error, explain, page
+//   - shared by all: operations, access, error, explain, page
 package operate
 
 import (

@@ -15,9 +15,9 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// If a handler panics before it has written anything, the client gets an error response; otherwise,
-// the connection is aborted. The log has one line for each request, with the fields that the
-// handler set.
+// If a handler panics before it has written anything, the client gets an error response. If it
+// panics later, the connection is aborted. The log has one line for each request, with the fields
+// that the handler set.
 func TestOneLineForEachRequest(t *testing.T) {
 	var text logtest.Buffer
 	log := logrus.New()

@@ -98,8 +98,8 @@ func (p *lostPass) noteQuery(took time.Duration, err error) {
 	}
 }
 
-// end ends a search and sets the acceptance time at which the next one stops. If a stream could not
-// be read, the next search goes back as far as this one.
+// end ends a search, which runs backwards in time, and sets the acceptance time at which the next
+// search stops. If a stream could not be read, the next search goes as far back as this one.
 func (p *lostPass) end() {
 	if len(p.unreadStreams) > 0 {
 		return

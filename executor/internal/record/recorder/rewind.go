@@ -170,10 +170,10 @@ func (r *Recorder) findFirstUnrecorded(
 }
 
 // wasRolledBack reports whether a stream was rolled back. Call it only if the stream's consumer
-// would skip unrecorded messages. The stream was rolled back if it ends before the ack floor, or if
-// it has another message than before at a sequence that was acknowledged. The earlier messages are
-// known from this process's ackMarks and from the newest records. A stream of reports always counts
-// as rolled back: for reports, being unrecorded is proof enough.
+// would skip unrecorded messages. For a stream of reports, that alone proves a rollback. A stream
+// of start messages was rolled back if it ends before the ack floor, or if an acknowledged message
+// has been replaced by a different one. To detect a replacement, wasRolledBack compares the stream
+// with this process's ackMarks and with the newest records.
 func (r *Recorder) wasRolledBack(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
@@ -278,7 +278,7 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 	case err == nil && event.Progress != nil:
 		return r.isApplied(ctx, event.Progress)
 	case err != nil && stream.IsProgress(msg.Subject):
-		// It is unknown what a report that cannot be decoded would have changed. Treat it as
+		// A report that cannot be decoded does not tell what it would have changed. Treat it as
 		// recorded, so that the consumer is not rewound because of it.
 		return true, nil
 	}

@@ -190,9 +190,9 @@ func (v *runCmd) runnerOptions(log *logrus.Logger) runner.Options {
 }
 
 // prepareHandler validates the target, a program or a URL, before the runner receives any
-// execution. It returns a function that creates the handler once there is a connection, because
-// maxOutput is not known earlier. When stopping is closed, the handler stops the programs of
-// canceled executions.
+// execution. It returns a function that creates the handler, because maxOutput is known only after
+// connecting. A program whose execution is canceled may run until its timeout; when stopping is
+// closed, the handler ends such programs at once.
 func (v *runCmd) prepareHandler(
 	s *session, log logrus.FieldLogger, stopping <-chan struct{},
 ) (func(maxOutput int64) runner.Handler, error) {

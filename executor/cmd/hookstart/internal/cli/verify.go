@@ -76,9 +76,9 @@ func (e checkedExecution) messageStoredOrExpired() bool {
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// retryFor repeats look until isTemporary returns false for the error of look, or until wait has
-// passed. It returns the results of the last call to look. If the error of that call is temporary
-// and ctx has ended, the returned error includes ctx.Err().
+// retryFor calls look until it succeeds or fails with an error that is not temporary, or until wait
+// has passed or ctx has ended. It returns the results of the last call. If the error of that call
+// is temporary and ctx has ended, the returned error includes ctx.Err().
 func retryFor[T any](
 	ctx context.Context, wait time.Duration, isTemporary func(error) bool, look func() (T, error),
 ) (found T, err error) {

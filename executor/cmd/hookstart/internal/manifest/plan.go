@@ -137,25 +137,25 @@ func diffLines(before, after fieldTexts) (lines []string) {
 	return lines
 }
 
-// newStep returns a step for the object with the key what. The step's Apply is do, which creates
-// the object if exists is false, and otherwise changes the fields that differ between before and
-// after. If there is nothing to change, newStep returns nil.
+// newStep returns the step that creates the object with the given key, or, if the object exists,
+// changes the fields that differ between before and after. apply does the work. If there is nothing
+// to change, newStep returns nil.
 func newStep(
-	what string, exists bool, before, after fieldTexts,
-	do func(context.Context, *apiclient.Client) error,
+	key string, exists bool, before, after fieldTexts,
+	apply func(context.Context, *apiclient.Client) error,
 ) *Step {
 	if !exists {
 		return &Step{
-			DescriptionLines: append([]string{"+ " + what}, diffLines(nil, after)...),
-			Apply:            do,
-			key:              what,
+			DescriptionLines: append([]string{"+ " + key}, diffLines(nil, after)...),
+			Apply:            apply,
+			key:              key,
 		}
 	}
 	lines := diffLines(before, after)
 	if len(lines) == 0 {
 		return nil
 	}
-	return &Step{DescriptionLines: append([]string{"~ " + what}, lines...), Apply: do, key: what}
+	return &Step{DescriptionLines: append([]string{"~ " + key}, lines...), Apply: apply, key: key}
 }
 
 func (a Account) step(before Account, exists bool) *Step {
