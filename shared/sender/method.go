@@ -122,13 +122,13 @@ func (m *methodSpec) compile(settings map[string]string) (method, error) {
 		m.idSource); err != nil {
 		return c, err
 	}
-	if err := m.compileTimeSource(&c); err != nil {
+	if err := m.compileTimestampSource(&c); err != nil {
 		return c, err
 	}
 	return c, m.check()
 }
 
-func (m *methodSpec) compileTimeSource(c *method) error {
+func (m *methodSpec) compileTimestampSource(c *method) error {
 	if m.Time == nil {
 		if c.message.hasPart(partTime) {
 			return errors.New("the message has {time}, so the time's source (timeHeader) is " +

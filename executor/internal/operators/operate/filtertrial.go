@@ -186,8 +186,9 @@ func valueAt(place string, r *sender.Request) string {
 // the field, such as ptr:/action, and the second one is the value as JSON.
 type fieldValueCounts map[string]map[string]int
 
-// longValuesKey is the key in fieldValueCounts for all values that are too long to be suggested.
-const longValuesKey = ""
+// overlongValuesKey is the key in fieldValueCounts for all values that are too long to be
+// suggested.
+const overlongValuesKey = ""
 
 func (p fieldValueCounts) countValue(place, value string) {
 	if _, err := sender.ParsePlace(place); err != nil {
@@ -197,7 +198,7 @@ func (p fieldValueCounts) countValue(place, value string) {
 		p[place] = map[string]int{}
 	}
 	if len(value) > maxValueBytes {
-		value = longValuesKey
+		value = overlongValuesKey
 	}
 	p[place][value]++
 }
@@ -325,7 +326,7 @@ func (p fieldValueCounts) mostUsefulFields() []SeenField {
 		for _, n := range values {
 			seen += n
 		}
-		delete(values, longValuesKey)
+		delete(values, overlongValuesKey)
 		short := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 			return cmp.Or(values[b]-values[a], strings.Compare(a, b))
 		})

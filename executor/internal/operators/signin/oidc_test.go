@@ -238,10 +238,10 @@ func TestSignInThroughOIDC(t *testing.T) {
 	if want := []string{"u1false", "true", "true"}; !slices.Equal(noted, want) {
 		t.Errorf("noted %q, want %q", noted, want)
 	}
-	for range 2 * maxAuditedRefusals {
+	for range 2 * maxAuditedRefusalsPerMinute {
 		_, _, _ = answered(s, "state=none")
 	}
-	if len(noted) > 3+maxAuditedRefusals {
+	if len(noted) > 3+maxAuditedRefusalsPerMinute {
 		t.Errorf("%d sign-ins are noted", len(noted))
 	}
 	// A session ends when the rule that admitted the user, or the provider, is no longer

@@ -76,9 +76,9 @@ type Authenticator struct {
 	signInAuditLimit      *signInAuditLimit
 }
 
-// maxAuditedRefusals is the maximum number of refused sign-ins that are recorded per minute, from
-// all callers together.
-const maxAuditedRefusals = 30
+// maxAuditedRefusalsPerMinute is the maximum number of refused sign-ins that are recorded per
+// minute, from all callers together.
+const maxAuditedRefusalsPerMinute = 30
 
 // New returns an Authenticator with the given configuration.
 func New(c Config) *Authenticator {
@@ -88,8 +88,8 @@ func New(c Config) *Authenticator {
 		sessions:              newSessionSigner(c.AdminToken),
 		linkNonce:             newOneTimeNonce(c.OneTimeNonce),
 		crossOriginProtection: http.NewCrossOriginProtection(),
-		refusalAuditLimiter: rate.NewLimiter(rate.Every(time.Minute/maxAuditedRefusals),
-			maxAuditedRefusals),
+		refusalAuditLimiter: rate.NewLimiter(rate.Every(time.Minute/maxAuditedRefusalsPerMinute),
+			maxAuditedRefusalsPerMinute),
 		signInAuditLimit: newSignInAuditLimit(),
 	}
 }

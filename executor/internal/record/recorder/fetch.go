@@ -29,12 +29,12 @@ func (s source) isStartStream() bool { return s.streamName == pairOfStream(s.str
 // reports.
 const maxStartBacklog = 2_000
 
-// delayReports delays fetching reports while many start messages are waiting, for example after an
-// outage of the database. Otherwise, most reports would be recorded before their start messages,
+// delayReportFetch delays fetching reports while many start messages are waiting, for example after
+// an outage of the database. Otherwise, most reports would be recorded before their start messages,
 // and the store keeps only a limited number of such reports. A few reports still get through, so
 // that a steady flow of start messages cannot block reports forever. waited reports whether there
 // was a delay.
-func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) {
+func (r *Recorder) delayReportFetch(ctx context.Context, from source) (waited bool) {
 	if p := pairOfStream(from.streamName); from.streamName != p.reports ||
 		r.startBacklog.Load(p.starts) <= maxStartBacklog {
 		return false
@@ -205,7 +205,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	smallBursts := 0      // number of the last bursts in a row with fewer than minBurstMessages
 	for inBursts := false; ; {
 		arrived.awaitRoom(watching)
-		wait := r.delayReports(watching, from)
+		wait := r.delayReportFetch(watching, from)
 		began := time.Now()
 		var n int
 		var drained bool

@@ -41,20 +41,20 @@ type ackMarks struct {
 
 // ackMark identifies the last message that this process acknowledged on one connection.
 type ackMark struct {
-	connection  uint64 // the number of reconnects at that time
+	reconnects  uint64 // the connection's number of reconnects at that time
 	sequence    uint64 // the message's sequence in its stream
 	executionID string // the execution ID
 }
 
-func (m *ackMarks) add(connection uint64, e *entry) {
+func (m *ackMarks) add(reconnects uint64, e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.marksByStream == nil {
 		m.marksByStream = map[string][]ackMark{}
 	}
-	stream, now := e.meta.Stream, ackMark{connection, e.meta.Sequence.Stream, e.executionID()}
+	stream, now := e.meta.Stream, ackMark{reconnects, e.meta.Sequence.Stream, e.executionID()}
 	switch all := m.marksByStream[stream]; {
-	case len(all) == 0 || all[len(all)-1].connection != connection:
+	case len(all) == 0 || all[len(all)-1].reconnects != reconnects:
 		m.marksByStream[stream] = append(all, now)
 	case all[len(all)-1].sequence < now.sequence:
 		all[len(all)-1] = now

@@ -76,9 +76,9 @@ type RetainedAmount struct {
 	DailyGrowth   float64 // how much PerDay increases per day
 	// KeepDays is the number of days for which everything is kept. 0 means forever.
 	KeepDays float64
-	// SpanDays is the number of days over which the current amount arrived. 0 means that all of it
-	// arrived just now.
-	SpanDays float64
+	// AccumulatedDays is the number of days over which the current amount arrived. 0 means that all
+	// of it arrived just now.
+	AccumulatedDays float64
 }
 
 // AmountAfter returns the amount after a number of days: the part of the current amount that has
@@ -90,8 +90,8 @@ func (h RetainedAmount) AmountAfter(days float64) float64 {
 		switch {
 		case days >= h.KeepDays:
 			left = 0
-		case h.SpanDays > 0:
-			left *= min(1, (h.KeepDays-days)/h.SpanDays)
+		case h.AccumulatedDays > 0:
+			left *= min(1, (h.KeepDays-days)/h.AccumulatedDays)
 		}
 	}
 	if days == 0 {

@@ -71,19 +71,21 @@ func TestHolding(t *testing.T) {
 			map[float64]float64{1: 61, 10: 250},
 		},
 		"a window that is full: it stays": {
-			RetainedAmount{CurrentAmount: 70, PerDay: 10, KeepDays: 7, SpanDays: 7},
+			RetainedAmount{CurrentAmount: 70, PerDay: 10, KeepDays: 7, AccumulatedDays: 7},
 			map[float64]float64{0: 70, 1: 70, 3.5: 70, 7: 70, 8: 70, 300: 70},
 		},
 		"a window of 7 days that is 2 days old: full after 5 more": {
-			RetainedAmount{CurrentAmount: 20, PerDay: 10, KeepDays: 7, SpanDays: 2},
+			RetainedAmount{CurrentAmount: 20, PerDay: 10, KeepDays: 7, AccumulatedDays: 2},
 			map[float64]float64{0: 20, 1: 30, 5: 70, 6: 70, 7: 70, 50: 70},
 		},
 		"a window with more than the last week brought: it shrinks": {
-			RetainedAmount{CurrentAmount: 140, PerDay: 10, KeepDays: 7, SpanDays: 7},
+			RetainedAmount{CurrentAmount: 140, PerDay: 10, KeepDays: 7, AccumulatedDays: 7},
 			map[float64]float64{0: 140, 3.5: 105, 7: 70, 8: 70},
 		},
 		"a window at a rate that grows": {
-			RetainedAmount{CurrentAmount: 10, PerDay: 10, DailyGrowth: 1, KeepDays: 1, SpanDays: 1},
+			RetainedAmount{
+				CurrentAmount: 10, PerDay: 10, DailyGrowth: 1, KeepDays: 1, AccumulatedDays: 1,
+			},
 			map[float64]float64{0: 10, 1: 10.5, 2: 11.5, 11: 20.5},
 		},
 		"a rate that declines to nothing": {
@@ -91,7 +93,7 @@ func TestHolding(t *testing.T) {
 			map[float64]float64{1: 7.5, 2: 10, 3: 10, 300: 10},
 		},
 		"nothing arrives any more: the window runs empty": {
-			RetainedAmount{CurrentAmount: 70, KeepDays: 7, SpanDays: 7},
+			RetainedAmount{CurrentAmount: 70, KeepDays: 7, AccumulatedDays: 7},
 			map[float64]float64{0: 70, 3.5: 35, 7: 0, 8: 0},
 		},
 		"nothing at all": {
@@ -103,7 +105,7 @@ func TestHolding(t *testing.T) {
 			map[float64]float64{0: 70, 1: 80, 7: 70},
 		},
 		"older than the window: what the server has not deleted yet": {
-			RetainedAmount{CurrentAmount: 80, PerDay: 10, KeepDays: 7, SpanDays: 8},
+			RetainedAmount{CurrentAmount: 80, PerDay: 10, KeepDays: 7, AccumulatedDays: 8},
 			map[float64]float64{0: 80, 7: 70},
 		},
 	} {
@@ -134,17 +136,21 @@ func TestDaysUntil(t *testing.T) {
 		"after a year":              {50 + 366, line(1), 0, false},
 		"never, without growth":     {51, line(0), 0, false},
 		"never: the window is full": {
-			71, RetainedAmount{CurrentAmount: 20, PerDay: 10, KeepDays: 7, SpanDays: 2}.AmountAfter,
+			71, RetainedAmount{
+				CurrentAmount: 20, PerDay: 10, KeepDays: 7, AccumulatedDays: 2,
+			}.AmountAfter,
 			0, false,
 		},
 		"while the window fills": {
-			60, RetainedAmount{CurrentAmount: 20, PerDay: 10, KeepDays: 7, SpanDays: 2}.AmountAfter,
+			60, RetainedAmount{
+				CurrentAmount: 20, PerDay: 10, KeepDays: 7, AccumulatedDays: 2,
+			}.AmountAfter,
 			4, true,
 		},
 		"when the rate has grown": {
 			20.5, RetainedAmount{
 				CurrentAmount: 10, PerDay: 10, DailyGrowth: 1, KeepDays: 1,
-				SpanDays: 1,
+				AccumulatedDays: 1,
 			}.AmountAfter, 11, true,
 		},
 		"reached before it declines": {

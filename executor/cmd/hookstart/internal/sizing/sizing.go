@@ -268,10 +268,10 @@ func (s *Stream) retainedMessages(now int64, keep time.Duration) RetainedAmount 
 	h := RetainedAmount{
 		CurrentAmount: float64(now), PerDay: s.WeekMessages.PerDay,
 		DailyGrowth: s.WeekMessages.DailyGrowth,
-		KeepDays:    keep.Hours() / 24, SpanDays: s.WeekMessages.CoveredDays,
+		KeepDays:    keep.Hours() / 24, AccumulatedDays: s.WeekMessages.CoveredDays,
 	}
 	if keep > 0 {
-		h.SpanDays = min(h.SpanDays, h.KeepDays)
+		h.AccumulatedDays = min(h.AccumulatedDays, h.KeepDays)
 	}
 	return h
 }
@@ -443,7 +443,7 @@ func forecastDatabase(size api.Size, accepted WeekStats, limits ConfiguredLimits
 		KeepDays:    float64(d.RetentionSeconds) / day.Seconds(),
 	}
 	if !d.OldestAcceptedAt.IsZero() {
-		records.SpanDays = max(size.At.Sub(d.OldestAcceptedAt).Hours()/24, 0)
+		records.AccumulatedDays = max(size.At.Sub(d.OldestAcceptedAt).Hours()/24, 0)
 	}
 	return LimitForecast{
 		Name: "Database (" + name + ")", Unit: UnitBytes,
