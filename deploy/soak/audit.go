@@ -206,8 +206,9 @@ func (a *ledgerAuditResult) auditFinalStatuses(
 		case r.count == 0 || len(s.finalStatuses) == 0:
 		case !isReported:
 			a.wrongStatus = append(a.wrongStatus,
-				fmt.Sprintf("%s (delivery %s, %s) is %s: no runner reported", id, start.marker,
-					describeMarker(start.marker), r.status))
+				fmt.Sprintf("%s (message %d of %s, delivery %s, %s) is %s after attempt %d: no "+
+					"runner reported the end", id, start.sequence, start.streamName, start.marker,
+					describeMarker(start.marker), r.status, r.attempts))
 		case r.status != end:
 			a.wrongStatus = append(a.wrongStatus,
 				fmt.Sprintf("%s (delivery %s, %s) is %s: a runner reported %s", id, start.marker,

@@ -151,8 +151,8 @@ func TestExamineEnds(t *testing.T) {
 			starts:        map[string]storedStart{"x": {marker: "m", messages: 1}},
 			finalStatuses: c.ends,
 		}
-		if got := found(auditLedger(b, s, map[string]recordSummary{"x": {1, c.status}},
-			nil)); got != c.want {
+		records := map[string]recordSummary{"x": {count: 1, status: c.status}}
+		if got := found(auditLedger(b, s, records, nil)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -162,7 +162,7 @@ func TestExamineEnds(t *testing.T) {
 func recorded(ids ...string) map[string]recordSummary {
 	all := map[string]recordSummary{}
 	for _, id := range ids {
-		all[id] = recordSummary{1, execution.Queued}
+		all[id] = recordSummary{count: 1, status: execution.Queued}
 	}
 	return all
 }

@@ -32,6 +32,7 @@ type storedStart struct {
 	messages   int    // start messages, without the copies that executors or a takeover add
 	queue      string // the queue of the execution
 	streamName string // the stream that holds the last of these messages
+	sequence   uint64 // the sequence of the last of these messages in its stream
 }
 
 // readStreams reads all start messages and all reports in the streams.
@@ -69,7 +70,7 @@ func executionStreamNames(ctx context.Context, js jetstream.JetStream) ([]string
 func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, name string) error {
 	return stream.ForEachMessage(ctx, js, name, jetstream.OrderedConsumerConfig{},
 		func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-			if err := all.addMessage(msg, meta.Timestamp); err != nil {
+			if err := all.addMessage(msg, meta); err != nil {
 				return fmt.Errorf("message %d of %s: %w", meta.Sequence.Stream, name, err)
 			}
 			return nil
@@ -81,7 +82,7 @@ func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, nam
 // again.
 const startCopyMsgIDPrefix = "again-"
 
-func (all *streamContents) addMessage(msg jetstream.Msg, at time.Time) error {
+func (all *streamContents) addMessage(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	if string(msg.Data()) == unreadableReport || stream.IsDedupMarkerSubject(msg.Subject()) {
 		return nil
 	}
@@ -92,14 +93,15 @@ func (all *streamContents) addMessage(msg jetstream.Msg, at time.Time) error {
 	if strings.HasPrefix(msg.Headers().Get(jetstream.MsgIDHeader), startCopyMsgIDPrefix) {
 		return nil
 	}
-	return all.addEvent(event, stream.StreamOf(msg.Subject()), at)
+	return all.addEvent(event, stream.StreamOf(msg.Subject()), meta)
 }
 
-// addEvent adds a message to the contents. name is the stream that holds the message, and at is the
-// time at which the stream stored it.
-func (all *streamContents) addEvent(event stream.DecodedMessage, name string, at time.Time) error {
+// addEvent adds a message to the contents. name is the stream that holds the message.
+func (all *streamContents) addEvent(
+	event stream.DecodedMessage, name string, meta *jetstream.MsgMetadata,
+) error {
 	if p := event.Progress; p != nil && p.Status.Final() && all.finalStatuses[p.ID] == "" {
-		all.finalStatuses[p.ID], all.finalStatusTimes[p.ID] = p.Status, at
+		all.finalStatuses[p.ID], all.finalStatusTimes[p.ID] = p.Status, meta.Timestamp
 	}
 	if event.Start == nil {
 		return nil
@@ -115,6 +117,7 @@ func (all *streamContents) addEvent(event stream.DecodedMessage, name string, at
 	}
 	found.marker, found.messages = body.Marker, found.messages+1
 	found.queue, found.streamName = event.Start.Queue, name
+	found.sequence = meta.Sequence.Stream
 	all.starts[event.Start.ID] = found
 	return nil
 }
@@ -159,8 +162,9 @@ func checkConsumersCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 // recordSummary holds the number of records of an execution, which should be 1, and the status in
 // the last one.
 type recordSummary struct {
-	count  int
-	status execution.Status
+	count    int
+	status   execution.Status
+	attempts int // the latest attempt that a runner reported; 0 means none
 }
 
 // readRecords reads the records of all executions that were not rejected, keyed by execution ID.
@@ -174,7 +178,11 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 			return nil, err
 		}
 		if status := execution.Status(e.Status); status != execution.Rejected {
-			records[e.ExecutionID] = recordSummary{records[e.ExecutionID].count + 1, status}
+			records[e.ExecutionID] = recordSummary{
+				count:    records[e.ExecutionID].count + 1,
+				status:   status,
+				attempts: e.Attempts,
+			}
 		}
 	}
 	return records, nil

@@ -30,7 +30,7 @@ func TestCountOfATakeover(t *testing.T) {
 		}
 	}
 	x := map[string]bool{"x": true}
-	good := map[string]recordSummary{"x": {1, execution.Succeeded}}
+	good := map[string]recordSummary{"x": {count: 1, status: execution.Succeeded}}
 	for name, c := range map[string]struct {
 		d           *delivery
 		all         streamContents
@@ -52,7 +52,7 @@ func TestCountOfATakeover(t *testing.T) {
 		},
 		"another state": {
 			told(copied, 1), here(1, copied),
-			map[string]recordSummary{"x": {1, execution.Queued}},
+			map[string]recordSummary{"x": {count: 1, status: execution.Queued}},
 			x, nil,
 			"wrong 1",
 		},
