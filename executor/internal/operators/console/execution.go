@@ -127,7 +127,8 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 		return p, err
 	}
 	if p.HasNode {
-		node, err := c.Operate.TriggerNode(ctx, signin.Caller(ctx), detail.WorkflowID, detail.NodeID)
+		node, err := c.Operate.TriggerNode(ctx, signin.Caller(ctx), detail.WorkflowID,
+			detail.NodeID)
 		if err != nil && !isNotFound(err) { // it may have been deleted a moment ago
 			return p, err
 		}
