@@ -92,8 +92,8 @@ func besidePruning(
 	return batches, time.Since(began)
 }
 
-// appliedUntil records one batch every 50 ms and returns the duration of each. It stops when done
-// is closed or, if done is nil, after the number of batches given as least.
+// appliedUntil records one batch every 50 ms and returns how long each took. It stops when done is
+// closed or, if done is nil, after least batches.
 func appliedUntil(
 	b *testing.B, records store.Store, least int, done <-chan struct{},
 ) (took []time.Duration) {

@@ -41,7 +41,7 @@ type Config struct {
 	Profile   string   `help:"Folder for CPU profiles of ingress, executor and hookstart-local, a file for each process of each variant, and merged.pgo, their sum, for go build -pgo. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
 }
 
-// LoadOptions holds the options of the measurements that send requests.
+// LoadOptions configures the measurements that send requests.
 type LoadOptions struct {
 	Connections int    `help:"Keep-alive connections that send at the same time." default:"64"`
 	BodyBytes   int    `help:"Size of a body, JSON." default:"1024"`

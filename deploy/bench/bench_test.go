@@ -274,8 +274,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// Run measures the calm queue beside each kind of trouble in the troubled queue, and its table has
-// a row for each kind. No request to the calm queue is refused.
+// Run measures the calm queue while the other queue has each kind of trouble. Its table has a row
+// for each kind. No request to the calm queue is refused.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

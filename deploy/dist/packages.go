@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Package describes a package, which is built for both Debian and Fedora.
+// Package describes a Linux package. Each package is built for both Debian and Fedora.
 type Package struct {
 	// Summary is a one-line description; Description is the text below it.
 	Summary, Description string

@@ -118,8 +118,9 @@ func TestFormsInTheBrowser(t *testing.T) {
 		t.Errorf("the sample payload is %s, %v", saved.SamplePayload, err)
 	}
 
-	// The fields of a preset cannot be loaded. Submitting the form then shows them instead of
-	// setting the sender. A secret that was typed survives a refusal of the form.
+	// Make the request for the fields of a preset fail. Submitting the form must then show the
+	// fields instead of setting the sender. If the server refuses the form, the secret that was
+	// typed must stay in its field.
 	b.evaluate(`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => path.startsWith("/fragments/sender")

@@ -168,7 +168,7 @@ func TestKilledRunners(t *testing.T) {
 	members := []*testRunner{begin(), begin(), begin(), begin()}
 	accepted := sendAll(t, l.ingress+path, executions)
 
-	// Repeatedly check the executions that have ended, without delaying the kills.
+	// In the background, keep checking that executions that have ended do not change any more.
 	final := map[string]api.Execution{}
 	observe := func() { finalStates(t, l.client(), "killed", final) }
 	stopObserving, observed := make(chan struct{}), make(chan struct{})

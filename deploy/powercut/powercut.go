@@ -263,7 +263,7 @@ type diskRun struct {
 	urls           []string // the URLs of the targets' webhooks
 }
 
-// run cuts the power the given number of times, and checks the remaining data after each cut.
+// run cuts the power the given number of times. After each cut, it checks which data has survived.
 func (l *diskRun) run(ctx context.Context, cuts int) error {
 	for n := range cuts {
 		if err := l.powerOn(ctx, n > 0); err != nil {

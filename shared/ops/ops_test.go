@@ -67,8 +67,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A web page whose host name resolves to a loopback address can neither read anything nor change
-// the log level.
+// A web page whose host name resolves to a loopback address (DNS rebinding) can neither read the
+// operations endpoints nor change the log level.
 func TestLoopbackIsAskedByAddress(t *testing.T) {
 	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {

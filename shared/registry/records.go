@@ -93,10 +93,10 @@ type Workflow struct {
 	Queue       string    `audit:"queue"` // the queue whose runners execute it
 	Active      bool      `audit:"active"`
 	ActivatedAt time.Time `audit:"-"` // when it was last activated; zero while it is inactive
-	// Transition is the number of the transition that last activated or deactivated the workflow in
-	// its account. If there has been none since the workflow was created in the account or moved
-	// there, Transition is the number that the account's last transition had at that time. Of two
-	// active workflows, the one with the lower number was activated first.
+	// Transition orders the active workflows of an account: of two, the one with the lower number
+	// was activated first. It is the number, within the account, of the workflow's last activation
+	// or deactivation. If there has been none since the workflow was created in the account or
+	// moved there, it is the account's latest number at that time.
 	Transition int64     `audit:"-"`
 	RateLimit  RateLimit `audit:"rateLimit"` // zero means the plan's rate limit
 	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order

@@ -112,11 +112,11 @@ func receiveTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 	}
 }
 
-// pull requests one message for each of the free concurrency slots, and begins the messages as they
-// arrive, until it has received them all, ctx ends, or slotsShared is canceled. Each call has its
-// own iterator. A long-lived iterator would request more messages as soon as half of them had been
-// received, even if no slot was free. A message that waits for a slot for longer than AckWait would
-// also run on another member.
+// pull requests one message for each of the free concurrency slots, and starts the executions of
+// the messages as they arrive, until it has received them all, ctx ends, or slotsShared is
+// canceled. Each call has its own iterator. A long-lived iterator would request more messages as
+// soon as half of them had been received, even if no slot was free. A message that waits for a slot
+// for longer than AckWait would also run on another member.
 func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int, err error) {
 	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(slots),
 		jetstream.StopAfter(slots), jetstream.PullExpiry(pullExpiry),

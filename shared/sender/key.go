@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// verificationKey is a secret in the form that one method needs.
+// verificationKey is a secret, decoded for one of the sender's verification methods.
 type verificationKey struct {
 	methodIndex int
 	id          string

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// AnyQueue is the wildcard for the queue in the subject of reports. It also finds reports on an
-// execution whose workflow has changed its queue since the start.
+// AnyQueue is the wildcard for the queue in the subject of reports. With it, reports are found even
+// if the workflow has moved to another queue since the execution was accepted.
 const AnyQueue = "*"
 
 // statusNotFound is the Status header of the server's response if the requested message does not

@@ -28,8 +28,8 @@ const (
 	record        = "the-record-as-it-was"
 )
 
-// registryCopy is the subject prefix under which accounts.conf makes the JetStream API for the
-// registry's copy available. Executors get it with --registry-copy.
+// registryCopy is the subject prefix of the JetStream API for the registry's copy, as accounts.conf
+// sets it up. Executors are given it in --registry-copy.
 const registryCopy = "FEED.API"
 
 // target is an installation that an attacker tries to read from and to damage.

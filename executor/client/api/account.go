@@ -30,7 +30,8 @@ type Account struct {
 	Plan string `json:"plan" doc:"The ID of a plan." example:"free"`
 	// CreatedAt is when the account was created.
 	CreatedAt time.Time `json:"createdAt"`
-	// Events is nil if the account's operator events start no workflow.
+	// Events configures the workflow that the account's operator events start. nil means that they
+	// start none.
 	Events *PutEvents `json:"events,omitempty" doc:"The workflow that the account's operator events start. Absent: operator events start nothing."`
 }
 

@@ -1,15 +1,15 @@
-// Package audit defines the parts of the audit log that both halves of the executor use. The
-// operators' half (operate) knows who requests what. It stores the entries for requeues,
-// dismissals, cancellations and sign-ins itself, and the recording half (recorder, auditor,
-// databasecopy) stores all others. The two halves do not import each other, but both import this
-// package, which defines:
+// Package audit defines the parts of the audit log that both halves of the executor use: the
+// operators' half (operate) and the recording half (recorder, auditor, databasecopy), which do not
+// import each other. The operators' half knows the actor of each request. It stores the entries for
+// requeues, dismissals, cancellations and sign-ins itself, and the recording half stores all
+// others. This package defines:
 //
-//   - the actions other than changes of the registry, and the fields of their entries;
+//   - the actions other than changes to the registry, and the fields of their entries;
 //   - how an entry is stored in the database: ToStoreEntry;
 //   - how the actor is passed from operate to the recorder: SetActor adds it to the header of the
 //     start message that the actor requested, and NewStartEntry reads it there.
 //
-// shared/registry/edit creates the entries for changes of the registry and stores them in the
+// shared/registry/edit creates the entries for changes to the registry and stores them in the
 // header of the changed record.
 package audit
 

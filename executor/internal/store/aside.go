@@ -51,9 +51,10 @@ type MessageKey struct {
 // other streams also have.
 const sharedStartPrefix = "-"
 
-// StreamPrefix returns a prefix that identifies the message's stream: the prefix that only the
-// subjects of that stream have, or sharedStartPrefix for the shared stream of start messages. SQL
-// conditions compare the result with the prefix of the stored subject.
+// StreamPrefix returns the subject prefix that identifies the message's stream. The shared stream
+// of start messages has no prefix of its own; for it, StreamPrefix returns the placeholder
+// sharedStartPrefix. SQL conditions compare the result with what they derive from the stored
+// subject in the same way.
 func (k MessageKey) StreamPrefix() string {
 	switch {
 	case k.Queue == "" && k.Progress:

@@ -39,8 +39,8 @@ func TestTake(t *testing.T) {
 		t.Errorf("one more: %s", wait)
 	}
 
-	// After its limit has changed, a workflow is idle: a full burst is accepted, even if a request
-	// costs the same under both limits.
+	// A change of the limit resets the state of a workflow: it may send a full burst again, even if
+	// a request costs the same under both limits.
 	for _, old := range []registry.RateLimit{
 		{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour},
 	} {

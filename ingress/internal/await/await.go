@@ -286,7 +286,8 @@ func (w *Wait) MarkRepeated(ownStreams []string) {
 	w.signalRead()
 }
 
-// addOwnSource adds a queue's own stream to the streams that each read includes.
+// addOwnSource makes each later read cover the queue's own stream, and removes the queue from
+// otherQueues.
 func (w *Wait) addOwnSource(queue string) {
 	own := reportSource{stream.Layout{Own: true}, queue}
 	if !slices.Contains(w.sources, own) {

@@ -119,8 +119,8 @@ func enough(int) bool { return true }
 
 const never = time.Hour
 
-// If no subscriber receives the final report, the Wait finds it in the stream: with a periodic read
-// or, if none is due before the limit, with the read at the limit.
+// If no subscriber receives the final report, Wait finds it by reading the stream: in one of its
+// periodic reads or, if none is due before the wait times out, in a last read at the timeout.
 func TestALostReportIsFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -115,8 +115,8 @@ func (l *Link) forward(from net.Conn) {
 }
 
 // copy copies bytes from one connection to the other until either is closed. While the link is
-// silent, it holds the bytes back. Finally, it tells the receiver that no more bytes will come: a
-// server that is not told keeps the session of a client that is gone.
+// silent, it holds the bytes back. At the end, it closes the receiver's write side: otherwise, a
+// server would keep the session of a client that has gone.
 func (l *Link) copy(to, from net.Conn) {
 	defer func() {
 		if half, ok := to.(interface{ CloseWrite() error }); ok {

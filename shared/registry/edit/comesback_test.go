@@ -137,9 +137,9 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 			r := startRecreated(t)
 			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}),
 				make(chan error, 1)
-			// The editor publishes the record of the new workflow twice: first as a record that
-			// never existed, which NATS refuses, and then with the revision of the deletion. So
-			// stored must be safe to call twice.
+			// The editor publishes the record of the new workflow twice: first on the condition
+			// that the key has no revision yet, which NATS refuses, and then on the condition that
+			// the deletion is its last revision. So stored must be safe to call twice.
 			stored := sync.OnceFunc(func() { close(tokenStored) })
 			creating := r.editor(r.Directory, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {

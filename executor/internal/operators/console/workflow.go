@@ -291,7 +291,8 @@ type requestField struct {
 	Location string // where the field is, for display; "" means that it is a header
 }
 
-// deliveryIDFields converts sources of delivery IDs to a human-readable form.
+// deliveryIDFields parses sources of delivery IDs for display. For each source, it returns the
+// fields that the source combines.
 func deliveryIDFields(sources []string) [][]requestField {
 	all := make([][]requestField, len(sources))
 	for i, source := range sources {

@@ -70,10 +70,10 @@ func (e *Events) turnCausesIntoEvents(ctx context.Context) error {
 	}
 }
 
-// decideEvents returns the new events that report the given causes. decided holds the events of the
-// last eventBurstWindow. used holds the IDs of the causes that can be deleted, because a new event
-// reports them or no event ever will. waiting holds the account and the kind of the causes that
-// must wait.
+// decideEvents returns the new events that report the given causes. decided are the events of the
+// last eventBurstWindow. It also returns, as used, the IDs of the causes that can be deleted,
+// because a new event reports them or no event ever will, and, as waiting, the account and the kind
+// of the causes that must wait.
 func (e *Events) decideEvents(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string, waiting []store.CauseGroup) {

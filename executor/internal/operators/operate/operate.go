@@ -56,7 +56,7 @@ type Config struct {
 	// Directory holds the accounts and workflows. It must be the Editor's own Directory, so that it
 	// contains a change as soon as the Editor's method returns.
 	Directory *edit.Directory
-	// Membership holds the settings of the live ingresses.
+	// Membership tracks the live processes. Service reads the ingresses' settings from it.
 	Membership *consistency.Membership
 	// Store holds the records.
 	Store store.Store

@@ -87,8 +87,8 @@ func (s *Service) withHandlerStartTimes(
 	return all, nil
 }
 
-// queuesOf returns those of the queues in all that an account's workflows use. If accountID is
-// empty, it returns all of them.
+// queuesOf filters a list of queues: it keeps those that an account's workflows use. If accountID
+// is empty, it returns the whole list.
 func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue {
 	if accountID == "" {
 		return all

@@ -15,9 +15,9 @@ type RecognizedProvider struct {
 	// Preset and Title are the ID and the name of the provider. Both are "" if the provider was not
 	// recognized, or if the node already had a sender.
 	Preset, Title string
-	// URLCheck reports whether the request is one by which a provider checks the URL. The ingress
-	// answers such a check correctly only if the node has a sender. URLCheck is false if the node
-	// already had one.
+	// URLCheck reports whether the request is a provider's check of the URL, which the ingress
+	// answers correctly only if the node has a sender. URLCheck is false if the node already had
+	// one.
 	URLCheck bool
 	// AsForm reports whether GitHub sent the request as a form, with the event as JSON text in the
 	// field payload. GitHub has a setting to send plain JSON instead.

@@ -55,7 +55,8 @@ type Group struct {
 	LastSeen time.Time
 	// MaxInFlight is the limit set by an operator; 0 means none.
 	MaxInFlight int64
-	// Held contains the executions that block others because of an order key, at most one per lane.
+	// Held contains the executions that the group holds and that block others with the same order
+	// key, at most one per lane.
 	Held []BlockingExecution
 	// lanes says where start messages wait for the group: it has an entry for each lane with
 	// waiting messages, and one per stream for messages without an order key. If the group has no

@@ -124,7 +124,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 		t.Errorf("unattended for %v", d)
 	}
 
-	// Run two members of one group. Each of them has a single handler.
+	// Run two members of one group. Each of them handles one execution at a time.
 	release := make(chan struct{})
 	handle := func(ctx context.Context, _ runner.Execution) (any, error) {
 		select {

@@ -67,8 +67,9 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 // blockingSessionLock is a session lock that blocks until it is acquired. goose's own lock polls
 // every few seconds: if ten executors started together, the last one would be ready a minute later.
 // goose polls because waiting sessions would block migrations that run outside a transaction
-// (CREATE INDEX CONCURRENTLY), but all of this program's migrations run in transactions. While a
-// session holds the lock, writing transactions wait.
+// (CREATE INDEX CONCURRENTLY), but all of this program's migrations run in transactions. The lock
+// includes relational.MigrationLock, which every writing transaction shares, so that writes wait
+// until the migrations are done.
 type blockingSessionLock struct{}
 
 var _ lock.SessionLocker = blockingSessionLock{}

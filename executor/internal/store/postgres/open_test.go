@@ -108,8 +108,8 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	db := connect(t, url)
 	for _, version := range []int64{71, 20240101000000} {
-		// The lower version is from an unreleased earlier program, and the higher one from an
-		// unrelated program that also uses goose.
+		// The lower version was written by a program from before the first release, and the higher
+		// one by an unrelated program that also uses goose.
 		if _, err := db.Exec(t.Context(),
 			`UPDATE goose_db_version SET version_id = $1 WHERE version_id > 0`,
 			version); err != nil {

@@ -36,7 +36,8 @@ Example:
 const fileCompletionMarker = "_files"
 
 // completionScripts holds one script per shell. The scripts do not need the shell's optional
-// completion package, such as bash-completion. Without it, bash splits words at "=".
+// completion package, such as bash-completion. The bash script must therefore cope itself with
+// bash's splitting of words at "=".
 //
 //go:embed completion
 var completionScripts embed.FS

@@ -155,9 +155,11 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	r := NewReport(api.Size{At: now}, nats, ConfiguredLimits{NATSMemoryBytes: 1_000 * 1e6})
 	wall(t, r, "Memory for delivery IDs of a").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
 	wall(t, r, "Memory for delivery IDs of b").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
-	// The deduplication window is one day, and the rate of QUEUE_busy grows by 200,000 per day. The
-	// mean rate of a window that ends in d days is the rate in its middle, so the window then has
-	// 2,000,000 + 200,000 × (d - ½) delivery IDs. EXECUTIONS always has 1,000,000.
+	// QUEUE_busy gets 2,000,000 delivery IDs per day now, and 200,000 more each day. The
+	// deduplication window is one day. The mean rate of a window that ends in d days is the rate in
+	// its middle, so the window then has 2,000,000 + 200,000 × (d - ½) IDs. EXECUTIONS adds
+	// 1,000,000, and an ID takes 164 bytes. Solve 164 × (3,000,000 + 200,000 × (d - ½)) = 1,000 MB
+	// for d.
 	c := wall(t, r, "Memory for delivery IDs of c")
 	days := (1_000e6/164-3e6)/200_000 + 0.5
 	c.want(t, 3*164e6, 1_000e6, ReachedInDays, days)
