@@ -10,8 +10,8 @@ import (
 )
 
 // Messages for a full stream are sent together, at multiples of fullStreamInterval. A message is
-// not delayed if the stream has refused nothing for a second, or if it refused the last message for
-// another reason.
+// not delayed if the stream has refused nothing within the last second, or if it refused the last
+// message for another reason.
 func TestMessagesForAFullStreamWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	full := fmt.Errorf("%w: maximum bytes exceeded", ErrStorageFull)
