@@ -57,7 +57,7 @@ type faultInjector struct {
 	databaseDisk *disk // nil means that the database does not have a separate disk
 	random       *rand.Rand
 	meanInterval time.Duration // average time between two faults
-	filter       string        // inject only faults whose kind contains this; "" means all
+	only         []string      // inject only faults whose kind contains one of these; nil means all
 	logf         func(format string, args ...any)
 
 	mu         sync.Mutex
@@ -94,7 +94,9 @@ func newFaultInjector(
 func (f *faultInjector) shuffledFaults() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
-		if !strings.Contains(kind, f.filter) {
+		if len(f.only) > 0 && !slices.ContainsFunc(f.only, func(part string) bool {
+			return strings.Contains(kind, part)
+		}) {
 			return
 		}
 		lasts := shortest + time.Duration(f.random.Int64N(int64(longest-shortest)))

@@ -25,7 +25,7 @@ type Config struct {
 	Senders    int           `help:"Number of senders that send at the same time." default:"1000"`
 	Every      time.Duration `help:"Average time between the beginnings of two faults." default:"4s"`
 	OwnStreams int           `help:"Number of queues that have a stream of their own, beside the default queue. The deliveries are spread over all of them." default:"0"`
-	Only       string        `help:"Cause only the faults whose name contains this, such as 'lock' or 'node'."`
+	Only       []string      `help:"Cause only the faults whose name contains one of these, such as 'lock' or 'stop node'."`
 	Restore    bool          `help:"At the end, put the stores of all NATS nodes back to an earlier copy, then delete them, and check each time what holds after that." default:"true" negatable:""`
 	Verbose    bool          `help:"Print each fault when it is over."`
 	Keep       bool          `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
@@ -134,7 +134,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	b := newLedger()
 	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
 	f := newFaultInjector(i, database, databaseDisk, c.Seed, c.Every, func(string, ...any) {})
-	f.filter = c.Only
+	f.only = c.Only
 	r := &report{seed: c.Seed}
 	if err := c.runLoadAndFaults(ctx, i, s, f, r); err != nil {
 		return err
