@@ -284,8 +284,8 @@ func (g *generator) setTimer(every time.Duration) error {
 	return unix.TimerfdSettime(g.timer, 0, &unix.ItimerSpec{Interval: spec, Value: spec}, nil)
 }
 
-// readTimer reads the timer's expiration count, which resets it. Until then, epoll would report the
-// timer again and again.
+// readTimer reads the timer's expiration count, which resets it. If the count were not read, epoll
+// would report the timer again and again.
 func (g *generator) readTimer() error {
 	var count [8]byte
 	_, err := unix.Read(g.timer, count[:])

@@ -274,8 +274,8 @@ func (n *isolationRun) measureCondition(
 		turns[which], err = n.measure(ctx, n.Frozen,
 			func() error { return frozen.Signal(syscall.SIGSTOP) }, thaw)
 		err = errors.Join(err, thaw())
-		// Check that the leader was really frozen: the first requests then had to wait for a new
-		// leader, so at least one latency must be high.
+		// Check that the leader was really frozen. If it was, the first requests had to wait for a
+		// new leader, so at least one latency is high.
 		if all := turns[which].troubled.latencies; err == nil &&
 			(len(all) == 0 || all[len(all)-1] < min(n.Burst/2, time.Second)) {
 			err = errors.New("the leader was not frozen")
@@ -331,11 +331,10 @@ func (n *isolationRun) measure(
 		}
 		defer troubled.close()
 		troubled.allow503 = true
-		// Send a request on each connection now. At a low rate, some connections would otherwise
-		// get their first request so late that the ingress would have closed them, because it
-		// closes a connection on which no headers arrive within a timeout. Only a closed loop sends
-		// on every connection: in an open loop, a connection that has got its response can take
-		// the next request, and the others wait.
+		// Send the first request on every connection now, in a closed loop. An open loop sends on a
+		// connection only when a request is due: at a low rate, some connections would get their
+		// first request so late that the ingress would have closed them, because it closes a
+		// connection on which no headers arrive within a timeout.
 		if _, err := troubled.run(troubledLeadInTime, 0); err != nil {
 			return t, err
 		}
@@ -356,8 +355,9 @@ func (n *isolationRun) measure(
 	return t, err
 }
 
-// troubledLeadInTime is how long the closed loop lasts that sends the first request on each
-// connection to the troubled queue. It is short, because the troubled queue stores what it sends.
+// troubledLeadInTime is the duration of the closed loop in which each connection to the troubled
+// queue sends its first request. It is short, so that these requests add only a few messages to the
+// troubled queue's stream.
 const troubledLeadInTime = 10 * time.Millisecond
 
 // countUnrecordedStarts returns the number of start messages in the queues' own streams that are
@@ -381,7 +381,8 @@ func (n *isolationRun) countUnrecordedStarts(
 	return waiting, err
 }
 
-// lagTimeout is how long the executor may take to record all start messages that make up the lag.
+// lagTimeout is how long the executor may take to record the start messages of both queues,
+// including the n.Lag messages that are published for conditionRecordingLag.
 const lagTimeout = 30 * time.Minute
 
 // awaitBothRecorded waits until the start messages of both queues are recorded.
@@ -558,8 +559,8 @@ func (c *Isolation) writeResults(rounds [][numConditions]isolationResult) {
 	}
 }
 
-// resultsOfCondition returns the results of all turns under the condition which as turns. As alone,
-// it returns the results of the calm queue alone (conditionAlone) in the same rounds.
+// resultsOfCondition returns the results of the condition which, from all rounds in which it was
+// measured. alone holds the results of conditionAlone from the same rounds, in the same order.
 func resultsOfCondition(
 	rounds [][numConditions]isolationResult, which condition,
 ) (turns []isolationResult, alone []roundResult) {

@@ -28,8 +28,7 @@ type Recording struct {
 	LoadOptions
 }
 
-// maxLoadDuration is the maximum duration of one load. It exists because a longer load could fill
-// the disk.
+// maxLoadDuration is the maximum duration of one load. A longer load could fill the disk.
 const maxLoadDuration = 10 * time.Minute
 
 // numReportPeriods is the number of equal periods into which a load is divided. The report shows

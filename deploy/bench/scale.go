@@ -39,8 +39,8 @@ func (c *Scale) validate() error {
 		checkRange("cpu", c.CPU, 0, 16))
 }
 
-// numServers is the number of NATS servers in a cluster. Scale uses as many workflows and
-// generators and, if streams have only one replica, as many queues.
+// numServers is the number of NATS servers in a cluster. It is also the number of workflows and of
+// generators in Scale and, if the queues' own streams have one replica, the number of queues.
 const numServers = 3
 
 // cluster is an installation whose NATS servers have limited CPU.

@@ -231,7 +231,8 @@ func installRecording(ctx context.Context, b *launcher) (*system, error) {
 	return s, err
 }
 
-// installPostgres starts a temporary PostgreSQL server that syncs every commit, as a real one does.
+// installPostgres is like installRecording, but the executor records into a temporary PostgreSQL
+// server, which syncs every commit, as a production server does.
 func installPostgres(ctx context.Context, b *launcher) (*system, error) {
 	server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
 	if err != nil {
@@ -296,7 +297,8 @@ func installServices(ctx context.Context, b *launcher) (*system, error) {
 	return s, err
 }
 
-// sealingFlags returns the flag for the key file for senders' secrets, if there is one.
+// sealingFlags returns the flag that names the file with the key that encrypts senders' secrets, or
+// no flag if b.secretsKey is "".
 func (b *launcher) sealingFlags() []string {
 	if b.secretsKey == "" {
 		return nil

@@ -198,7 +198,8 @@ func (p *process) fetchTrace(ctx context.Context, duration time.Duration) ([]byt
 	return io.ReadAll(answer.Body)
 }
 
-// activityTimes holds sums of durations, keyed by activity.
+// activityTimes holds total durations, keyed by what took the time: a stage of a request, what a
+// process did with messages, or the name of a goroutine.
 type activityTimes map[string]time.Duration
 
 // The stages of a request, in order.

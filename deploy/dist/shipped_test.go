@@ -47,7 +47,7 @@ func makeAll(checkout, folder, version string, wrapper ...string) error {
 }
 
 // anotherUser returns a wrapper, to be put before a command, that runs the command as the user
-// nobody, with a different umask, time zone and home folder. nobody keeps root's capabilities to
+// nobody, with a different umask, time zone and home folder. This user keeps root's capabilities to
 // read and write every file, because the command uses the current user's Go caches. The securebit
 // no_setuid_fixup makes access(2), with which git looks for files, respect these capabilities. If
 // the program setpriv is missing, or the current user is not root, only the umask and the time zone

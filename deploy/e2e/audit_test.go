@@ -221,9 +221,9 @@ func reach(t *testing.T, count *atomic.Int64, want int64) {
 	}
 }
 
-// wantAllTaken waits until the audit log contains all earlier changes. It creates a workflow and
-// starts an execution, and waits until both are stored: changes of the same kind are stored in
-// order.
+// wantAllTaken waits until all earlier changes are in the audit log. It makes one more change of
+// each kind, by creating a workflow and starting an execution, and waits until both are stored.
+// Because changes of the same kind are stored in order, all earlier ones are stored by then.
 func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Helper()
 	makeWorkflow(t, admin, "the-end")

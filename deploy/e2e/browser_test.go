@@ -173,7 +173,8 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 		err := chromedp.Do(ctx, step)
 		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") &&
 			ctx.Err() == nil {
-			// The page replaced a fragment between finding the node and using it, so try again.
+			// The page replaced a fragment after the step had found a node in it and before it used
+			// the node, so try again.
 			err = chromedp.Do(ctx, step)
 		}
 		cancel()

@@ -61,8 +61,8 @@ func buildProgram(t *testing.T, pkg string) (path string) {
 	return path
 }
 
-// raceOptions is a value of the environment variable GORACE. It turns off the second for which
-// programs built with the race detector wait before they exit.
+// raceOptions is a value of the environment variable GORACE that makes programs built with the race
+// detector exit immediately. By default, they wait for one second before they exit.
 const raceOptions = "atexit_sleep_ms=0"
 
 // Every subcommand works against the real programs. Each script uses a separate installation.

@@ -81,7 +81,8 @@ func TestConnectSlack(t *testing.T) {
 		"another-signing-secret"); status != http.StatusUnauthorized {
 		t.Errorf("a forged event: %d %s", status, answer)
 	}
-	// Reports from the ingresses appear without a reload.
+	// Without a reload, the page shows what the ingress reports about the requests that the sender
+	// has sent.
 	b.wait(`!document.querySelector("#sender-seen").innerText.includes("not yet")`)
 	b.text("#sender-seen", "signature_invalid")
 	if html := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(html, secret) {

@@ -173,7 +173,7 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 }
 
 // onAPhone checks that a phone shows a workflow's executions above its parameters, and that the
-// list of delivery headers is folded.
+// list of delivery headers is collapsed.
 func onAPhone(b *tab) {
 	b.t.Helper()
 	b.do(chromedp.EmulateViewport(375, 900))
@@ -268,7 +268,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	if !strings.Contains(said, "token=[token]") || strings.Contains(b.evaluate(`document.documentElement.outerHTML`), "hst_") {
 		t.Errorf("of a refused request it says: %s", said)
 	}
-	// An unfolded refusal stays unfolded when another one arrives.
+	// A refusal whose details are open stays open when another refusal arrives.
 	b.evaluate(`document.activeElement.blur() ?? ""`)
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"},
@@ -541,7 +541,8 @@ func downgrade(t *testing.T, b *tab) {
 	b.text("#account-acme-inc", "no limit")
 }
 
-// longNames gives a workflow long names in which no line can break.
+// longNames gives a workflow and its trigger nodes a name of 200 letters, in which a browser finds
+// no place for a line break.
 func longNames(t *testing.T, l *localProgram) {
 	t.Helper()
 	long := strings.Repeat("W", 200)

@@ -97,7 +97,7 @@ func hasHeading(text, fragment string) bool {
 	return false
 }
 
-// Every promise in the documents names a test that verifies it, and every named test exists.
+// Every test that the documents name as the proof of a promise exists.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)

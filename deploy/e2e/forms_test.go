@@ -38,7 +38,8 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.text("[data-done]", "There is a new URL.")
 
 	// An error response from a gateway does not count as success, even if its body is JSON. The
-	// page scrolls to the message, so that the operator sees it from every row.
+	// page scrolls to the message, so that the operator sees it even if the pressed button is far
+	// down the page.
 	b.visit("/queues")
 	b.wait(fragmentsAreThere)
 	b.evaluate(`{

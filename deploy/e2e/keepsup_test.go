@@ -112,8 +112,8 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	const newest = `document.querySelector("[data-id]").dataset.id`
 	before := b.evaluate(newest)
 	// Answer the page's requests for the list with an old response, which lacks the execution
-	// started below, until the page has shown "Started" and once more after that. The new row must
-	// then come from a later response.
+	// started below. The last request that gets the old response is the first one after the page
+	// has shown "Started". So the new row must come from a later response.
 	b.evaluate(`(async () => {
 		const rows = document.querySelector("[data-live]").dataset.live, real = fetch;
 		const old = await (await real(rows)).text();
@@ -129,7 +129,8 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	})()`)
 	b.click(`[data-id] [id$=":run-again"]`)
 	b.click(`dialog[open] [formaction$="/rerun"]`)
-	// Put the pointer and the focus back into the list, so that it holds back new rows.
+	// Put the pointer and the focus back into the list. While they are there, the page must insert
+	// the user's own executions, but not those that other clients start.
 	hover(b, `[data-id] [id$=":run-again"]`)
 	b.wait(`window.oldShown`)
 	b.evaluate(`document.dispatchEvent(new Event("visibilitychange")), ""`) // makes the page fetch the list once more

@@ -106,8 +106,8 @@ type testRunner struct {
 type testRun struct {
 	by    *testRunner
 	began int64 // microseconds since 1970; comparable, because all runners are on one machine
-	// after is the number of handlers that returned after this one in the same process, or -1 if
-	// this one did not return.
+	// after is the number of handlers that returned later than this run's handler in the same
+	// process, or -1 if this run's handler did not return.
 	after int
 }
 
@@ -298,9 +298,11 @@ func finalStates(
 }
 
 // checkRepeats checks that an execution ran again only if it was in flight when its runner was
-// killed: its handler had not returned, or its acknowledgement may not have reached the server. The
-// latter is possible if at most 3*places handlers returned after it: one acknowledgement may be
-// pending for each of the runner's places, and on a busy machine twice as many may be in transit.
+// killed. It was in flight if its handler had not returned, or if its acknowledgement may not have
+// reached the server. The acknowledgement may be missing only if at most 3*places other handlers of
+// the runner returned after this one: places acknowledgements may be pending, one for each
+// execution that a runner runs concurrently, and on a busy machine twice as many may be in transit.
+//
 // repeats is the number of runs that were followed by another run of the same execution, and
 // unacknowledged the number of those whose handler had returned.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {

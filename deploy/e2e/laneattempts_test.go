@@ -192,7 +192,7 @@ func (a *laneAnswers) awaitHeartbeats(n int) (last *nats.Msg) {
 }
 
 // tryUntilTested calls try until it returns true, which means that the situation to be tested has
-// come about. Because this depends on the timing, the test fails only after five unsuccessful
+// occurred. Whether it occurs depends on the timing, so the test fails only after five unsuccessful
 // tries.
 func tryUntilTested(t *testing.T, try func() (tested bool)) {
 	t.Helper()
@@ -205,8 +205,8 @@ func tryUntilTested(t *testing.T, try func() (tested bool)) {
 }
 
 // While no concurrency slot is free for the last attempt of an ordered execution, the runner keeps
-// its message. If it handed the message back, the execution would fail at the next runner without
-// having run.
+// its message. The delivery of the message already counts as the attempt: if the runner handed the
+// message back, the execution would fail at the next runner without having run.
 func TestALastAttemptWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {

@@ -85,8 +85,8 @@ func TestALaneHoldsAMessageOfEachStream(t *testing.T) {
 }
 
 // A runner that is stopped just after it has received the last attempt of an ordered execution runs
-// this execution. If it handed the message back, the execution would fail at the next runner
-// without having run.
+// this execution. The delivery of the message already counts as the attempt: if the runner handed
+// the message back, the execution would fail at the next runner without having run.
 func TestAStoppedRunnerRunsTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

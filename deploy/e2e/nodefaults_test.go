@@ -251,9 +251,9 @@ func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 	}
 }
 
-// A Node.js runner that is stopped while NATS cannot be reached exits. If executions have only one
-// attempt, the runner first waits for messages that the server may still send in response to its
-// last request, but only for a limited time.
+// If a Node.js runner is stopped while NATS cannot be reached, it exits. If executions have only
+// one attempt, the runner first waits, for a limited time, for messages that the server may still
+// send in response to its last request.
 func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -283,8 +283,8 @@ func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	}
 }
 
-// A Node.js runner whose queue has lanes exits when it is stopped while NATS is silent, which means
-// that the connection stays open but no request is answered.
+// If a Node.js runner whose queue has lanes is stopped while NATS is silent, it exits. Silent means
+// that the connection stays open, but that no request is answered.
 func TestNodeStopsWhileNATSIsSilent(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -365,7 +365,7 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 	}
 }
 
-// A Node.js runner that is stopping and cannot find out in time whether an execution is canceled
+// If a Node.js runner that is stopping cannot find out in time whether an execution is canceled, it
 // hands the execution back without calling the handler.
 func TestNodeHandsBackWhatMayBeCanceled(t *testing.T) {
 	t.Parallel()
@@ -564,7 +564,7 @@ func TestNodeReadsABucketThatWasMissing(t *testing.T) {
 	}
 }
 
-// The Node.js kit forgets cancellations whose keys have expired, once it knows many cancellations.
+// Once the Node.js kit knows 1,000 cancellations, it forgets those whose keys have expired.
 func TestNodeForgetsExpiredCancellations(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

@@ -111,7 +111,7 @@ func (o *ordered) post(url string, executions, keys int) error {
 }
 
 // run starts executions with post, and returns when all of them have ended. Meanwhile it calls
-// disturb: every 2 s in a long test, and otherwise whenever a further 1/parts of the executions
+// disturb: every 2 s in a long test, and otherwise each time another executions/parts executions
 // have ended.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
@@ -151,8 +151,8 @@ func (o *ordered) ended() int {
 
 // check waits until all executions have ended, and checks that the handlers of each key ran in the
 // order of acceptance. failed is the number of runs whose handler failed. repeats is the number of
-// runs that followed a run of the same execution that had not failed, for example because the
-// runner was killed.
+// runs that followed a run of the same execution although the handler of that run had not failed,
+// for example because the runner was killed.
 func (o *ordered) check() (failed, repeats int) {
 	t := o.t
 	t.Helper()

@@ -45,8 +45,9 @@ func makeQueue(t *testing.T, l *localProgram, id string) (url string) {
 	return l.ingress + path
 }
 
-// ended posts as a sender does, waits for the end of the execution, and checks its status, output
-// and error.
+// ended posts a delivery, waits until its execution has ended, and returns the execution. It checks
+// that the execution has the given status and, unless output is "", the given output, and that its
+// error contains reason.
 func ended(
 	t *testing.T, l *localProgram, url, body string, header map[string]string,
 	status, output, reason string,

@@ -226,7 +226,8 @@ type camera struct {
 	folder string
 }
 
-// newCamera signs in and returns a camera for the console.
+// newCamera signs in to the console in a new browser. It returns a camera that takes screenshots in
+// this browser and stores them in the folder.
 func newCamera(t *testing.T, folder string, p *process) *camera {
 	t.Helper()
 	c := &camera{openBrowser(t, p.Await(`\nConsole +(http://[^/\s]+)`)), folder}

@@ -139,7 +139,8 @@ func TestStorageIsSharedFairly(t *testing.T) {
 	server.Restart()
 	second.Kill()
 	_, urls[1] = startIngress()
-	// The connections of the other processes recover by themselves.
+	// The first ingress was not restarted. Wait until its connection to NATS has recovered by
+	// itself.
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		if a := send(0, "light", "", "{}"); a.Status == 200 {
 			break

@@ -22,9 +22,9 @@ func hookstartCommand() string {
 const hookstartProgramName = "hookstart"
 
 // hookstartCommandBeside returns the command with which a user whose current folder is folder runs
-// the program hookstart that is in the same folder as executable. The command is the name hookstart
-// if the PATH leads to that program, and otherwise the program's path. If there is no such program,
-// as in the image, it is the name.
+// the program hookstart that is in the same folder as executable. The command is that program's
+// path, or just the name hookstart if the PATH leads to the program. If the folder of executable
+// has no such program, as in the image, the command is the name, too.
 func hookstartCommandBeside(executable, folder string) string {
 	path := filepath.Join(filepath.Dir(executable), hookstartProgramName)
 	beside, err := os.Stat(path)

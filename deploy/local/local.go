@@ -110,7 +110,8 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 		if level := log.GetLevel(); level == logrus.InfoLevel && !c.NoDemo {
-			// A newcomer should see the instructions first, not the log of the start.
+			// Until everything is ready, log only warnings and errors, so that the first thing a
+			// newcomer sees is the instructions.
 			log.SetLevel(logrus.WarnLevel)
 			started = func() { log.SetLevel(level) }
 		}
@@ -308,8 +309,8 @@ func (l *installation) startDemo(ctx context.Context) (err error) {
 }
 
 // isJournal reports whether out is systemd's journal. If it is, JOURNAL_STREAM has the device and
-// the inode of out. It is not enough that the variable is set, because the children of a service
-// inherit it.
+// the inode of out. That the variable is set proves nothing, because the children of a service
+// inherit it even if their output goes elsewhere.
 func isJournal(out io.Writer) bool {
 	journal := os.Getenv("JOURNAL_STREAM")
 	file, ok := out.(*os.File)

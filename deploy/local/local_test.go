@@ -27,8 +27,8 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	if _, err := first.client().Deactivate(t.Context(), "demo"); err != nil {
 		t.Fatal(err)
 	}
-	// The output may go to a journal, so it must not contain the configured token, nor a link that
-	// signs in.
+	// The admin token is configured, not generated, so the output must contain neither the token
+	// nor a link that signs in.
 	if out := first.Output(); strings.Contains(out, "once=") || strings.Contains(out, adminToken) {
 		t.Errorf("what is printed signs in:\n%s", out)
 	}
@@ -85,8 +85,8 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
 		p.Await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
-		// Paste the printed commands into a shell, without a demo workflow. In the second round,
-		// the objects that the commands create already exist.
+		// Run the printed commands as if an operator pasted them into a shell. There is no demo
+		// workflow. In the second round, the objects that they create already exist.
 		paste := exec.Command("sh", "-ec", p.Await(`\n  (export \S.*)\n`)+
 			p.Await(`\n  export .*((?:\n  hookstart .*){4})\n`)+p.Await(
 			`(\n  hookstart execution list)\n`)+"\nexec hookstart admin stream")

@@ -13,9 +13,9 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// Start messages cannot take all of the NATS storage. Fill the storage until senders are refused:
-// /readyz gives this reason, accepted executions still end, repeats are recognized, and workflows
-// can be changed.
+// Start messages cannot fill the whole NATS storage. After senders are refused because it is full,
+// /readyz gives that reason, but accepted executions still end, repeats are recognized, and
+// workflows can be changed.
 func TestRoomIsLeftForReportsAndChanges(t *testing.T) {
 	t.Parallel()
 	var c local.Config

@@ -10,8 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// defaultPlan is the default plan if no plan catalog is configured. Customers with different plans
-// seldom share an installation on one machine.
+// defaultPlan is the default plan if no plan catalog is configured: the built-in plan with the
+// highest limits, because customers with different plans seldom share an installation on one
+// machine.
 const defaultPlan = "ultra"
 
 // serviceConfigs returns the configurations of the executor and the ingress. Flags that

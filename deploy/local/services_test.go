@@ -83,9 +83,9 @@ func TestServicesGetTheFlagsOfTheSameName(t *testing.T) {
 	t.Parallel()
 	own := parsed[Config](t)
 	here := flags(&own)
-	// Give each flag a greater value than the flag before it. The configuration is then valid: the
-	// age of the stream must be at least the window, and the memory for bodies at least the length
-	// of one body.
+	// Give each flag a greater value than the flag before it. The resulting configuration is valid:
+	// it must have a stream age of at least the deduplication window, and memory for bodies of at
+	// least the maximum length of one body.
 	number := int64(1_000_000_000)
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		value, ok := here[field.Name]

@@ -55,9 +55,8 @@ func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[s
 	return counts, nil
 }
 
-// countStarts counts the start messages of a target: for each, it increments the element of counts
-// with the message's execution ID. If the target's stream does not exist, countStarts adds nothing
-// and returns nil.
+// countStarts counts the start messages of a target, and adds the number for each execution ID to
+// counts. If the target's stream does not exist, countStarts adds nothing and returns nil.
 func countStarts(
 	ctx context.Context, js jetstream.JetStream, t target, counts map[string]int,
 ) error {

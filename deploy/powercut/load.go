@@ -46,9 +46,9 @@ func targetIndex(deliveryID string, targets int) int {
 // apiRetryTimeout is how long a call to the operators' API is retried while the response is a 5xx.
 const apiRetryTimeout = 2 * time.Minute
 
-// retryServerErrors repeats call, which calls the operators' API, while the response is a 5xx, at
-// most for apiRetryTimeout. It returns the last error. The first calls after a start can fail: a
-// program reports that it is ready before all processes can confirm changes.
+// retryServerErrors repeats call, which calls the operators' API, for up to apiRetryTimeout while
+// the response is a 5xx. It returns the error of the last call. The first calls after a start can
+// fail, because a program reports that it is ready before all processes can confirm changes.
 func retryServerErrors(ctx context.Context, call func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiRetryTimeout)
 	defer cancel()

@@ -354,7 +354,7 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 }
 
 // loadAndCut cuts the power while it sends deliveries and changes workflows. n is the number of the
-// cut. The IDs of the workflows contain n, so that each cut has new workflows.
+// cut. The IDs of the changed workflows contain n, so that each cut has new workflows.
 func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()

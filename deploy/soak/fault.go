@@ -241,8 +241,9 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		})
 }
 
-// run injects faults until the context starting is done. It then waits until the current faults are
-// over and their targets have recovered. The faults themselves use ctx.
+// run injects faults until the starting context is done. It then waits until the current faults are
+// over and their targets have recovered. The faults use ctx, so the end of the starting context
+// does not cut them short.
 func (f *faultInjector) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -284,8 +285,9 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 const minQueueBlockingSlots = 4
 
 // takeNextFault finds the first fault in the queue whose slots are all free, and occupies these
-// slots. It returns the fault, the rest of the queue, and true. If no fault can start, it returns
-// the unchanged queue and false. The caller holds mu.
+// slots. It does not look behind a waiting fault that blocks the queue (see minQueueBlockingSlots).
+// It returns the fault, the rest of the queue, and true. If no fault can start, it returns the
+// unchanged queue and false. The caller holds mu.
 func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
@@ -357,8 +359,8 @@ func (f *faultInjector) pastIncidents() []incident {
 	return append([]incident{}, f.incidents...)
 }
 
-// stopAndRestart returns an injection that calls end, which must stop the process, waits for the
-// duration of the fault, and starts the process again.
+// stopAndRestart returns an injection that stops a process by calling end, waits for the duration
+// of the fault, and starts the process again.
 func stopAndRestart(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
@@ -379,8 +381,8 @@ func pauseProcess(p *process) injection {
 	}
 }
 
-// breakLinks returns an injection that calls do for each link, which must break the link, waits for
-// the duration of the fault, and heals the links.
+// breakLinks returns an injection that breaks each link by calling do with it, waits for the
+// duration of the fault, and heals the links.
 func breakLinks(links []*link.Link, do func(*link.Link)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {

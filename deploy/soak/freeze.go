@@ -16,9 +16,9 @@ import (
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// For a freeze that is the only fault: The other executors must continue recording within
-	// resumeRecordingTimeout. The rest of the freeze, at least ten seconds, is used to check that
-	// they do.
+	// These apply to a freeze that is the only fault. The other executors must resume recording
+	// within resumeRecordingTimeout. The freeze lasts at least ten seconds longer, in which the
+	// soak checks that they record.
 	resumeRecordingTimeout = 20 * time.Second
 	minOnlyFaultFreeze     = resumeRecordingTimeout + 10*time.Second
 )

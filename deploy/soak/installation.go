@@ -522,9 +522,9 @@ func (i *installation) problems() (all []string) {
 }
 
 // eventually calls try repeatedly until it succeeds, or until the timeout or ctx ends. If try never
-// succeeds, the returned error wraps the last error that try returned while there was still time:
-// later errors only say that the context is done. If the first call takes too long, its error is
-// wrapped.
+// succeeds, the returned error wraps the error of the last call that returned in time, because an
+// error of a later call only says that the context is done. If not even the first call returned in
+// time, its error is wrapped.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

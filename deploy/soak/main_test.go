@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// away is how long NATS or the database is unavailable in TestNATSAway and TestDatabaseAway. make
-// soak AWAY=60s runs these tests with a longer outage.
+// away is how long NATS or the database is unavailable in TestNATSAway and TestDatabaseAway. To run
+// these tests with a longer outage, use for example "make soak AWAY=60s".
 var away = flag.Duration("away", 3*time.Second,
 	"how long NATS and the database are away in the tests of that")
 

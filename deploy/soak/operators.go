@@ -71,7 +71,7 @@ type operator struct {
 	name         string // name of the account and of the workflow
 	checkRounds  int
 
-	// The state that the confirmed changes have left, which all services must show.
+	// The state after all confirmed changes, which every service must show.
 	exists, active bool
 	plan           string
 	token          string
@@ -110,7 +110,7 @@ func newOperators(
 	return all, nil
 }
 
-// makeChanges lets all operators make and check random changes until the context measuring is done.
+// makeChanges lets all operators make and check random changes until the measuring context is done.
 func (all *operators) makeChanges(ctx, measuring context.Context) {
 	var each sync.WaitGroup
 	for _, o := range all.all {
@@ -362,8 +362,8 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 	return err
 }
 
-// checkServices checks that every ingress and every executor shows the state that the operator's
-// last change has left. If strict is true, a response that does not reveal the state, such as a
+// checkServices checks that every ingress and every executor shows the state after the operator's
+// last confirmed change. If strict is true, a response that does not reveal the state, such as a
 // 503, is a contradiction as well.
 func (o *operator) checkServices(ctx context.Context, strict bool) {
 	var all sync.WaitGroup

@@ -41,8 +41,8 @@ type partitioner struct {
 	records []partitionRecord
 }
 
-// run applies partitions until the context starting is done, and returns when the last partition
-// has healed and the hosts have recovered.
+// run applies one partition after another until the starting context is done. It returns when the
+// last partition has healed and the hosts have recovered.
 func (f *partitioner) run(ctx, starting context.Context) {
 	retry.Sleep(starting, partitionPause)
 	for {

@@ -51,8 +51,7 @@ func newProbes(s *senders, i *installation) *probes {
 	}
 }
 
-// run sends probes until the context measuring is done, and returns when all responses have
-// arrived.
+// run sends probes until the measuring context is done. It returns when all responses have arrived.
 func (p *probes) run(ctx, measuring context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()

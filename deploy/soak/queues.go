@@ -33,14 +33,14 @@ func (i *installation) queues() []string {
 // queuesWithOwnStream returns the queues that have their own streams.
 func (i *installation) queuesWithOwnStream() []string { return i.queues()[1:] }
 
-// layout returns the layout of the messages of a queue, which are either in its own stream or in
-// the shared one.
+// layout returns the stream layout of a queue, which says whether the queue's messages are in its
+// own stream or in the shared one.
 func (i *installation) layout(queue string) stream.Layout {
 	return stream.Layout{Own: slices.Contains(i.queuesWithOwnStream(), queue)}
 }
 
-// createOwnStreams gives each queue of queuesWithOwnStream its own stream, and waits until all
-// executors use these streams and all replicas exist.
+// createOwnStreams creates the own streams of all queues in queuesWithOwnStream, and waits until
+// all executors use these streams and all replicas exist.
 func (i *installation) createOwnStreams(ctx context.Context) error {
 	for _, queue := range i.queuesWithOwnStream() {
 		if err := eventually(ctx, readyTimeout, func(ctx context.Context) error {
@@ -53,9 +53,9 @@ func (i *installation) createOwnStreams(ctx context.Context) error {
 	return eventually(ctx, readyTimeout, i.checkOwnStreams)
 }
 
-// checkOwnStreams returns an error unless every executor reports that each queue of
-// queuesWithOwnStream is in its own stream, and each own stream has as many replicas as the shared
-// stream.
+// checkOwnStreams returns an error unless every executor reports that all queues in
+// queuesWithOwnStream use their own streams, and each of these streams has as many replicas as the
+// shared stream.
 func (i *installation) checkOwnStreams(ctx context.Context) error {
 	if i.ownStreams == 0 {
 		return nil

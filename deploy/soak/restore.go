@@ -181,10 +181,10 @@ func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deli
 	return answers
 }
 
-// checkViewsAgree returns an error that names the first service with another view of the workflow
-// than the given status. path is the workflow's webhook path. Each ingress must answer a request to
-// path with the status. Each executor must show the workflow as active if the status is 200, must
-// not find it if the status is 404, and otherwise must show it as inactive.
+// checkViewsAgree returns an error that names the first service that shows the workflow in another
+// state than the one that status implies. Each ingress must answer a request to path, the
+// workflow's webhook path, with that status. Each executor must show the workflow as active if the
+// status is 200, must not find it if the status is 404, and otherwise must show it as inactive.
 func (i *installation) checkViewsAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {

@@ -55,9 +55,9 @@ func newSenders(b *ledger, i *installation, run string) *senders {
 	return s
 }
 
-// sendLoad makes count senders send a total of rate deliveries per second until the context
-// starting is done. It then waits for the final responses to these deliveries, but gives up once
-// ctx is done.
+// sendLoad makes count senders send a total of rate deliveries per second until the starting
+// context is done. It then waits for the final responses to these deliveries, but gives up once ctx
+// is done.
 func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float64, seed uint64) {
 	var all sync.WaitGroup
 	every := time.Duration(float64(count) / rate * float64(time.Second))

@@ -203,10 +203,10 @@ func (c *Config) runLoadAndFaults(
 	return f.awaitUnreportedExecutionsEnd(ctx)
 }
 
-// addAudit reads the executions that are stored, recorded and put aside, and compares them with the
-// responses to senders. unreported maps the IDs of the executions that were acknowledged without a
-// readable report to the times of the acknowledgements. Executors must have recorded these
-// executions as failed.
+// addAudit reads which executions are stored, which are recorded and which are put aside, and
+// compares them with the responses to senders. unreported maps the IDs of the executions that were
+// acknowledged without a readable report to the times of the acknowledgements. Executors must have
+// recorded these executions as failed.
 func (r *report) addAudit(
 	ctx context.Context, i *installation, b *ledger, incidents []incident,
 	unreported map[string]time.Time,

@@ -22,10 +22,10 @@ const (
 	unansweredEffectWindow = 2 * longestFreeze
 )
 
-// toggleWorkflow activates and deactivates a workflow in turn, until the context starting is done.
-// It makes each change through a random executor that has no fault at the moment, but may have just
-// recovered from one. Immediately after each change, it sends a request to every ingress. The
-// result describes the responses that show the state before the change.
+// toggleWorkflow alternately deactivates and activates a workflow until the starting context is
+// done. It makes each change through a random executor that has no fault at the moment, but may
+// have just recovered from one. Immediately after each change, it sends a request to every ingress.
+// The result describes the responses that show the state before the change.
 func (i *installation) toggleWorkflow(
 	ctx, starting context.Context, s *senders, f *faultInjector, seed uint64,
 ) (contradictions []string) {

@@ -23,9 +23,9 @@ type takeoverResult struct {
 	ranAgain []string
 }
 
-// computeCost compares the responses to senders with what the second site has: all holds the
-// contents of its streams, and records the records of its executor. ranAtFirst and ranAtSecond hold
-// the IDs of the executions that ran at the first and at the second site.
+// computeCost compares the responses to senders with what the second site has. all is the contents
+// of the second site's streams, and records is what its executor has recorded. ranAtFirst and
+// ranAtSecond hold the IDs of the executions that ran at the first and at the second site.
 func (s *takeoverRun) computeCost(
 	all streamContents,
 	records map[string]recordSummary,

@@ -13,7 +13,7 @@ const (
 	// maxReservedBytes is the maximum size of CheckRoom's reserve. It equals the default size limit
 	// of the stream of reports.
 	maxReservedBytes = 1 << 30
-	// roomCheckInterval is the interval at which WatchRoom measures how much all streams hold.
+	// roomCheckInterval is the interval at which WatchRoom measures the total size of all streams.
 	roomCheckInterval = 100 * time.Millisecond
 )
 
@@ -32,7 +32,7 @@ func (s *Server) CheckRoom() error {
 	return nil
 }
 
-// WatchRoom measures every roomCheckInterval how much all streams hold, until ctx is done.
+// WatchRoom measures the total size of all streams every roomCheckInterval, until ctx is done.
 // CheckRoom returns the result of the last measurement.
 func (s *Server) WatchRoom(ctx context.Context) { s.watchRoom(ctx, checkRoomNow) }
 
@@ -56,8 +56,8 @@ func (s *Server) watchRoom(ctx context.Context, measure func(*server.Server) err
 	}
 }
 
-// checkRoomNow measures how much all streams hold, and returns the error for CheckRoom, or nil if
-// more executions may be started. It uses Varz, because Jsz waits for streams whose messages are
+// checkRoomNow measures the total size of all streams, and returns the error for CheckRoom, or nil
+// if more executions may be started. It uses Varz, because Jsz waits for streams whose messages are
 // being written to the disk.
 func checkRoomNow(ns *server.Server) error {
 	v, err := ns.Varz(nil)

@@ -2,7 +2,9 @@ package execution
 
 import "hash/fnv"
 
-// NumLanes is the number of lanes of a queue that has ordered executions.
+// NumLanes is the number of lanes of a queue that has ordered executions. The workflow and the
+// order key of such an execution determine its lane. A group of runners runs the executions of one
+// lane one after another.
 const NumLanes = 16
 
 // LaneOf returns the lane of a workflow's executions that have the given order key. It is the

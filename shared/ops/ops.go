@@ -81,10 +81,13 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// NewLoggerAndOps returns the log and the Ops of a service. If log is nil, it creates one with the
-// given level. If given is not nil, it returns given as o, "" as bound, and a stop that does
-// nothing. Otherwise it creates an Ops, marks the service as not ready, and serves the Ops on addr
-// until stop is called. bound is then the actual address, which differs from addr if the port is 0.
+// NewLoggerAndOps returns the log and the Ops of a service. If log is nil, it creates a log with
+// the given level.
+//
+// If the caller passes an existing Ops in given, NewLoggerAndOps returns that Ops, "" as bound, and
+// a stop that does nothing. If given is nil, it creates an Ops, marks the service as not ready, and
+// serves the Ops on addr until stop is called. bound is then the actual address, which differs from
+// addr if the port is 0.
 func NewLoggerAndOps(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {

@@ -26,9 +26,10 @@ const (
 // fallen silent, the closing is confirmed only once the lease of that process has expired.
 //
 // If that executor is killed and no other one takes over, each ingress opens the queue or workflow
-// again after gateReopenTimeout, and stores messages where it stored them before. By then, an
-// ingress that serves requests has applied any new target: the target was stored within
-// MaxGateClosedTime, and the ingress has applied every change that is older than its lease.
+// again after gateReopenTimeout, and stores messages where it stored them before. It cannot miss a
+// new target that the executor stored just before it was killed: gateReopenTimeout exceeds
+// MaxGateClosedTime + leaseDuration, and an ingress with a valid lease has applied every change
+// that was stored more than leaseDuration ago.
 const (
 	MaxGateClosedTime = 2300 * time.Millisecond
 	gateReopenTimeout = 4500 * time.Millisecond

@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Every secret is encrypted for exactly one of the following purposes, so that an encrypted secret
-// cannot be used in place of another one.
+// The following functions return the purposes for package seal. A secret can be decrypted only with
+// the purpose for which it was encrypted, and every purpose names the kind of the secret and the
+// node that it belongs to. So an encrypted secret cannot be used in place of another one.
 
 // TriggerSecretsSealPurpose returns the purpose for which the tokens and the sample payload of a
 // node are encrypted.
@@ -18,7 +19,8 @@ func TriggerSecretsSealPurpose(workflowID, nodeID string) string {
 }
 
 // SecretSealPurpose returns the purpose to pass to package seal to encrypt or decrypt a secret in a
-// node's sender record. It contains the IDs, so an encrypted secret works only in its own place.
+// node's sender record. It contains the IDs, so an encrypted secret cannot be copied to another
+// node or stored under the ID of another secret.
 func SecretSealPurpose(workflowID, nodeID, secretID string) string {
 	return "secret:" + workflowID + "." + nodeID + ":" + secretID
 }

@@ -98,8 +98,8 @@ func (a *accountView) allows(w *Webhook) bool {
 	return !a.limitsActive || a.cutoff != nil && w.Active && w.compare(a.cutoff) <= 0
 }
 
-// accountWriterState is what writers of the snapshot know about an account. They compute its
-// accountView from it. Lookup reads only the accountView.
+// accountWriterState is the state of an account from which the writers of the snapshot compute the
+// account's accountView. Lookup reads only the accountView.
 type accountWriterState struct {
 	id        string
 	hasRecord bool       // whether the account has a record; otherwise only workflows refer to it
@@ -303,8 +303,8 @@ func (t *tables) newView(w *Webhook) WorkflowView {
 }
 
 // apply applies a change. If the change affects where start messages are stored, affectedQueues
-// holds the gates of the queues concerned: requests that began earlier may still store messages in
-// the previous place.
+// holds the gates of the queues concerned: requests that began before the change may still store
+// messages where they were stored until then.
 func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 	switch {
 	case c.Plans != nil:

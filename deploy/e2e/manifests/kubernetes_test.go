@@ -273,8 +273,9 @@ func hasPort(pod corev1.PodTemplateSpec, name string) bool {
 	})
 }
 
-// checkPod checks that the pod meets the namespace's restricted level, has a read-only file system
-// and valid flags, and that probes and mounts refer to existing names.
+// checkPod checks that the pod is allowed by the Pod Security Standard "restricted", which the
+// namespace enforces, that it has a read-only file system and valid flags, and that probes and
+// mounts refer to existing names.
 func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	t.Helper()
 	c := pod.Containers[0]

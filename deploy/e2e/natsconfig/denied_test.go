@@ -18,12 +18,13 @@ type attempt struct {
 	do    func(a *attacker)
 	// by is the time that the action may take to have an effect. 0 means hardlyAnyTime.
 	by time.Duration
-	// TestEveryAttemptWouldBeSeen waits until attacker.result contains the text brings. It is set
-	// if the preparations for the action already have an effect, and "" otherwise.
+	// brings is a text that attacker.result contains once the action itself has had its effect. It
+	// is needed only if the preparations for the action already have an effect, and is ""
+	// otherwise. TestEveryAttemptWouldBeSeen waits for this text.
 	brings string
-	// TestEveryAttemptWouldBeSeen runs control with all permissions, to prove that TestDenied would
-	// notice the effect of do. control is another action with the same effect, for a do that fails
-	// even with all permissions. If control is nil, the test runs do.
+	// control is another action with the same effect as do. It is set if do fails even with all
+	// permissions. TestEveryAttemptWouldBeSeen then runs control instead of do, with all
+	// permissions, to prove that TestDenied would notice the effect.
 	control func(a *attacker)
 }
 
@@ -570,8 +571,8 @@ func TestStreamsThatAnIngressSees(t *testing.T) {
 	}
 }
 
-// Each attempt has a visible effect if a client without restrictions in the streams' account makes
-// it. Without this test, TestDenied would prove nothing.
+// Each attempt has a visible effect if it is made by a client that has all permissions in the
+// account of the streams. Without this test, TestDenied would prove nothing.
 func TestEveryAttemptWouldBeSeen(t *testing.T) {
 	t.Parallel()
 	for i := range 4 { // four parallel tests, because setting up a target is slow

@@ -8,7 +8,9 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// nk implements the two invocations of the program nk by make-secrets.sh.
+// nk stands in for the program nk. It implements only what the scripts that generate keys need: "nk
+// -gen user" prints a new key, and "nk -inkey FILE -pubout" prints the public key of the key in
+// FILE.
 func nk(args []string) error {
 	switch {
 	case len(args) == 2 && args[0] == "-gen" && args[1] == "user":

@@ -17,7 +17,7 @@ type List[T any] struct {
 	NextCursor string `json:"nextCursor" doc:"The cursor of the next page. Empty: this page is the last one."`
 }
 
-// Bounds of the number of items on a page.
+// The default and the maximum number of items on a page.
 const (
 	DefaultLimit = 50
 	MaxLimit     = 200

@@ -33,7 +33,7 @@ func (p *Problem) Error() string {
 	return strconv.Itoa(p.Status) + " " + p.Code + ": " + p.Detail
 }
 
-// ErrorCode returns p.Code. IsCode calls it.
+// ErrorCode returns p.Code. IsCode gets the code of an error with this method.
 func (p *Problem) ErrorCode() string { return p.Code }
 
 // IsCode reports whether err is, or wraps, an error with the given code: a *Problem, or another

@@ -32,8 +32,8 @@ type Answer struct {
 	Raw         bool  `json:"raw,omitempty" doc:"Whether the output alone is the body of the answer. An output of the form {\"http\": {\"status\", \"headers\", \"body\"}} also sets the status and the headers. If the execution does not succeed, the answer is 502 run_failed."`
 }
 
-// OrderKeyTrial says how many of the last requests to a trigger node have a value at the place that
-// an order key setting names, such as a JSON pointer into the body.
+// OrderKeyTrial is the result of testing an order key setting, such as a JSON pointer into the
+// body: how many of the last requests to a trigger node contain a value there.
 type OrderKeyTrial struct {
 	OrderKey  string `json:"orderKey" doc:"The place that was tried." example:"ptr:/order/id"`
 	Requests  int    `json:"requests" doc:"The number of requests that were read: the last 20, except for the expired ones." example:"20"`

@@ -646,8 +646,8 @@ func (c *Client) send(
 	return nil, decodeProblem(c.baseURL, response)
 }
 
-// causeOf returns the reason why ctx has ended. If ctx has not ended, it returns err without the
-// URL, which the caller's message already contains.
+// causeOf returns the reason why ctx has ended. If ctx has not ended, it returns err, but without
+// the URL at its beginning, because the caller's message already contains the address.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -133,8 +133,9 @@ func (c *Client) handleEvent(w *ExecutionWatch, event streamEvent) error {
 			return err
 		}
 	case w.LastEventID != "":
-		// This is a comment, or the ID with which the stream begins after a gap. Do not store the
-		// ID yet: if w.Gap fails, the next Watch must begin at the earlier position.
+		// The event has no data. It is either a keep-alive, which is a comment in the stream, or
+		// the ID with which the stream begins after a gap. Do not store the ID yet: if w.Gap fails,
+		// the next Watch must begin at the earlier position.
 		return nil
 	}
 	w.LastEventID = event.id

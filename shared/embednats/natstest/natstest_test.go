@@ -235,8 +235,8 @@ var orphan = flag.String("orphan", "",
 	"for TestChildEndsWithItsParent: start a server process, \"running\" or \"paused\", and wait "+
 		"to be killed")
 
-// The folder of the streams is never empty. Otherwise the server would remove it some time after a
-// stream was deleted, even while it is creating the next one there.
+// The folder that holds the streams is never empty. Otherwise the server would remove the folder
+// some time after a stream was deleted, even if it is already creating another stream there.
 func TestTheFolderOfStreamsIsNotEmpty(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)

@@ -45,8 +45,8 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil {
-		// Wait until StartHeartbeat has sent a message. It then waits for the reply of the server,
-		// which is frozen.
+		// Wait until StartHeartbeat has sent a message. From then on, StartHeartbeat waits for the
+		// reply of the server, which is frozen.
 		runtime.Gosched()
 	}
 	server.Kill()

@@ -66,12 +66,13 @@
 // the last revision that the follower has applied from the copy with the last sequence of the
 // original.
 //
-// If the newest message is missing, for example after a power cut, the last applied revision never
-// reaches the last sequence. Another sign that everything has been applied is a consumer that has
-// nothing more to deliver. This sign is reliable only if the consumer's stream is on one server and
-// had reached that sequence before the consumer was created. So the follower determines the last
-// sequence of the stream, which may be a copy, before it creates a consumer. Without either sign,
-// the follower does not count as current; the next change provides one.
+// A follower usually knows that it has applied everything once its last applied revision reaches
+// the last sequence. If the newest message is missing, for example after a power cut, the revision
+// never reaches that sequence. Then another sign is needed: a consumer that has nothing more to
+// deliver. This sign is reliable only if the consumer's stream is on one server and had reached
+// that sequence before the consumer was created. So the follower determines the last sequence of
+// the stream, which may be a copy, before it creates a consumer. Without either sign, the follower
+// does not count as current; the next change provides one.
 //
 // The registry's identity (registry.InstallationKey) is the last record to be written when the
 // registry is created or restored. While there is no identity, and while the identity states that a
@@ -98,11 +99,11 @@
 //     counts only if a majority has replied to the leader within maxPeerSilence: those servers
 //     elect no other leader before electionTimeout, and maxPeerSilence + leaseDuration ≤
 //     electionTimeout. One case remains: a server that has lost contact with the leader calls an
-//     election, and another server votes for it although that one has only just heard from the old
-//     leader. The old leader learns of the election at its next heartbeat, within 1 s. If it is
-//     partitioned from the voter before that, a process on its side may refuse requests according
-//     to an outdated registry, for at most maxPeerSilence + leaseDuration. That process cannot
-//     wrongly accept a request, because it cannot store anything.
+//     election, and another server votes for the caller although the voter has only just heard from
+//     the old leader. The old leader learns of the election at its next heartbeat, within 1 s. If
+//     the old leader is partitioned from the voter before that, a process on its side may refuse
+//     requests according to an outdated registry, for at most maxPeerSilence + leaseDuration. That
+//     process cannot wrongly accept a request, because it cannot store anything.
 //   - If Wait fails with a LaggingError, the change is stored. It is in force at every process
 //     within livenessTimeout: by then each process has either applied it or responds with 503.
 package consistency

@@ -138,8 +138,8 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 		if heard && len(behind) == 0 {
 			return nil
 		}
-		// Check again after each heartbeat, and after the time next, when a lagging process may be
-		// presumed dead.
+		// Check again after each heartbeat. Also check again once the duration next has passed,
+		// because a lagging process may then be presumed dead.
 		timer := time.NewTimer(max(next, time.Millisecond))
 		select {
 		case <-ctx.Done():

@@ -9,7 +9,8 @@ import (
 )
 
 // heartbeatMessage is what a process announces about itself. A message with an echoNumber announces
-// nothing: Membership.Wait sends it to itself to learn that all earlier messages have arrived.
+// nothing: Membership.Wait publishes such a message and waits until its own process receives it,
+// which shows that all earlier messages have arrived.
 type heartbeatMessage struct {
 	instance   string
 	role       string

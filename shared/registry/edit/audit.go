@@ -278,7 +278,8 @@ func queueAuditAction(fields []string, now map[string]fieldValue) string {
 	return "queue.resume"
 }
 
-// changesIntakeClosed reports whether a change closes a workflow or opens it again.
+// changesIntakeClosed reports whether a change makes ingresses refuse all requests for a workflow,
+// or accept them again: see Workflow.IntakeClosed.
 func changesIntakeClosed(before, after registry.Record) bool {
 	was, wasOne := before.(*registry.Workflow)
 	now, nowOne := after.(*registry.Workflow)

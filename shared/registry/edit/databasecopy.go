@@ -80,9 +80,10 @@ func WriteInstallation(
 	return ack.Sequence, nil
 }
 
-// AdvanceRevision deletes all revisions of a bucket up to and including the revision above, and
-// makes all later revisions higher. A bucket that was lost and recreated then does not reuse its
-// earlier revisions. A repeated call deletes nothing that was stored after the first call.
+// AdvanceRevision makes all later revisions of a bucket higher than the given one, and deletes all
+// revisions up to and including the given one. A bucket that was lost and recreated then does not
+// reuse its earlier revisions. A repeated call deletes nothing that was stored after the first
+// call.
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {

@@ -35,8 +35,9 @@ type recordIndex struct {
 	eventSubscribers map[string]*registry.Account // the accounts whose events start a workflow
 	workflows        btree.Map[string, Versioned[*registry.Workflow]]
 	closedWorkflows  map[string]struct{} // the IDs of the closed workflows
-	// unfinishedTransitions holds the accounts whose last transition has not been written to the
-	// workflow's record yet: it maps the account's ID to the revision of the account's record.
+	// unfinishedTransitions holds the accounts whose last transition (the activation or
+	// deactivation of a workflow) has not been written to the record of that workflow yet. It maps
+	// the account's ID to the revision of the account's record.
 	unfinishedTransitions map[string]uint64
 	workflowKeys          btree.Map[string, struct{}]           // results of accountWorkflowKey
 	queueCounts           map[string]int                        // number of workflows, by queue
@@ -163,8 +164,8 @@ func (r *recordIndex) apply(c registry.Change) {
 	}
 }
 
-// updateUnfinishedTransition records whether an account's last transition has been carried out. It
-// must be called after each change of the account or of one of its workflows.
+// updateUnfinishedTransition records whether an account's last transition has been written to the
+// workflow's record. It must be called after each change of the account or of one of its workflows.
 func (r *recordIndex) updateUnfinishedTransition(accountID string) {
 	delete(r.unfinishedTransitions, accountID)
 	account, ok := r.accounts.Get(accountID)
@@ -228,8 +229,9 @@ func (d *Directory) ClosedWorkflows() []string {
 	return slices.Sorted(maps.Keys(d.current.closedWorkflows))
 }
 
-// unfinishedTransitions returns the accounts whose last transition has not been written to the
-// workflow's record yet: it maps the account's ID to the revision of the account's record.
+// unfinishedTransitions returns the accounts whose last transition (the activation or deactivation
+// of a workflow) has not been written to the record of that workflow yet. The result maps the
+// account's ID to the revision of the account's record.
 func (d *Directory) unfinishedTransitions() map[string]uint64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -44,8 +44,8 @@ func (e *Editor) put(
 	}
 	stored, err := e.publishRevision(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
-		// NATS refuses revision 0 also if the record was deleted. Then try again with the revision
-		// of the deletion.
+		// NATS also refuses revision 0 if the record existed before and was deleted. In that case,
+		// try again with the revision of the deletion.
 		if mark := e.deletionRevision(ctx, kv, key); mark > 0 {
 			return e.publishRevision(ctx, kv, key, header, data, mark)
 		}

@@ -173,9 +173,9 @@ var ErrOrderedExecutionsWaiting = errors.New(
 // copiedIDsKey is the context key of the copiedIDs that WithCopiedIDs sets.
 type copiedIDsKey struct{}
 
-// copiedIDs states that all delivery IDs of a workflow have been copied for the given change of its
-// queue. The last of them were copied after the workflow's record had been in force in the given
-// revision, in which the workflow is closed.
+// copiedIDs states that all delivery IDs of a workflow have been copied to the stream of its new
+// queue. change is the workflow's change of queue. revision is the revision of the workflow's
+// record in which the workflow is closed; it was in force before the last of the IDs were copied.
 type copiedIDs struct {
 	change   CrossStreamQueueChangeError
 	revision uint64

@@ -497,8 +497,8 @@ func (e *Editor) deleteNodeSecrets(ctx context.Context, workflowID, nodeID strin
 	}
 	// If the node has been created again, its secrets must be kept. In that case, either the
 	// directory contains the node after catching up, or the process that creates the node has yet
-	// to call rewriteNewSecrets. That call makes the deletion below fail, or restores what it
-	// deletes.
+	// to call rewriteNewSecrets. That call either makes the deletion below fail, or restores the
+	// secrets after the deletion.
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}

@@ -276,8 +276,8 @@ func (e *Editor) CaptureSenderSecret(
 
 // RevealCapturedSecrets returns the secrets that the provider of a node has sent and that no
 // earlier call has returned: their plain texts by ID. Before it returns them, it stores that they
-// have been returned. It returns no error if only the other processes do not confirm that change in
-// time, because a later call would not return the secrets.
+// have been returned. If that change is stored but not confirmed in time, RevealCapturedSecrets
+// returns the secrets without an error, because a later call would not return them.
 func (e *Editor) RevealCapturedSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
@@ -438,10 +438,10 @@ func (s *senderBuilder) keepSecrets() {
 	}
 }
 
-// wouldRevealSecrets reports whether an operator could read the existing secrets after the change:
-// the new record keeps them, as kept says, and the new preset sends them outside the headers of
-// requests. The check exists because an operator who may change a sender does not necessarily know
-// its secrets.
+// wouldRevealSecrets reports whether a change of the preset would let an operator read the existing
+// secrets. This is the case if the new record keeps them, which kept states, and requests of the
+// new preset contain the secret outside the headers, usually in the body, which is recorded. The
+// check exists because an operator who may change a sender does not necessarily know its secrets.
 func (s *senderBuilder) wouldRevealSecrets(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
 		sender.SecretOutsideHeaders(s.preset.ID)
@@ -482,9 +482,9 @@ func (s *senderBuilder) expireOlderSecrets(at time.Time) {
 	}
 }
 
-// compileRecord returns the new record. Its settings are the given ones as merged by mergeSettings.
-// compileRecord also compiles the new sender, so that an invalid sender is refused now, and not
-// when its first delivery arrives.
+// compileRecord returns the new record, with the settings that mergeSettings returns for the given
+// ones. It also compiles the new sender, so that an invalid sender is refused now, and not when its
+// first delivery arrives.
 func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
@@ -551,8 +551,9 @@ func (s *senderBuilder) secretRecord(secret senderSecret) (registry.SenderSecret
 	return record, err
 }
 
-// sealSettings stores the settings in into, which is the new record, and encrypts the secret ones.
-// It reuses the encrypted values of unchanged settings, so that a repeated call changes nothing.
+// sealSettings adds the settings to the new record, which is passed as into, and encrypts the
+// secret ones. It reuses the encrypted values of unchanged settings, so that a repeated call
+// changes nothing.
 func (s *senderBuilder) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]

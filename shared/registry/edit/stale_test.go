@@ -18,8 +18,8 @@ import (
 )
 
 // The directory of a process that was frozen or cut off from NATS may be outdated. The process's
-// editor catches up before it responds to a call, even if the outdated directory shows nothing that
-// the call would have to write.
+// editor catches up before it responds to a call, even if, according to the outdated directory, the
+// call changes nothing or must be refused.
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

@@ -16,9 +16,9 @@ func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, e
 	return e.setActive(ctx, id, true)
 }
 
-// Deactivate stops a workflow's webhooks from starting executions. If the workflow was within the
-// plan's limit and other active workflows of the account exceed the limit, the next of them takes
-// its place and can start executions again.
+// Deactivate stops a workflow's webhooks from starting executions. If the account has more active
+// workflows than its plan allows, and this workflow was one of those within the limit, then the
+// first workflow beyond the limit can start executions again.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.setActive(ctx, id, false)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // TestWhatIsLeft performs typical file operations of programs that store data, and cuts the power
-// so that only synced data remains. It checks which files exist afterwards: strict with
-// ModelStrict, and ordered with ModelOrdered.
+// so that only synced data remains. It then checks which files exist. The fields strict and ordered
+// of a test case list the files expected with ModelStrict and with ModelOrdered.
 func TestWhatIsLeft(t *testing.T) {
 	tests := []struct {
 		name            string

@@ -1,5 +1,5 @@
-// Command takeover kills a site under load and lets a second site take over, which has a copy of
-// the data of the first one. It then prints how much the takeover has lost and duplicated.
+// Command takeover kills a site under load and lets a second site, which has a copy of the first
+// site's data, take over. It then prints which executions were lost or duplicated by the takeover.
 package main
 
 import (

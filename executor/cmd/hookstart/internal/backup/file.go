@@ -245,8 +245,8 @@ func (r *reader) hasEntry(name string) bool {
 	return slices.ContainsFunc(r.zip.File, func(f *zip.File) bool { return f.Name == name })
 }
 
-// forEachLine calls each for every line of the named entry. It stops at the first error that each
-// returns, and returns that error.
+// forEachLine passes every line of the named entry to a callback. If the callback returns an error,
+// forEachLine stops and returns that error.
 func (r *reader) forEachLine(name string, each func(line []byte) error) error {
 	from, err := r.zip.Open(name)
 	if err != nil {
@@ -268,8 +268,8 @@ func (r *reader) forEachLine(name string, each func(line []byte) error) error {
 	}
 }
 
-// forEachMessage calls each for every message in the named entry, which holds a stream or a bucket.
-// It stops at the first error that each returns, and returns that error.
+// forEachMessage passes every message in the named entry, which holds a stream or a bucket, to a
+// callback. If the callback returns an error, forEachMessage stops and returns that error.
 func (r *reader) forEachMessage(name string, each func(message) error) error {
 	return r.forEachLine(name, func(line []byte) error {
 		var m message

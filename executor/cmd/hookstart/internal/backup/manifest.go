@@ -43,9 +43,10 @@ type Stream struct {
 	// DedupWindow is the stream's deduplication window. It is 0 if the file was written by a
 	// version that did not store it.
 	DedupWindow time.Duration `json:"dedup,omitempty"`
-	// ForeignMessageCount is the number of messages that were left out of the file because, since
-	// an earlier version stored them, their subjects have moved to another stream. Nothing is lost,
-	// because all of them have been recorded in the database.
+	// ForeignMessageCount is the number of messages that were left out of the file because their
+	// subjects now belong to another stream: they were stored by an earlier version, which kept all
+	// messages in one stream. Nothing is lost, because all of them have been recorded in the
+	// database.
 	ForeignMessageCount int `json:"foreign,omitempty"`
 }
 

@@ -23,10 +23,10 @@ import (
 
 // API is the part of the operators' API that backups use.
 type API interface {
-	// BackUpRecords requests a backup of the database and calls each for every line of it.
+	// BackUpRecords requests a backup of the database and passes every line of it to a callback.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
 	// BackUpAudit requests a backup of the audit entries of one bucket, from since to until (both
-	// inclusive), and calls each for every line of it.
+	// inclusive), and passes every line of it to a callback.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
@@ -545,8 +545,9 @@ const expectedHeaderPrefix = "Nats-Expected-"
 // messages that were published.
 const nextMessageTimeout = 30 * time.Second
 
-// forEachMessage calls each for every message of a stream, until each returns true or an error.
-// pending is the number of messages that, according to the server, follow m; it may be too small.
+// forEachMessage passes the messages of a stream to a callback, one after another, until the
+// callback returns true or an error. pending is the number of messages after m according to the
+// server, which may be too small.
 func (i Installation) forEachMessage(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,

@@ -9,10 +9,11 @@ import (
 )
 
 // verbEnvarsOption gives each flag of a verb an environment variable whose name contains the verb,
-// such as HOOKSTART_WORKFLOW_PUT_NAME, because HOOKSTART_NAME would affect several verbs. Three
-// sorts of flags get short names instead, the same as in all other programs, from
-// kong.DefaultEnvars, which runs later: the flags that all verbs have, the flags for connections to
-// NATS, and the flags of "run", which are set in a service's environment.
+// such as HOOKSTART_WORKFLOW_PUT_NAME, because HOOKSTART_NAME would affect several verbs.
+//
+// It leaves out three sorts of flags: the flags that all verbs have, the flags for connections to
+// NATS, and the flags of "run", which are set in a service's environment. These get the same short
+// names as in all other programs from kong.DefaultEnvars, which runs later.
 var verbEnvarsOption = kong.PostBuild(func(k *kong.Kong) error {
 	for _, verb := range k.Model.Children {
 		if verb.Name != "run" {

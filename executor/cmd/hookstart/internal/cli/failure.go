@@ -126,7 +126,8 @@ func (f *commandLine) withHint(ctx context.Context, command string, err error) e
 	case p.Status == http.StatusUnauthorized:
 		return &hintError{err, setTokenHint}
 	case p.Code == api.CodeNotFound && strings.HasSuffix(command, " list"):
-		// Every executor has all lists, so a server that lacks one of them is not an executor.
+		// Every executor serves all lists of the API, so a server that does not find one of them is
+		// not an executor.
 		return &hintError{err, elsewhere}
 	}
 	if hint := problemHint(p, command); hint != "" {

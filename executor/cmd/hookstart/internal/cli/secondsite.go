@@ -187,8 +187,8 @@ func withNotCopiedHint(err error) error {
 }
 
 // mirrorProblems returns one text for each copied stream that lags behind, and a single text for
-// all copied streams that have lost contact with the first site. The latter contains the time of
-// the last contact or, if that is unknown, of the newest message.
+// all copied streams that have lost contact with the first site. The text about lost contact
+// contains the time of the last contact or, if that is unknown, of the newest message.
 func mirrorProblems(
 	all []secondsite.MirrorState,
 	now time.Time,

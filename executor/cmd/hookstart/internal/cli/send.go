@@ -322,8 +322,8 @@ func (v *triggerSendCmd) refusalError(s *session, p *api.Problem, a webhookRespo
 	return &hintError{p, hint}
 }
 
-// unavailableHint returns a hint that explains what to do if it is not confirmed that the request
-// was stored.
+// unavailableHint returns a hint for the code unavailable. If the request may have been stored
+// nevertheless, the hint says how to find out; otherwise, it says when to send the request again.
 func (v *triggerSendCmd) unavailableHint(p *api.Problem, a webhookResponse) string {
 	if a.Outcome == webhook.OutcomeUnknown {
 		return "hookstart execution show " + a.ExecutionID + " says whether it was started; " +

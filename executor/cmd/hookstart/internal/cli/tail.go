@@ -68,8 +68,8 @@ func (t *executionTailer) isPermanentError(err error) bool {
 const (
 	minRetryDelay = 250 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
-	// reconnectOverlap is how long before the loss of the connection the lookup of missed
-	// executions begins.
+	// reconnectOverlap is how far the search for missed executions goes back before the moment at
+	// which the connection was lost.
 	reconnectOverlap = time.Minute
 	// maxRememberedStates is the maximum number of executions whose last printed state is
 	// remembered.
@@ -176,9 +176,9 @@ func (t *executionTailer) printCurrentState(id string) error {
 	return t.printChange(detail.Execution, record)
 }
 
-// missedExecutions returns the records of executions, newest first, that were accepted later than
-// reconnectOverlap before the connection was lost. It omits those that were accepted before tail
-// was started, and stops after roughly maxRememberedStates records.
+// missedExecutions returns the records of the executions that were accepted since the connection
+// was lost, or at most reconnectOverlap before that, newest first. It omits those that were
+// accepted before tail was started, and stops after roughly maxRememberedStates records.
 func (t *executionTailer) missedExecutions() (records []json.RawMessage, err error) {
 	filter, page := apiclient.ExecutionFilter{
 		WorkflowID: t.workflowID,
