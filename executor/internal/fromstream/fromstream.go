@@ -82,9 +82,9 @@ func RejectionRecord(r *execution.Rejection, at MessagePosition, now time.Time) 
 	}
 }
 
-// ProgressWithTime returns the progress in a runner's report. If the report contains no time, its
-// time is when the stream stored the report.
-func ProgressWithTime(p *execution.Progress, at MessagePosition) execution.Progress {
+// ProgressWithDefaultTime returns the progress in a runner's report. If the report contains no
+// time, its time is when the stream stored the report.
+func ProgressWithDefaultTime(p *execution.Progress, at MessagePosition) execution.Progress {
 	result := *p
 	result.At = messageTimeOrStored(p.At, at.StoredAt)
 	return result
@@ -116,7 +116,7 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 	case event.Rejection != nil:
 		batch.New = []store.Record{RejectionRecord(event.Rejection, at, now)}
 	case event.Progress != nil:
-		batch.Progress = []execution.Progress{ProgressWithTime(event.Progress, at)}
+		batch.Progress = []execution.Progress{ProgressWithDefaultTime(event.Progress, at)}
 	}
 	return batch, nil
 }

@@ -189,10 +189,10 @@ type formMessage struct {
 	Focus    bool // the browser moves the focus to it
 }
 
-// At returns what to show in the HTML element with the given ID: the problem with the given field
-// or, if field is "", the form's message. The message gets the focus unless a field has a problem
-// or a confirmation dialog is open.
-func (v formView) At(id, field string) formMessage {
+// MessageFor returns what to show in the HTML element with the given ID: the problem with the given
+// field or, if field is "", the form's message. The message gets the focus unless a field has a
+// problem or a confirmation dialog is open.
+func (v formView) MessageFor(id, field string) formMessage {
 	if field == "" {
 		focus := v.Message != "" && len(v.problems) == 0 && v.dialogData == nil
 		return formMessage{id, v.Message, focus}

@@ -130,7 +130,7 @@ func (a *arrivalBuffer) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 // not redeliver them. While the database is failing, it sends none, because another executor may be
 // able to reach the database.
 func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivalBuffer) {
-	every := r.timing.consumerAckWait / 4
+	every := r.intervals.consumerAckWait / 4
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

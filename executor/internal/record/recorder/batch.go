@@ -140,7 +140,7 @@ func (e *entry) setDecoded(
 		e.record = fromstream.RejectionRecord(event.Rejection, at, now)
 	case event.Progress != nil:
 		e.kind = kindProgress
-		e.progress = fromstream.ProgressWithTime(event.Progress, at)
+		e.progress = fromstream.ProgressWithDefaultTime(event.Progress, at)
 	}
 }
 

@@ -96,8 +96,8 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.ApplyResult, timedOut bool, err error) {
-	defer r.databaseHealth.watchDuration(r.timing.slowTransactionThreshold)()
-	ctx, cancel := context.WithTimeout(ctx, r.timing.applyTimeout)
+	defer r.databaseHealth.watchDuration(r.intervals.slowTransactionThreshold)()
+	ctx, cancel := context.WithTimeout(ctx, r.intervals.applyTimeout)
 	defer cancel()
 	applied, err = r.store.Apply(ctx, b)
 	return applied, ctx.Err() != nil, err

@@ -7,33 +7,35 @@ import (
 
 // Hurry shortens the recorder's delays so that tests are fast. Call it before Run.
 func (r *Recorder) Hurry() {
-	r.suspects.minRetryTime, r.timing.poisonRetryDelay = 100*time.Millisecond, 30*time.Millisecond
-	r.timing.slowTransactionThreshold, r.timing.applyTimeout = 100*time.Millisecond,
+	r.suspects.minRetryTime = 100 * time.Millisecond
+	r.intervals.poisonRetryDelay = 30 * time.Millisecond
+	r.intervals.slowTransactionThreshold, r.intervals.applyTimeout = 100*time.Millisecond,
 		300*time.Millisecond
-	r.timing.consumerPollInterval, r.timing.heartbeatInterval = 50*time.Millisecond,
+	r.intervals.consumerPollInterval, r.intervals.heartbeatInterval = 50*time.Millisecond,
 		500*time.Millisecond
-	r.timing.databaseCompareInterval = 50 * time.Millisecond
-	r.timing.lostSearchDelay, r.timing.lostRecheckDelay = 100*time.Millisecond, 10*time.Millisecond
-	r.timing.catchUpPollInterval = 10 * time.Millisecond
-	r.timing.uncertaintyGrace = 300 * time.Millisecond
+	r.intervals.databaseCompareInterval = 50 * time.Millisecond
+	r.intervals.lostSearchDelay = 100 * time.Millisecond
+	r.intervals.lostRecheckDelay = 10 * time.Millisecond
+	r.intervals.catchUpPollInterval = 10 * time.Millisecond
+	r.intervals.uncertaintyGrace = 300 * time.Millisecond
 }
 
 // DeliverAgain sets how long the server waits before it redelivers an unacknowledged message, and
 // allows transactions to take longer than that. Call it before Run.
 func (r *Recorder) DeliverAgain(after time.Duration) {
-	r.timing.consumerAckWait, r.timing.applyTimeout = after, applyTimeout
+	r.intervals.consumerAckWait, r.intervals.applyTimeout = after, applyTimeout
 }
 
 // SearchEvery sets the interval between searches of EndLostExecutions. Call it before
 // EndLostExecutions.
 func (r *Recorder) SearchEvery(every time.Duration) {
-	r.timing.lostSearchInterval = func(time.Duration) time.Duration { return every }
+	r.intervals.lostSearchInterval = func(time.Duration) time.Duration { return every }
 }
 
 // CompareEvery sets the interval at which the database is compared with the streams. Call it before
 // Run.
 func (r *Recorder) CompareEvery(interval time.Duration) {
-	r.timing.databaseCompareInterval = interval
+	r.intervals.databaseCompareInterval = interval
 }
 
 // CheckSharedRecorded returns an error unless everything in the shared streams is recorded in the

@@ -36,7 +36,7 @@ const maxStartBacklog = 2_000
 // was a delay.
 func (r *Recorder) delayReportFetch(ctx context.Context, from source) (waited bool) {
 	if p := pairOfStream(from.streamName); from.streamName != p.reports ||
-		r.startBacklog.Load(p.starts) <= maxStartBacklog {
+		r.undeliveredStarts.Load(p.starts) <= maxStartBacklog {
 		return false
 	}
 	retry.Sleep(ctx, 10*time.Millisecond)
@@ -133,7 +133,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 				}
 			}
 		}
-		retry.Sleep(ctx, r.timing.consumerPollInterval)
+		retry.Sleep(ctx, r.intervals.consumerPollInterval)
 	}
 }
 
@@ -143,7 +143,7 @@ func (r *Recorder) newSource(name string) source {
 		Durable:       stream.RecorderConsumer,
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       r.timing.consumerAckWait,
+		AckWait:       r.intervals.consumerAckWait,
 		MaxAckPending: 10 * maxBatchMessages,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}}
@@ -293,7 +293,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 		return
 	}
 	if from.isStartStream() {
-		r.startBacklog.Store(from.streamName, numPendingAfter(messages[len(messages)-1]))
+		r.undeliveredStarts.Store(from.streamName, numPendingAfter(messages[len(messages)-1]))
 	}
 	for i, msg := range messages {
 		messages[i] = fetchedMsg{msg, from.streamIdentity}
@@ -305,7 +305,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(stream.Unacknowledged(info))
 	if from.isStartStream() {
-		r.startBacklog.Store(from.streamName, info.NumPending)
+		r.undeliveredStarts.Store(from.streamName, info.NumPending)
 		r.metrics.startLag.WithLabelValues(from.streamName).Set(waiting)
 	} else {
 		r.metrics.progressLag.WithLabelValues(from.streamName).Set(waiting)
@@ -341,7 +341,7 @@ func (r *Recorder) watchConsumer(
 			}
 		}
 		cancel()
-		timer := time.NewTimer(r.timing.consumerPollInterval)
+		timer := time.NewTimer(r.intervals.consumerPollInterval)
 		select {
 		case <-ctx.Done():
 		case <-connected:

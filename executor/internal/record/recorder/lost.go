@@ -77,7 +77,7 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	pass := lostPass{windowLength: firstLostWindow}
 	var said time.Time
 	for ctx.Err() == nil {
-		retry.Sleep(ctx, r.timing.lostSearchDelay)
+		retry.Sleep(ctx, r.intervals.lostSearchDelay)
 		every := time.Hour
 		pass.begin(time.Now(), r.lateRecords.take())
 		for ctx.Err() == nil {
@@ -86,7 +86,7 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 			}
 			maxAge, err := r.endLostOnce(ctx, &pass)
 			if err == nil {
-				every = r.timing.lostSearchInterval(maxAge)
+				every = r.intervals.lostSearchInterval(maxAge)
 				break
 			}
 			level := logrus.DebugLevel
@@ -117,7 +117,7 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 func (r *Recorder) endLostOnce(
 	ctx context.Context, pass *lostPass,
 ) (maxAge time.Duration, err error) {
-	until := time.Now().Add(-r.timing.lostRecheckDelay)
+	until := time.Now().Add(-r.intervals.lostRecheckDelay)
 	streams, err := r.readStartStreams(ctx, pass)
 	if err != nil {
 		return 0, err
@@ -169,7 +169,7 @@ func (r *Recorder) endLostOnce(
 func (r *Recorder) endCandidates(
 	ctx context.Context, pass *lostPass, found []lostCandidate,
 ) (startStreams, error) {
-	retry.Sleep(ctx, r.timing.lostRecheckDelay)
+	retry.Sleep(ctx, r.intervals.lostRecheckDelay)
 	// Read the streams again, because a queue's own stream may have been created in the meantime,
 	// or a group of runners may have begun.
 	streams, err := r.readStartStreams(ctx, pass)
@@ -340,7 +340,7 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return errNotCaughtUp
 		}
-		retry.Sleep(ctx, r.timing.catchUpPollInterval)
+		retry.Sleep(ctx, r.intervals.catchUpPollInterval)
 	}
 }
 

@@ -73,7 +73,7 @@ func (r *Recorder) forgetStream(name string) {
 	r.metrics.forgetStream(name)
 	r.ackMarks.forgetStream(name)
 	r.recovery.forgetStream(name)
-	r.startBacklog.Delete(pairOfStream(name).starts)
+	r.undeliveredStarts.Delete(pairOfStream(name).starts)
 }
 
 // maxFetchPerStream returns how many messages may be fetched from one stream at a time, and their
@@ -85,14 +85,14 @@ func (r *Recorder) maxFetchPerStream() (messages, bytes int) {
 	return max(fetchSize, maxBatchMessages/pairs), max(1<<20, maxBatchBytes/pairs)
 }
 
-// startBacklog holds, for each stream of start messages, the number of messages waiting in it, as
-// last reported by the server. It is safe for concurrent use.
-type startBacklog struct {
+// undeliveredCounts holds, for each stream of start messages, the number of messages waiting in it,
+// as last reported by the server. It is safe for concurrent use.
+type undeliveredCounts struct {
 	mu      sync.Mutex
 	waiting map[string]uint64 // keyed by stream name
 }
 
-func (w *startBacklog) Store(starts string, n uint64) {
+func (w *undeliveredCounts) Store(starts string, n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiting == nil {
@@ -101,20 +101,20 @@ func (w *startBacklog) Store(starts string, n uint64) {
 	w.waiting[starts] = n
 }
 
-func (w *startBacklog) Load(starts string) uint64 {
+func (w *undeliveredCounts) Load(starts string) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.waiting[starts]
 }
 
-func (w *startBacklog) Delete(starts string) {
+func (w *undeliveredCounts) Delete(starts string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.waiting, starts)
 }
 
 // largestOwnBacklog returns the largest number of start messages waiting in any queue's own stream.
-func (w *startBacklog) largestOwnBacklog() (n uint64) {
+func (w *undeliveredCounts) largestOwnBacklog() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for starts, waiting := range w.waiting {

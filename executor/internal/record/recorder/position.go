@@ -303,7 +303,7 @@ func trySend(c chan<- struct{}) {
 // watchForDataLoss compares the database with the streams until the context is done, at the times
 // that the comment at the top of this file lists. It also finishes recoveries.
 func (r *Recorder) watchForDataLoss(ctx context.Context) {
-	tick := time.NewTicker(r.timing.databaseCompareInterval)
+	tick := time.NewTicker(r.intervals.databaseCompareInterval)
 	defer tick.Stop()
 	poll := time.NewTicker(recoveryPollInterval)
 	defer poll.Stop()
@@ -319,7 +319,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 			r.recovery.addGoalsForDelivered(uncertain)
 			mayBeReplaced = false
 		}
-		r.recovery.updateReadiness(r.ready, r.timing.uncertaintyGrace)
+		r.recovery.updateReadiness(r.ready, r.intervals.uncertaintyGrace)
 		for err == nil {
 			select {
 			case <-ctx.Done():
@@ -328,7 +328,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 				if r.recovery.isRunning() {
 					err = r.finishRecovery(ctx)
 				}
-				r.recovery.updateReadiness(r.ready, r.timing.uncertaintyGrace)
+				r.recovery.updateReadiness(r.ready, r.intervals.uncertaintyGrace)
 				continue
 			case <-tick.C:
 			case <-r.store.Reconnected():

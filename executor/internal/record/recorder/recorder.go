@@ -104,15 +104,15 @@ type Store interface {
 // Recorder records the streams' messages in the database. Several recorders, in several executors,
 // share the work.
 type Recorder struct {
-	config  Config
-	timing  timing
-	js      jetstream.JetStream
-	store   Store
-	ready   *ops.Readiness
-	changes *changes.Notifier
-	metrics *metrics
-	tracer  trace.Tracer // nil if tracing is off
-	log     logrus.FieldLogger
+	config    Config
+	intervals intervals
+	js        jetstream.JetStream
+	store     Store
+	ready     *ops.Readiness
+	changes   *changes.Notifier
+	metrics   *metrics
+	tracer    trace.Tracer // nil if tracing is off
+	log       logrus.FieldLogger
 
 	databaseHealth *databaseHealth
 	suspects       poisonSuspects
@@ -123,13 +123,14 @@ type Recorder struct {
 	searchAll       atomic.Bool
 	lateRecords     lateRecords
 	recoveryStarted chan struct{} // buffered for one value, which signals the start of a recovery
-	// startBacklog holds the number of undelivered messages in each stream of start messages.
-	startBacklog startBacklog
-	streamCount  atomic.Int64 // number of streams being followed
+	// undeliveredStarts holds the number of undelivered messages in each stream of start messages.
+	undeliveredStarts undeliveredCounts
+	streamCount       atomic.Int64 // number of streams being followed
 }
 
-// timing holds the durations that tests shorten. defaultTiming returns the ones for production.
-type timing struct {
+// intervals holds the durations that tests shorten. defaultIntervals returns the ones for
+// production.
+type intervals struct {
 	consumerAckWait time.Duration // AckWait of the consumers
 	// duration of a transaction that makes the executor not ready
 	slowTransactionThreshold time.Duration
@@ -153,8 +154,8 @@ type timing struct {
 	lostSearchInterval func(maxAge time.Duration) time.Duration
 }
 
-func defaultTiming() timing {
-	return timing{
+func defaultIntervals() intervals {
+	return intervals{
 		consumerAckWait:          ackWait,
 		slowTransactionThreshold: ackWait,
 		applyTimeout:             applyTimeout,
@@ -175,7 +176,7 @@ func New(c Config) *Recorder {
 	m := newMetrics(c.Ops.Metrics)
 	return &Recorder{
 		config:          c,
-		timing:          defaultTiming(),
+		intervals:       defaultIntervals(),
 		js:              c.JetStream,
 		store:           c.Store,
 		ready:           c.Ops.Ready,
@@ -224,7 +225,7 @@ func (r *Recorder) Run(ctx context.Context) {
 		r.recordBatch(recording, messages)
 		if r.config.Publishing != nil {
 			waiting := max(numPendingAfter(messages[len(messages)-1]),
-				r.startBacklog.largestOwnBacklog())
+				r.undeliveredStarts.largestOwnBacklog())
 			retry.Sleep(ctx, pauseAfterBatch(time.Since(began), waiting))
 		}
 	}
@@ -309,7 +310,7 @@ func (r *Recorder) acknowledge(e *entry) error {
 	case verdictPutAside:
 		return e.msg.TermWithReason("put aside as a dead letter")
 	case verdictPoisonSuspect:
-		return e.msg.NakWithDelay(r.timing.poisonRetryDelay)
+		return e.msg.NakWithDelay(r.intervals.poisonRetryDelay)
 	case verdictUndecided:
 	}
 	return nil

@@ -36,7 +36,7 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(100),
-		jetstream.PullHeartbeat(r.timing.heartbeatInterval))
+		jetstream.PullHeartbeat(r.intervals.heartbeatInterval))
 	if err != nil {
 		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
 	}
@@ -83,7 +83,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			continue
 		case store.IsDataError(err) && numDeliveries(msg) < minPoisonTries:
 			r.databaseHealth.noteSuccess(reportsLoop)
-			_ = msg.NakWithDelay(r.timing.poisonRetryDelay)
+			_ = msg.NakWithDelay(r.intervals.poisonRetryDelay)
 			return
 		case store.IsDataError(err):
 			r.databaseHealth.noteSuccess(reportsLoop)
@@ -98,7 +98,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 }
 
 func (r *Recorder) applyReportOnce(ctx context.Context, msg jetstream.Msg) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timing.applyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.intervals.applyTimeout)
 	defer cancel()
 	switch msg.Subject() {
 	case stream.RefusalsSubject:
