@@ -58,9 +58,9 @@ type Config struct {
 
 	service.InProcess `kong:"-"`
 
-	// Publishing is the number of messages that an ingress in this process is currently storing.
-	// The recorder waits until the ingress has responded to a burst of requests, and then records
-	// them. nil means that this process has no ingress.
+	// Publishing is the number of requests whose messages an ingress in this process is currently
+	// storing. During a burst of requests, when the number is high, the recorder waits so that the
+	// ingress can respond first. nil means that this process has no ingress.
 	Publishing *atomic.Int64 `kong:"-"`
 	// FreshNATS tells the executor that the caller has just started the NATS servers, so no ingress
 	// can still be using an earlier registry. If it is false, the executor confirms changes made in
@@ -93,13 +93,9 @@ type Config struct {
 	OnReady func(ListenAddresses) `kong:"-"`
 }
 
-// The flags below are shared with hookstart-local. They are split into several types because its
-// --help lists them in a different order. Where the help texts of the two programs differ, they
-// contain kong variables, which each program sets with the struct tag "set".
-//
-// SignInFlags sets who may sign in to the console besides holders of the admin token, and which web
-// pages may call the API. The identity provider must know the console's redirect URI: the console's
-// address followed by /sign-in/callback.
+// The flags below are shared with hookstart-local. They are split into several types because
+// hookstart-local lists them in a different order in its --help. Where the help texts of the two
+// programs differ, they contain kong variables, which each program sets with the struct tag "set".
 
 // SignInFlags sets who may sign in to the console besides holders of the admin token, and which web
 // pages may call the API. The identity provider must know the console's redirect URI: the console's

@@ -48,9 +48,9 @@ func ensureJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream,
 }
 
 // ensureRegistry creates the registry's buckets and, if --registry-copy is set, the registry's
-// copy. If missing is nil, it creates the copy immediately. Otherwise, missing must be the same map
-// in every call: ensureRegistry creates the copy only when calls have not found it for some time,
-// because the server may still be deleting the previous one.
+// copy. If missing is nil, a missing copy is created immediately. Otherwise, it is created only
+// after several calls have found it missing for some time, because the server may still be deleting
+// the previous copy. missing keeps track of this, so it must be the same map in every call.
 func ensureRegistry(
 	ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config,
 	missing stream.MissingStreams,

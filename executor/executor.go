@@ -457,8 +457,9 @@ func (e *executor) accountOf(workflowID string) string {
 }
 
 // unfinishedTransitionsInterval is how often the executor looks for workflows whose activation or
-// deactivation was not completed. It is longer than the time for which an executor tries to
-// complete an activation or deactivation that it has begun itself.
+// deactivation was not completed. It is longer than the time for which a process tries to complete
+// one that it has begun. If an activation or deactivation is still unfinished at the next check,
+// the process that began it has therefore given up.
 const unfinishedTransitionsInterval = 20 * time.Second
 
 // startMaintenance starts the background jobs that maintain queues, stream settings, keys, dead

@@ -161,8 +161,8 @@ func TestAHashThatIsNoneOpensNothing(t *testing.T) {
 	}
 }
 
-// Changing a clone of a workflow does not affect the original, which directories and snapshots
-// share.
+// Clone returns a deep copy of a workflow. Changing it, including its nodes, tokens and sender,
+// does not affect the original, which other code may be reading.
 func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 	t.Parallel()
 	shared := func() *registry.Workflow {

@@ -20,18 +20,18 @@ import (
 // maxErrorBytes is the maximum number of bytes of the error in a report. Longer errors are cut off.
 const maxErrorBytes = 4000
 
-// maxEndedGroups is the maximum number of other groups that a report lists as having ended the
-// execution.
+// maxEndedGroups is the maximum number of other groups that a report names as having already ended
+// the execution.
 const maxEndedGroups = 100
 
 // reportOverheadBytes is the number of bytes that are reserved in a report for everything but the
 // output.
 const reportOverheadBytes = 16 << 10
 
-// beginAttempt begins an attempt at the execution in msg. The caller must have taken a concurrency
-// slot, which is freed when the handler has returned or has been abandoned. The handler runs in a
-// separate goroutine. o is the lease of a message with an order key, and nil for all other
-// messages.
+// beginAttempt begins an attempt at the execution in msg, and does not wait for the handler, which
+// runs in a separate goroutine. The caller must have taken a concurrency slot. The slot is freed
+// when the handler has returned or has been abandoned. o is the lease of a message with an order
+// key, and nil for all other messages.
 func (r *runner) beginAttempt(msg jetstream.Msg, o *leaseState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
@@ -121,7 +121,8 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 }
 
 // claimOrdered takes the lease of a message, and then determines whether its execution has ended or
-// has been canceled. It repeats both if less than half of AckWait is left of the lease afterwards.
+// has been canceled. If that has taken so long that less than half of AckWait is left of the lease,
+// claimOrdered begins again, so that a handler never starts with a lease that is about to expire.
 // held is false if another member of the group may be running the execution. The error is not nil
 // if ctx ends, or if the lease cannot be taken within AckWait.
 func (r *runner) claimOrdered(ctx context.Context, m *message) (
@@ -289,10 +290,11 @@ func layoutOf(msg jetstream.Msg) stream.Layout {
 	return layout
 }
 
-// progressMessage encodes a report as a message. The report belongs in the shared or the own
-// stream, like the execution's start message. For an ordered execution whose reports can be read,
-// the message names the last report that the runner has read. The stream refuses the message if it
-// has stored a later report on the execution.
+// progressMessage encodes a report as a message. If the execution's start message is in the queue's
+// own stream, the message is for the queue's own stream of reports, otherwise for the shared one.
+// If the execution is ordered and the runner has read the last report on it, the message contains
+// the sequence number of that report. The stream refuses the message if it has stored a later
+// report on the execution.
 func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, error) {
 	start := m.start
 	p.ID, p.Group = start.ID, r.Group

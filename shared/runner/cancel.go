@@ -42,7 +42,7 @@ const (
 	// that, the runner reads only the key of the message's own execution.
 	cancelCatchUpWait = 200 * time.Millisecond
 	// minCancellationsToForget is the number of cancellations that a runner must know before it
-	// forgets expired ones for the first time.
+	// removes expired ones from memory for the first time.
 	minCancellationsToForget = 1000
 	// cancelReadTimeout is the maximum duration of one request.
 	cancelReadTimeout = 2 * time.Second
@@ -181,15 +181,16 @@ func (c *cancellations) serveReads() {
 	}
 }
 
-// catchUp reads the keys of new cancellations. It also checks that the bucket still contains the
-// newest key of the previous call: whenever it has found new keys, after a reconnect, and at least
-// every cancelCheckInterval. If that key is gone, the bucket has lost keys or has been recreated,
-// and new keys may have lower revisions. catchUp then reads all keys again, and keeps the
-// cancellations that it already knows.
+// catchUp reads the keys of new cancellations, which have higher revisions than those that it has
+// already read. This would miss keys if the bucket had been recreated, because revisions then begin
+// with 1 again. So catchUp also checks that the bucket still contains the newest key of the
+// previous call. It does so if it has found new keys, after a reconnect, and whenever
+// cancelCheckInterval has passed since the last check. If that key is gone, the bucket has been
+// recreated or has lost keys: catchUp then reads all keys again, and keeps the cancellations that
+// it already knows.
 //
-// After reading all keys again, catchUp checks that the bucket still contains the newest of them,
-// in case the bucket was recreated meanwhile. An older key would not do, because it may have
-// expired.
+// In case the bucket is recreated while all keys are being read again, catchUp then checks that it
+// still contains the newest of them. It does not check an older key, because that may have expired.
 func (c *cancellations) catchUp() error {
 	reconnects, last, lastID := c.nc.Stats().Reconnects, c.lastRevision, c.lastExecutionID
 	fromBeginning := last == 0
@@ -242,9 +243,10 @@ func (c *cancellations) add(executionID string, revision uint64) {
 	c.revisionByID[executionID] = revision
 }
 
-// forgetExpired forgets the cancellations whose keys have expired. It does so each time that the
-// number of known cancellations has doubled. Keys expire in the order of their revisions, so all
-// revisions below that of the oldest existing key have expired.
+// forgetExpired removes the cancellations whose keys have expired from memory. It does so whenever
+// the number of known cancellations has doubled since the last time, and is at least
+// minCancellationsToForget. Keys expire in the order of their revisions, so all revisions below
+// that of the oldest existing key have expired.
 func (c *cancellations) forgetExpired() {
 	if len(c.revisionByID) < c.forgetAtCount {
 		return
@@ -263,8 +265,10 @@ func (c *cancellations) forgetExpired() {
 	c.forgetAtCount = max(minCancellationsToForget, 2*len(c.revisionByID))
 }
 
-// handleReadError handles the error of a failed request to the bucket. It returns nil if the runner
-// should not wait for the bucket, but call handlers without knowing all cancellations.
+// handleReadError handles the error of a failed request to the bucket. If it returns an error, the
+// read has failed and is retried. It returns nil if there is no bucket, or if the runner has never
+// been able to read it and now gives up for a while: handlers are then called although the runner
+// may not know all cancellations.
 func (c *cancellations) handleReadError(err error) error {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		c.lastRevision = 0 // if the bucket is recreated, it begins again with the first revision
@@ -290,8 +294,8 @@ func (c *cancellations) pause(d time.Duration) {
 	c.pausedUntil = time.Now().Add(d)
 }
 
-// runUnlessCanceled makes an attempt at an execution. If the execution has been canceled, it
-// reports that instead.
+// runUnlessCanceled makes an attempt at an execution without an order key. If the execution has
+// been canceled, it does not call the handler, but reports the execution as canceled.
 func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
 	canceled, err := r.cancellations.isCanceled(r.handlersCtx, m.start.ID)

@@ -62,11 +62,12 @@ func (r *runner) followSettings(
 	}
 }
 
-// readSettings reads the queue's record. If nothing responds, which is also the case if the
-// runner's separate NATS account lacks the permission, readSettings sets only s.Lanes: it counts
-// the lane consumers that the executor has created for the group. known is false if the record
-// could not be read. The record is requested every time, because a cluster that is starting does
-// not respond either.
+// readSettings reads the queue's record. known is false if the record could not be read.
+//
+// If no server responds to the request, the runner's separate NATS account may lack the permission
+// to read the record. readSettings then determines only s.Lanes, by counting the lane consumers
+// that the executor has created for the group. It nevertheless requests the record again on the
+// next call, because a cluster that is starting does not respond either.
 func (r *runner) readSettings(
 	ctx context.Context, js jetstream.JetStream,
 ) (s stream.QueueSettings, known bool) {
@@ -88,7 +89,8 @@ func (r *runner) readSettings(
 }
 
 // consumeOwnStream begins to consume executions from the queue's own stream, and returns a function
-// that stops this. If the stream cannot be used yet, that function does nothing.
+// that stops this. If the stream cannot be used yet, consumeOwnStream begins nothing, and the
+// returned function does nothing.
 func (r *runner) consumeOwnStream(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 	taking *sync.WaitGroup,

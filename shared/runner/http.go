@@ -2,11 +2,11 @@ package runner
 
 import "encoding/json"
 
-// HTTPResponse is an output that replaces the complete response to the request that started the
-// execution. It does so only if the trigger node waits for the execution (waitSeconds), and either
-// responds with nothing but the output (raw) or has a sender that shows the response to its users,
-// as Slack does. Otherwise it is an ordinary output. An HTTPResponse that cannot be sent causes a
-// 502.
+// HTTPResponse is an output that becomes the complete HTTP response to the request that started the
+// execution, if two conditions are met: the trigger node waits for the execution (waitSeconds), and
+// it either responds with nothing but the output (raw) or has a sender that shows the response to
+// its users, as Slack does. If such a response cannot be sent, the response is a 502 instead. If
+// the conditions are not met, an HTTPResponse is an ordinary output.
 type HTTPResponse struct {
 	// Status is the HTTP status code, 200 to 599. 0 means 200, or 204 if Body is nil and the node's
 	// sender expects that.

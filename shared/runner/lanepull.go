@@ -13,13 +13,14 @@ import (
 // lanePullTimeout is how long a request for the next message of a lane stays open.
 const lanePullTimeout = time.Second
 
-// lanePull is a request for the next message of a lane. If the lane is empty, the server says so
-// immediately. But the server does not respond immediately while a message of the lane is
-// unacknowledged.
+// lanePull is a request for the next message of a lane. If the lane is empty, the server responds
+// immediately that there is no message. It does not respond immediately while a message of the lane
+// is unacknowledged.
 //
-// A lanePull drains its subscription when it ends. jetstream.Consumer.FetchNoWait would unsubscribe
-// after a second instead, and drop a message that the server has already sent. No member would then
-// get this message until AckWait has passed, and it would have used up an attempt.
+// A lanePull drains its subscription when it ends, so that it still receives a message that the
+// server has already sent. jetstream.Consumer.FetchNoWait would unsubscribe after a second instead,
+// and drop such a message. No member would then get the message until AckWait has passed, and it
+// would have used up an attempt.
 type lanePull struct {
 	consumer string
 	sub      *nats.Subscription // receives one response
@@ -77,7 +78,7 @@ func (p *lanePull) finish(ctx context.Context) (jetstream.Msg, error) {
 	return nil, nil
 }
 
-// parse returns a response as a message, or nil if it says that there is no message.
+// parse returns the message in a response, or nil if the response says that there is no message.
 func (p *lanePull) parse(msg *nats.Msg, err error) (jetstream.Msg, error) {
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", p.consumer, err)

@@ -16,15 +16,16 @@ import (
 // Executions with an order key are in the lanes of their queue: a hash of the workflow and the key
 // selects the lane. The group has one consumer for each lane, and the server delivers one message
 // of a lane at a time, no matter which member requests it. So the members need no coordination
-// among themselves. Two things are left to the runner:
+// among themselves. But the server cannot prevent two problems, which the runner must handle:
 //
-// A runner must not begin or continue an execution that another member may be running. This can
-// happen if the runner was frozen or cut off for longer than AckWait, or if the consumer has a new
-// leader: see takeLease.
+// Two members may have the same execution, if one of them was frozen or cut off for longer than
+// AckWait, or if the consumer has a new leader. A runner must not begin or continue an execution
+// that another member may be running: see takeLease.
 //
 // A server that has lost a consumer's acknowledgments redelivers an execution that has already
-// ended, after later ones with the same key. Its final report was stored before it was
-// acknowledged, so the runner looks for that report before it calls the handler: see hasEnded.
+// ended, after later ones with the same key. A runner acknowledges an execution only after its
+// final report has been stored. So it looks for that report before it calls the handler: see
+// hasEnded.
 
 // ErrLost is the cause (context.Cause) of a handler's context when another member of the group may
 // be running the execution: either the server has not confirmed a heartbeat for four fifths of
@@ -44,15 +45,15 @@ const (
 	pullExpirySharedSlots = time.Second
 )
 
-// lane is a lane of the queue. Its executions are in the shared stream and in the queue's own
-// stream, if there is one, and have one order across both.
+// lane is a lane of the queue. Its executions are in the shared stream and, if there is one, in the
+// queue's own stream. Their order must be kept across both.
 //
 // At any time, all executions of a lane in one of the two streams are older than all those in the
-// other, because an operator cannot move a queue to a stream where executions with an order key
-// still wait from an earlier move. So the runner requests messages from the newer stream only once
-// the group has finished with the older one. The queue's record determines which stream is newer.
-// The runner reads the record again when a message from the newer stream has arrived, because the
-// queue may have moved since the last read.
+// other. The reason is that an operator cannot move a queue back to a stream that still contains
+// waiting executions with an order key. So the runner requests messages from the newer stream only
+// once the group has finished with the older one. The queue's record determines which stream is
+// newer. The runner reads the record again when a message from the newer stream has arrived,
+// because the queue may have moved since the last read.
 type lane struct {
 	number                      int          // the number of the lane, from 0
 	sharedConsumer, ownConsumer laneConsumer // in the shared and the own stream
@@ -65,8 +66,8 @@ type laneConsumer struct {
 	failures int                // number of consecutive failed requests
 	// held is a message that had to wait when it arrived: its stream was the newer one, and the
 	// group had not finished with the older one. nil means that no message is waiting. While the
-	// queue moves, both consumers of the lane may hold a message. mayBegin then determines again
-	// for each of them which stream is the older one.
+	// queue moves, both consumers of the lane may have a waiting message. Before either of them
+	// begins, mayBegin determines again which stream is the older one.
 	held *heldMessage
 }
 
@@ -98,8 +99,9 @@ func (r *runner) consumeLane(
 
 // finishHeldMessages hands back or runs the held messages of a lane when the runner stops. It hands
 // a message back to the group, unless this is the message's last attempt: another member would then
-// let the execution fail without calling the handler. So the runner waits until it may begin such
-// an execution, and runs it. It hands the message back only if handlers must stop before that.
+// report the execution as failed without calling the handler. So the runner waits until it may
+// begin such an execution, and runs it. If it may not begin before handlers must stop, it is handed
+// back after all.
 func (r *runner) finishHeldMessages(js jetstream.JetStream, l *lane) {
 	consumers := []*laneConsumer{&l.sharedConsumer, &l.ownConsumer}
 	handBack := func(c *laneConsumer) {
@@ -183,8 +185,8 @@ func (r *runner) runNext(
 	return r.runNextFrom(ctx, js, l, newer)
 }
 
-// runNextFrom runs the next execution of a lane in one stream. If an execution is held, that is the
-// next one.
+// runNextFrom runs the next execution of a lane in one stream: the one in c.held, if any, or else
+// the next one that the server delivers. If it may not begin yet, runNextFrom puts it into c.held.
 func (r *runner) runNextFrom(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
@@ -235,8 +237,8 @@ func (r *runner) runHeld(
 // mayBegin reports whether an execution of a lane may begin. It may if its stream, given by layout,
 // is the older one, or if the group has finished with the lane in the other stream. mayBegin reads
 // the queue's record for each execution, because the queue may have moved to its own stream and
-// back since followSettings read the record. If it cannot determine the answer, it retries for a
-// quarter of AckWait.
+// back since followSettings read the record. If a request fails, mayBegin retries for a quarter of
+// AckWait, and then returns false.
 func (r *runner) mayBegin(
 	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) bool {
@@ -369,10 +371,10 @@ func (r *runner) pullLane(
 const lastDeliveryTimeout = 2 * time.Second
 
 // handBackWithoutLease hands a message of a lane back to the group before its execution has begun.
-// It does nothing if the message is not the consumer's last delivery, because another member may
-// already be working on it: the server would still accept the negative acknowledgment, and deliver
-// the message to a third member. It also does nothing if the consumer's leader does not respond in
-// time. ctx may have ended.
+// It does nothing unless the consumer's leader confirms in time that the message is the consumer's
+// last delivery. Otherwise, another member may already be working on the message: the server would
+// still accept the negative acknowledgment, and deliver the message to a third member. ctx may have
+// ended.
 func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeliveryTimeout)
 	defer cancel()
@@ -382,9 +384,9 @@ func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 }
 
 // reserveSlot reserves a concurrency slot for a message of a lane. It returns false if no slot
-// becomes free within a quarter of AckWait, or before ctx ends. For a message's last attempt, it
-// ignores both limits: it sends heartbeats for the message until a slot is free, and returns false
-// only if handlers may no longer continue.
+// becomes free within a quarter of AckWait, or before ctx ends. If this is the message's last
+// attempt, it ignores both limits: it waits for a slot as long as handlers may run, and sends
+// heartbeats for the message meanwhile.
 func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
 	if r.isLastAttempt(msg) {
 		//nolint:contextcheck // a runner that stops runs the last attempt, too
@@ -483,9 +485,9 @@ func (u *inFlightMessages) hasLeaseLocked(m *message, now time.Time) bool {
 }
 
 // takeLease begins the lease of a message of a lane. It returns false if the message has been
-// delivered to another member, or is no longer pending. It retries until there is a response,
-// AckWait has passed, or ctx ends. After AckWait the server delivers the message again, if the
-// consumer still exists.
+// delivered to another member, or is no longer pending. It retries until there is a response, and
+// returns an error if AckWait passes or ctx ends before that. After AckWait, the server delivers
+// the message again, if the consumer still exists.
 func (u *inFlightMessages) takeLease(ctx context.Context, m *message) (bool, error) {
 	trying, cancel := context.WithTimeout(ctx, u.ackWait)
 	defer cancel()
@@ -552,8 +554,9 @@ func (u *inFlightMessages) sendHeartbeat(
 // runner reads the last report again and builds a new version.
 
 // hasEnded reports whether the group has ended an execution, according to the last report stored
-// for it. It repeats a read that fails until ctx ends. If nothing serves reads, which several
-// errors for want of responders show, it gives up and returns false and a nil error.
+// for it. It retries a failed read until ctx ends. But if nothing responds to reads even after
+// maxReportReadFailures failures, it assumes that the runner may not read reports, and returns
+// false and a nil error.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	for tries := 0; ; tries++ {
 		last, err := r.readLastReport(ctx, m)
@@ -570,8 +573,8 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	}
 }
 
-// readLastReport makes one request for the last report on an execution. It fails if the response is
-// lost with the connection.
+// readLastReport makes one request for the last report on an execution. It does not retry: if the
+// request or the response is lost, it returns an error.
 func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportReadTimeout)
 	defer cancel()
@@ -581,10 +584,10 @@ func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastRep
 
 // rebuildReport returns a new version of a final report that the stream has refused because another
 // report was stored in the meantime. It returns nil if no report is needed, because this group has
-// already ended the execution: the stream had stored the report after all, or another member has
-// reported. refusals is the number of times that the stream has refused the report. If it exceeds
-// maxReportRefusals, rebuildReport returns a report that the stream accepts in any case, although
-// this may hide the final report of another group.
+// already ended the execution: either the stream has stored an earlier version of this report after
+// all, or another member has reported. refusals is the number of times that the stream has refused
+// the report. If it exceeds maxReportRefusals, rebuildReport returns a report that the stream
+// accepts in any case, although this may hide the final report of another group.
 func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
 	if refusals > maxReportRefusals {
 		r.inFlight.setLastReport(m, nil)
@@ -609,7 +612,7 @@ func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
 // was stored first. After that, the runner sends a report that the stream accepts in any case.
 const maxReportRefusals = 10
 
-// setLastReport sets the last known report on an ordered execution. If it is nil, the stream
+// setLastReport sets the last known report on an ordered execution. If last is nil, the stream
 // accepts the next report even if another one was stored in the meantime.
 func (u *inFlightMessages) setLastReport(m *message, last *stream.LastReport) {
 	u.mu.Lock()
@@ -644,8 +647,8 @@ func (r *runner) dropLostMessage(m *message, o outcome) {
 }
 
 // markDone records that the runner has finished with a message: it has acknowledged the message,
-// handed it back, or given it up. Run waits for all messages, and a lane waits before it takes its
-// next message.
+// handed it back, or given it up. Run returns only when it has finished with all messages. A lane
+// takes its next message only when it has finished with the previous one.
 func (r *runner) markDone(m *message) {
 	r.unacknowledgedMessages.Done()
 	if m.lease != nil {

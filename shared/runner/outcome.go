@@ -38,8 +38,8 @@ func callHandler(ctx context.Context, handler Handler, e Execution) (o outcome) 
 	}
 	output, err := json.Marshal(value)
 	if err == nil && !execution.ValidJSON(output) {
-		// json.Marshal accepts invalid UTF-8 in a json.RawMessage, but the report could not be
-		// decoded.
+		// json.Marshal accepts invalid UTF-8 in a json.RawMessage, but a report with such an output
+		// could not be decoded.
 		err = errors.New("a string is not valid UTF-8")
 	}
 	if err != nil {

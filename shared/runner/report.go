@@ -47,8 +47,8 @@ type inFlightMessages struct {
 	messages map[messageKey]*message
 }
 
-// messageKey identifies the message of an execution. The sequence number alone is not enough,
-// because a stream that a power cut has rolled back reuses sequence numbers.
+// messageKey identifies the message of an execution. The sequence number alone is not enough: a
+// stream that has lost its last messages in a power cut uses their sequence numbers again.
 type messageKey struct {
 	sequence uint64 // sequence number of the start message in its stream
 	id       string // ID of the execution
@@ -213,8 +213,8 @@ func (u *inFlightMessages) publishReport(m *message, report *nats.Msg, published
 	u.sendReport(m)
 }
 
-// sendReport publishes a message's report once. A response to any attempt is accepted until AckWait
-// has passed.
+// sendReport publishes a message's report once. Each call waits for its own response, until AckWait
+// has passed; the report counts as stored as soon as any of these responses confirms it.
 func (u *inFlightMessages) sendReport(m *message) {
 	u.mu.Lock()
 	attempt := *m.report // each attempt gets its own reply subject
@@ -258,8 +258,9 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 }
 
 // replaceReport builds and publishes a new version of a report that the stream has refused because
-// another one was stored first. If it cannot build one now, performDueActions sends the old version
-// again. The stream refuses that as well, and replaceReport is called again.
+// another one was stored first. If it cannot build one now, it does nothing: performDueActions
+// sends the old version again later, the stream refuses that as well, and replaceReport is called
+// again.
 func (u *inFlightMessages) replaceReport(m *message, refusals int) {
 	report, err := u.rebuildReport(m, refusals)
 	if err != nil {

@@ -23,9 +23,9 @@ func unconfirmedReport(t *testing.T, at time.Time) (*inFlightMessages, *message)
 	}, m
 }
 
-// The stream refuses a report because its storage is full, and then another error follows. The
-// runner nevertheless keeps the report for AckWait after the refusal: in a cluster, the stream has
-// no leader for a moment after such a refusal.
+// The stream refuses a report because its storage is full, and then sending the report fails with
+// another error. The runner nevertheless keeps the report for AckWait after the refusal: in a
+// cluster, the stream has no leader for a moment after such a refusal.
 func TestARefusalForLackOfRoomCountsAfterOthers(t *testing.T) {
 	t.Parallel()
 	full := &jetstream.APIError{ErrorCode: jetstream.ErrorCode(stream.CodeInsufficientResources)}

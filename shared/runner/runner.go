@@ -247,8 +247,9 @@ type runner struct {
 	inFlight      *inFlightMessages // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
-	// slotsShared is canceled when the group's consumer in the shared stream must begin to share
-	// the concurrency slots with lanes or with the consumer in the queue's own stream.
+	// slotsShared is canceled as soon as the runner also consumes from lanes or from the queue's
+	// own stream. The group's consumer in the shared stream must then share the concurrency slots
+	// with them.
 	slotsShared context.Context    //nolint:containedctx // it says since when slots are shared
 	shareSlots  context.CancelFunc // cancels slotsShared
 	// queuePhase is the stream.QueueStreamPhase in the queue's record when it was last read. It
@@ -256,18 +257,19 @@ type runner struct {
 	queuePhase atomic.Int32
 	// ownSource is the consumer in the queue's own stream; nil while the runner does not use it.
 	ownSource atomic.Pointer[pullSource]
-	// lastFromOwnStream reports whether the last execution came from the queue's own stream.
+	// lastFromOwnStream reports whether the last execution without an order key came from the
+	// queue's own stream: see usesLongPoll.
 	lastFromOwnStream atomic.Bool
 	// mayReadSettings reports whether the queue's record has ever been read, which proves that the
 	// runner's NATS account has the permission to read it.
 	mayReadSettings atomic.Bool
 	// freeSlots holds a token for each free concurrency slot.
 	freeSlots chan struct{}
-	// unconfirmedReports limits the number of reports that the stream has not confirmed yet. If
-	// this process died, their executions would run again.
+	// unconfirmedReports limits the number of final reports that the stream has not confirmed yet,
+	// because their executions run again if this process dies. It holds one value per such report.
 	unconfirmedReports chan struct{}
-	// unacknowledgedMessages counts the messages that have begun and are not yet acknowledged or
-	// handed back.
+	// unacknowledgedMessages counts the messages whose attempts have begun and that the runner has
+	// not yet acknowledged, handed back or given up.
 	unacknowledgedMessages sync.WaitGroup
 	// handlersCtx is the parent context of all handlers. It ends when they may no longer continue.
 	handlersCtx context.Context //nolint:containedctx // it is not the context of one call

@@ -171,9 +171,9 @@ func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots i
 // to the request that is still open in the same runner, until no attempt is left.
 const nakDelay = pullExpirySharedSlots + 100*time.Millisecond
 
-// beginOrNak begins an execution without an order key and returns true. If the runner is stopping,
-// and this is not the message's last attempt, it hands the message back to the group and returns
-// false.
+// beginOrNak begins an execution without an order key and returns true. But if the runner is
+// stopping, it hands the message back to the group and returns false, unless this is the message's
+// last attempt.
 func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		_ = msg.NakWithDelay(nakDelay)
@@ -186,7 +186,8 @@ func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 }
 
 // isLastAttempt reports whether this is a message's last attempt. Such a message must not be handed
-// back: the next member would let the execution fail without calling the handler for this attempt.
+// back before the handler has been called: the next member would then report the execution as
+// failed without ever making this attempt.
 func (r *runner) isLastAttempt(msg jetstream.Msg) bool {
 	meta, err := msg.Metadata()
 	return err == nil && int(min(meta.NumDelivered, 1<<30)) >= r.Attempts

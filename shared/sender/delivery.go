@@ -25,11 +25,11 @@ type deliveryIDSource struct {
 // DeliveryID is a delivery ID from one of the sender's sources.
 type DeliveryID struct {
 	ID string // "" means that the request has none
-	// Derived reports whether the ID comes from the body or is a hash. Such an ID is not equal to a
-	// header's ID with the same text. See execution.MarkDerivedID.
+	// Derived reports whether the ID comes from the body or is a hash. It counts as a different ID
+	// from one with the same text that comes from a header: see execution.MarkDerivedID.
 	Derived bool
-	// Signed reports whether the verified signature covers the ID. Such an ID is not equal to any
-	// other ID with the same text. See execution.MarkSignedID.
+	// Signed reports whether the verified signature covers the ID. It counts as a different ID from
+	// an unsigned one with the same text: see execution.MarkSignedID.
 	Signed bool
 }
 
@@ -90,8 +90,8 @@ func DeliveryIDSources(
 	return signed, other, nil
 }
 
-// configuredDeliveryIDSources returns the sources that an operator has set. If there are none, it
-// returns the entry's built-in sources, and builtIn is true.
+// configuredDeliveryIDSources returns the sources of delivery IDs that an operator has set. If the
+// operator has set none, it returns the entry's built-in sources, and builtIn is true.
 func (e *presetEntry) configuredDeliveryIDSources(
 	settings map[string]string,
 ) (texts []string, builtIn bool) {
@@ -163,9 +163,9 @@ func (s *Sender) SignsDeliveryID() bool {
 }
 
 // SignedDeliveryID returns the request's delivery ID if the signature that verified the request
-// covers it, and otherwise the zero value. If it returns an ID, no other part of the request may be
-// used as the delivery ID. To find the ID in a signed body, it ignores Content-Type, which is not
-// signed.
+// covers it, and otherwise the zero value. If it returns an ID, the caller must not use any other
+// part of the request as the delivery ID, because an attacker may have changed that part. To find
+// the ID in a signed body, SignedDeliveryID ignores Content-Type, which is not signed.
 func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 	if v.method == 0 || !v.OK() {
 		return DeliveryID{}

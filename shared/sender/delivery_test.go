@@ -247,7 +247,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 		}
 		tried[preset.ID] = true
 		switch g.name {
-		// These signers sign no delivery ID, except for Twilio: see TestSignedIDOfForms.
+		// The signer gitlab signs no delivery ID. TestSignedIDOfForms tests Twilio.
 		case "gitlab", "twilio", "twilio port":
 			continue
 		}

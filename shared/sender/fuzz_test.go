@@ -161,8 +161,9 @@ func FuzzPointer(f *testing.F) {
 	})
 }
 
-// lookUp resolves a pointer with encoding/json. It returns "" if there is no string or number.
-// comparable is false if the two parsers may decode the value differently.
+// lookUp resolves a pointer in a document that encoding/json has decoded. It returns "" if there is
+// no string or number. comparable is false if gjson, which the package uses, may decode the value
+// differently.
 func lookUp(document any, pointer []string) (text string, comparable bool) {
 	for _, token := range pointer {
 		switch in := document.(type) {
@@ -190,8 +191,8 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 }
 
 // hasTwice reports whether the body contains two equal strings, which is the case if an object has
-// two members with the same name. The parsers' results for such a body are not compared, because
-// one parser uses the first of the two members and the other parser uses the last.
+// two members with the same name. The results for such a body are not compared, because the package
+// uses the first of the two members, and encoding/json the last.
 func hasTwice(body []byte) bool {
 	var names []string
 	decoder := json.NewDecoder(bytes.NewReader(body))

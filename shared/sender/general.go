@@ -7,9 +7,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// methods returns the preset's verification methods. For a general preset, it builds the method
-// from the settings. secretHeaders holds the canonical name of the header that contains the secret
-// itself if a setting chooses that header; otherwise it is nil.
+// methods returns the preset's verification methods. A general preset has one method, which is
+// built from the settings. If that method reads the secret itself from a header, secretHeaders
+// holds the canonical name of the header, which a setting names. Otherwise, secretHeaders is nil.
 func (e *presetEntry) methods(
 	settings map[string]string,
 ) (specs []methodSpec, secretHeaders []string, err error) {

@@ -104,7 +104,8 @@ func (m *methodSpec) appliesTo(settings map[string]string) bool {
 }
 
 // compile returns the compiled method. It returns an error if m has unknown or contradictory
-// values, or if it checks a time that is not signed without giving a reason.
+// values. It also returns an error if m checks a time that is not part of the signed message,
+// unless m states a reason for this (timeSpec.UnsignedReason).
 func (m *methodSpec) compile(settings map[string]string) (method, error) {
 	c := method{spec: m, scheme: m.Scheme, user: settings["user"]}
 	var err error
@@ -418,9 +419,9 @@ func (s *Sender) verifyWithMethod(i int, r *Request, now time.Time) Verdict {
 	return s.compareSignatures(i, r, found, timeText, now)
 }
 
-// isForgeableBody reports whether an attacker without the secret could have forged a body from an
-// earlier request whose digest is known. The body must not be empty. There are two such forgeries,
-// because the digest is a plain hash of the secret and the message:
+// isForgeableBody reports whether a body, which must not be empty, could have been forged by an
+// attacker who knows an earlier request and its digest, but not the secret. There are two such
+// forgeries, because the digest is a plain hash of the secret and the message:
 //
 // The digest can be extended to a longer message. The forged body then contains the padding of the
 // hash, which always includes a NUL.
@@ -463,11 +464,12 @@ func (s *Sender) compareSignatures(
 // thirteen digits in milliseconds.
 var firstTime, endOfTimes = time.Unix(1_000_000_000, 0), time.Unix(10_000_000_000, 0)
 
-// checkTime refuses a time that is too far from now. A tolerance of 0 allows any time between
-// firstTime and endOfTimes, or, if the unit is auto, any text. All times between these two have the
-// same number of digits. Otherwise, if the message has no separator after the time, an attacker
-// could move digits between the time and the value that is signed next to it, such as the delivery
-// ID.
+// checkTime refuses a time that is too far from now. If the tolerance is 0, it accepts any time
+// from firstTime until endOfTimes or, if the unit is auto, any text.
+//
+// Even with a tolerance of 0, the number of digits must be the right one. Otherwise, if the message
+// has no separator after the time, an attacker could move digits between the time and the value
+// that is signed next to it, such as the delivery ID.
 func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) Verdict {
 	if m.timeUnit == "" || (m.timeUnit == "auto" &&
 		tolerance == 0) { // an operator's header may hold other text

@@ -72,8 +72,8 @@ func (s valueSource) looksLikeID() bool {
 	return strings.HasSuffix(strings.ToLower(name), "id")
 }
 
-// set sets the value at s in r. It returns ErrUnsupportedBody if the body has a format in which the
-// value cannot be set.
+// set writes a value to the part s of the request r. It returns ErrUnsupportedBody if the body has
+// a format in which the value cannot be set.
 func (s valueSource) set(r *Request, value string) error {
 	switch s.kind {
 	case sourceHeader:
@@ -131,9 +131,9 @@ func (s valueSource) setField(r *Request, value string) error {
 
 func (r *Request) changeBody(body []byte) { r.Body, r.document, r.form = body, nil, nil }
 
-// setMember sets a member of an object. It creates missing objects on the way. If every is true, a
-// * in the pointer means each element of an array. setMember reports whether it could set the
-// member.
+// setMember sets the member of an object that a JSON pointer selects, and creates missing objects
+// on the way. If every is true, a * in the pointer means each element of an array. setMember
+// reports whether it could set the member.
 func setMember(in any, pointer []string, every bool, value string) bool {
 	object, ok := in.(map[string]any)
 	if !ok {

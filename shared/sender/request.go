@@ -80,9 +80,10 @@ func (r *Request) signedPayload() []byte {
 	return r.Body
 }
 
-// describeUnsignedFields is for methods that sign only the payload field of a form. It returns the
-// reason for a refusal if the form has other fields, and otherwise "". If the body is not a form
-// with a payload field, the whole body is signed.
+// describeUnsignedFields is for methods that sign only the payload field of a form. If the form
+// also has other fields, it returns the reason why the request is refused, and otherwise "". It
+// also returns "" if the body is not a form with a payload field, because the whole body is then
+// signed.
 func (r *Request) describeUnsignedFields() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed

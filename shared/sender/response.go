@@ -141,7 +141,8 @@ func anyInBody(conditions []condition) bool {
 }
 
 // Handshake recognizes r as one of the sender's handshakes, and returns it with the response to
-// send. It returns nil if r is not a handshake, or if the value to echo is missing or too long.
+// send. It returns nil if r is not a handshake, if the value to echo is missing or too long, or if
+// the sender is waiting for its secret and r contains no valid one.
 func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 	for i := range s.handshakes {
 		h := &s.handshakes[i]

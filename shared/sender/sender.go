@@ -1,6 +1,6 @@
-// Package sender implements how providers sign requests, where their delivery IDs are, which
-// handshakes they begin with, and which responses they expect. Each provider is an entry of one
-// built-in table, presets.json; the code is the same for all of them.
+// Package sender handles what differs between providers: how they sign requests, where they put the
+// delivery ID, with which handshakes they check a URL, and which responses they expect. Each
+// provider is an entry of one built-in table, presets.json; the code is the same for all of them.
 //
 // The package does no I/O: it receives a request as a value and the current time, and returns a
 // verdict. No error, reason or response contains a secret or an expected signature.

@@ -121,8 +121,9 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A provider's library may interpret two timestamps, or one with leading zeros, differently from
-// what was signed. Such requests are refused.
+// A request is refused if its signature header contains two different timestamps, or one with
+// leading zeros, even if the signature matches, because a provider's library may interpret such
+// timestamps differently.
 func TestOddTimes(t *testing.T) {
 	const body = "{}"
 	s := compile(t, sender.Config{Preset: "stripe", Secrets: []sender.Secret{{Text: "secret"}}})
@@ -405,9 +406,10 @@ func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// An attacker who knows a request of HubSpot's version 1 or 2 can forge another one without the
-// secret. The first forgery extends the digest by the padding of the hash and more data. The second
-// one sends the message of version 2 as the body of version 1. Both are refused.
+// An attacker who knows a request with HubSpot's signature of version 1 or 2 can forge another
+// request without the secret. The first forgery extends the digest by the padding of the hash and
+// more data. The second one sends the text that was signed for version 2 as the body of a request
+// of version 1. Both are refused.
 func TestExtendedDigests(t *testing.T) {
 	const secret, body = "s-secret", `[{"eventId":1}]`
 	s := compile(t, sender.Config{Preset: "hubspot", Secrets: []sender.Secret{{Text: secret}}})

@@ -229,9 +229,9 @@ func parseArrayIndex(token string) (int, bool) {
 // condition requires that a source in a request has a certain value, any value, or no value.
 type condition struct {
 	source valueSource
-	// value is the required value. "*" requires any non-empty text or, at a JSON pointer, anything
-	// but null. "" requires that the value is absent or an empty text. At a JSON pointer, ""
-	// requires that the value is absent; null and "" are not allowed.
+	// value is the required value. Two values are special. "*" requires any non-empty text or, at a
+	// JSON pointer, any value but null. "" requires that there is no value or an empty text; at a
+	// JSON pointer, it requires that there is no value at all, not even null or "".
 	value string
 }
 

@@ -205,8 +205,8 @@ func findEntry(id string) (*presetEntry, error) {
 	return nil, &ConfigError{"preset", "there is no such preset"}
 }
 
-// allSettings returns the preset's own settings, followed by the settings that all presets of its
-// kind have.
+// allSettings returns the preset's own settings, followed by toleranceSeconds, if requests contain
+// a time, and by deliveryId, which all presets have.
 func (e *presetEntry) allSettings() []Setting {
 	all := slices.Clone(e.Settings)
 	if e.hasTime() {
@@ -290,8 +290,8 @@ func (e *presetEntry) notes() []string {
 	return append(slices.Clone(e.Notes), fmt.Sprintf(unsignedDeliveryIDNote, places))
 }
 
-// unsignedDeliveryIDNote describes the consequences if the signature does not cover the delivery
-// ID.
+// unsignedDeliveryIDNote is the note for operators about a delivery ID that the signature does not
+// cover. %s stands for the places that may contain the ID.
 const unsignedDeliveryIDNote = "The delivery ID in %s is not signed: whoever has seen one " +
 	"request can send " +
 	"it once more under another ID, which starts another execution, and can use up the ID of a " +

@@ -41,8 +41,8 @@ type ShutdownFlags struct {
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"${grace}"`
 }
 
-// LogFlags sets the level of the log. The kong variable "line" names what the program logs one line
-// about at level info, such as a request.
+// LogFlags sets the level of the log. At level info, the program logs one line for each event of a
+// certain kind, such as a request. The kong variable "line" names that kind in the help.
 type LogFlags struct {
 	LogLevel string `help:"error, warn, info or debug. At info, every ${line} is one line." default:"info"`
 }

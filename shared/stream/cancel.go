@@ -19,9 +19,9 @@ import (
 )
 
 // CancellationsBucket is the bucket of the executions that an operator has canceled. The key is the
-// execution's ID. A key is kept as long as messages are kept in the stream, because a canceled
-// message must be recognized for as long as it can be redelivered. The message itself is not
-// deleted, because NATS would then forget its delivery ID as well.
+// execution's ID. A key is kept as long as messages are kept in the stream, because the start
+// message of a canceled execution may be redelivered during that time. The start message itself is
+// not deleted, because NATS would then forget its delivery ID as well.
 const CancellationsBucket = "cancellations"
 
 // CancellationsStream is the name of the stream that stores CancellationsBucket.
@@ -30,7 +30,7 @@ const CancellationsStream = keyvalue.StreamPrefix + CancellationsBucket
 const cancellationsPrefix = keyvalue.SubjectPrefix + CancellationsBucket + "."
 
 // EnsureCancellations creates the bucket if it does not exist. It makes an existing bucket keep its
-// keys for at least s.MaxAge, for which messages are kept.
+// keys for at least s.MaxAge, the time for which the stream keeps messages.
 func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	err := extendCancellationsMaxAge(ctx, js, s.MaxAge)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

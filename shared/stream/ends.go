@@ -20,10 +20,10 @@ const AnyQueue = "*"
 // exist.
 const statusNotFound = "404"
 
-// FirstFinalReport returns the first final report on an execution in PROGRESS, which is the only
-// one that counts. If there is no final report, it returns the last report with the state running,
-// or nil if there is no report at all. queue may be AnyQueue. Any replica of the stream may
-// respond, and a lagging one may not have the newest reports.
+// FirstFinalReport returns the first final report on an execution in PROGRESS. Later reports do not
+// count. If there is no final report, it returns the last report with the state running, or nil if
+// there is no report at all. queue may be AnyQueue. Any replica of the stream may respond, and a
+// lagging one may not have the newest reports.
 func FirstFinalReport(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {

@@ -109,10 +109,10 @@ func ReadLastReport(
 }
 
 // IsLastDelivery reports whether msg is the newest delivery of its consumer, and the consumer still
-// has an unacknowledged message. In a lane, which has at most one unacknowledged message, a result
-// of true means that this message is msg. If the consumer has delivered msg again, to this or
-// another client, the result is false. IsLastDelivery queries the consumer's leader. It returns
-// false if the consumer or the stream does not exist.
+// has an unacknowledged message. The consumer of a lane has at most one unacknowledged message, so
+// for such a consumer, true means that msg itself is unacknowledged. The result is false if the
+// consumer has delivered msg again, to this or another client, or if the consumer or the stream
+// does not exist. IsLastDelivery queries the consumer's leader.
 func IsLastDelivery(
 	ctx context.Context, js jetstream.JetStream, msg jetstream.Msg,
 ) (bool, error) {

@@ -9,8 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// nextRetryWaits holds the time limits of the first calls to the iterator in each Next. After a
-// call has timed out, the next call sends a pull request if none is outstanding.
+// nextRetryWaits holds the time limits of the first calls that each Next makes to the iterator. If
+// a call times out, Next calls the iterator again, which makes it send a pull request if none is
+// outstanding.
 var nextRetryWaits = []time.Duration{10 * time.Millisecond, 250 * time.Millisecond}
 
 // Next returns the next message of a consumer. It blocks until there is one, even if heartbeats are

@@ -72,10 +72,10 @@ func orderedMessages(
 	return consumer.Messages()
 }
 
-// lastSequence returns the sequence of the last message of a stream or, if subjects is not empty,
-// of the last message on any of the subjects; 0 means that there is none. isEnd is true if the
-// stream still has that message. If last is not 0, isEnd is false only if subjects is empty and the
-// newest message of the stream was deleted.
+// lastSequence returns the sequence number of the last message of a stream or, if subjects is not
+// empty, of the last message on any of the subjects. last is 0 if there is none. isEnd reports
+// whether the stream still has the message with this number. It may have been deleted only if
+// subjects is empty, because last is then the highest number that the stream has used.
 //
 // lastSequence queries the stream's leader. The server of a consumer may lag behind, so the
 // consumer's number of pending messages may be too small.

@@ -129,8 +129,9 @@ func LaneOfConsumer(
 	return group, lane, ours && suffixed
 }
 
-// EnsureConsumer returns a durable consumer of the stream to which its filter subject belongs. It
-// creates the consumer if there is none, and never changes an existing one.
+// EnsureConsumer returns the durable consumer that config describes, in the stream to which the
+// filter subject of config belongs. It creates the consumer if there is none, and never changes an
+// existing one.
 func EnsureConsumer(
 	ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {

@@ -68,8 +68,9 @@ func decodeStartSummary(data []byte) (*execution.Start, int, error) {
 	return &s.Start, bodyBytes, err
 }
 
-// startDecoder is a start message that is being decoded. A timestamp is converted only after all
-// fields have been read, because its seconds and nanoseconds may be encoded separately.
+// startDecoder is a start message that is being decoded. The field AcceptedAt may occur several
+// times, for example once with the seconds and once with the nanoseconds of the timestamp. So it is
+// converted to a time only after all fields have been read.
 type startDecoder struct {
 	execution.Start
 	bodyKind       int32

@@ -98,8 +98,9 @@ func (f *certificateReloader) load() error {
 	return f.reloadLocked()
 }
 
-// reloadLocked loads the files. It records their versions only if the certificate and the key
-// match; otherwise, loading is retried later. The caller must hold mu.
+// reloadLocked loads the files. If that fails, for example because the certificate and the key do
+// not match, it does not record the versions of the files, so that the next check loads them again.
+// The caller must hold mu.
 func (f *certificateReloader) reloadLocked() error {
 	seen := f.fileVersions()
 	loaded, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)

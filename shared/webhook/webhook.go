@@ -70,8 +70,9 @@ const TokenPrefix = "hst_"
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
 // OutcomeUnknown is the value of the member "outcome" in a refusal. It means that the request may
-// have been stored although it was refused. Only a refusal of a request without a delivery ID has
-// this member, because a retry of the request would then start a second execution.
+// have been stored although it was refused. Only refusals of requests without a delivery ID have
+// this member: a retry of such a request would not be recognized as a repeat, and would start a
+// second execution.
 const OutcomeUnknown = "unknown"
 
 // IsHeaderName reports whether name can be the name of a header (RFC 9110).

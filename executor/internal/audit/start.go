@@ -16,8 +16,6 @@ import (
 // message carries the actor in a header, so it cannot be stored without its actor. The recorder
 // writes the execution record and the audit entry in one transaction. The entry has the same ID as
 // the execution, so a redelivered message does not add a second entry.
-//
-// SetActor adds the actor who requested a start to the header of the start message.
 
 // SetActor adds the actor who requested a start to the header of the start message.
 func SetActor(header nats.Header, actor edit.Actor) {

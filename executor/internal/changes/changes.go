@@ -316,8 +316,9 @@ func (c *Notifier) hasMissed(changed *hookstartv1.ExecutionsChanged) bool {
 	return known && before > last
 }
 
-// LoadRecent reads the announcements that the stream has kept from before this Notifier was
-// created, so that clients can resume from them. If it fails, clients cannot resume from that time.
+// LoadRecent reads the announcements that the stream has kept, including those from before this
+// Notifier was created, so that clients can resume from them. If it fails, clients that resume from
+// an earlier time are told that they may have missed changes.
 func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

@@ -4,8 +4,9 @@ import "time"
 
 // Batch holds the IDs of records that changed together.
 type Batch struct {
-	// At is when this process received the announcement. It is later than the At of every earlier
-	// batch.
+	// At is when this process received the announcement, and is later than the At of every batch
+	// received before. If LoadRecent has read the announcement from the stream, At is when the
+	// stream stored it.
 	At time.Time
 	// IDs holds the IDs of the records, in no particular order.
 	IDs []string

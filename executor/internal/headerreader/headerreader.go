@@ -22,8 +22,8 @@ var (
 )
 
 const (
-	// consumerInactiveThreshold is how long the server keeps the consumer of a reader that is gone
-	// without having deleted it.
+	// consumerInactiveThreshold is the time after which the server deletes the consumer of a reader
+	// that has stopped without deleting it, for example because its process was killed.
 	consumerInactiveThreshold = 5 * time.Second
 	// ownerMetadataKey is the key in the consumer's metadata under which its reader stores a random
 	// ID.

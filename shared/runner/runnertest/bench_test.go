@@ -24,10 +24,10 @@ import (
 // 1 KB with each variant.
 //
 //	bare         Consume with explicit acknowledgements, and nothing else
-//	unconfirmed  the same, decoded, with the final report published: the minimum of data to
-//	             send; it may get lost
-//	confirmed    the same, acknowledged only when the stream has the report: the minimum that
-//	             keeps a runner's promise
+//	unconfirmed  also decodes each message, and publishes the final report without waiting
+//	             for a confirmation, so that a report may get lost
+//	confirmed    like unconfirmed, but acknowledges a message only when the stream has stored
+//	             the report: the least work that loses no report, as a runner promises
 //	runner       Run with everything that it does
 //
 // The metrics x-bare, x-unconfirmed and x-confirmed are the runner's throughput divided by the
@@ -128,9 +128,10 @@ func compare(b *testing.B, executions, places int, work func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// once makes a new group process the whole stream with the function run. It returns the time until
-// the server had received every acknowledgment and stored every report, of which it expects the
-// given numbers. run gets the group's name, and must call its last argument after each execution.
+// once makes a new group process the whole stream with the function run, and returns how long that
+// takes: until the server has received as many acknowledgments as there are executions, and has
+// stored the given number of reports. run gets the group's name, and must call its last argument
+// after each execution.
 func once(
 	b *testing.B, server *natstest.Node, js jetstream.JetStream, executions, reports int,
 	group string, run func(context.Context, *nats.Conn, string, func()) error,
@@ -190,9 +191,10 @@ func once(
 }
 
 // consume returns a function that runs executions with plain nats.go, as one would write it without
-// package runner. For each message it calls work, at most places calls at a time, and then reports.
-// reports must publish the final report on msg, and must call acknowledge as soon as msg may be
-// acknowledged. If reports is nil, messages are acknowledged without a report.
+// package runner. For each message it calls first work and then reports. It processes up to places
+// messages at the same time. reports must publish the final report on msg, and must call
+// acknowledge as soon as msg may be acknowledged. If reports is nil, messages are acknowledged
+// without a report.
 func consume(
 	places int, work func(), reports func(
 		js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error),

@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An execution that is canceled before a runner receives it never reaches a handler, even if it is
-// redelivered.
+// If an execution is canceled before a runner receives it, it never reaches a handler, not even in
+// a group that is created later.
 func TestACanceledExecutionNeverBegins(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

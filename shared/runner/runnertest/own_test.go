@@ -116,8 +116,9 @@ func TestARunnerFollowsARecordThatWasNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, nc, runner.Options{}, handler)
-	// This execution runs although the queue's record cannot be read: the runner consumes from a
-	// lane if the lane has a consumer. The move then makes the record readable again.
+	// The queue's record cannot be read now. This execution nevertheless runs, because the runner
+	// also finds lanes by their consumers, and this lane has one. The move then makes the record
+	// readable again.
 	ingress.Await(t, ingress.Start(t, firstLane))
 	ingress.MoveToOwnStream(t, execution.DefaultQueue)
 	id := ingress.Start(t, runnertest.Post{})

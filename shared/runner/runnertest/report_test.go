@@ -94,8 +94,8 @@ func TestReportsWaitForRoom(t *testing.T) {
 	}
 }
 
-// While executors move the reports to a separate stream, no stream accepts them for a moment. The
-// runner resends the report, and no execution runs twice.
+// If the stream of reports does not exist, the runner sends a report again and again until the
+// stream exists. It does not run the execution again.
 func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A message that arrives at a runner that is stopping counts as an attempt. If there is another
-// attempt, the runner returns the message to the server; otherwise, it runs the execution.
+// A message that arrives at a runner that is stopping counts as an attempt. If the execution has
+// attempts left, the runner returns the message to the server; otherwise, it runs the execution.
 func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{1, 2} {
@@ -64,9 +64,10 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 				way.Heal() // the request has expired: let the runner send the next one
 			}
 		}
-		// Wait until the server has sent the first message to the runner. It counts a delivery
-		// before it sends the message. But it sends a stream's messages and confirmations in order,
-		// so once it has confirmed this later message, it has also sent the first one.
+		// Wait until the server has sent the first message to the runner. The count above does not
+		// show that, because the server counts a delivery before it sends the message. But the
+		// server sends a stream's messages and confirmations in order, so once it has confirmed
+		// this later message, it has also sent the first one.
 		ingress.Start(t, runnertest.Post{Queue: "other"})
 		stop()
 		way.Heal()

@@ -29,8 +29,8 @@ func TestMarkingNoErrorMakesNone(t *testing.T) {
 	}
 }
 
-// codeError makes a common mistake possible: a handler returns a nil *codeError as its error. The
-// resulting error is not nil.
+// codeError is the error type of a handler that makes a common mistake: it returns a nil *codeError
+// as its error. As an interface value, that is not nil.
 type codeError struct{ text string }
 
 func (e *codeError) Error() string { return e.text }
@@ -48,8 +48,8 @@ type badError struct{}
 
 func (badError) MarshalJSON() ([]byte, error) { return nil, evil{} }
 
-// evilTraces is a provider of traces of which one part panics: the provider itself, its tracers, or
-// their spans, depending on the field panics.
+// evilTraces is a trace provider in which one part panics: the provider itself, its tracers, or
+// their spans. The field panics selects the part.
 type evilTraces struct {
 	embedded.TracerProvider
 	panics string
@@ -85,8 +85,8 @@ type evilLog struct{ slog.Handler }
 
 func (evilLog) Enabled(context.Context, slog.Level) bool { panic(evil{}) }
 
-// A panic in a method of a handler's error, output or panic value makes only the execution fail.
-// The runner and its process continue.
+// If a method of a handler's error, output or panic value panics, only that execution fails. The
+// runner and its process continue.
 func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -82,7 +82,7 @@ type result struct {
 }
 
 // deadlineCheckInterval is the interval between checks of the deadlines. A message may therefore
-// fail this much later than its deadline.
+// fail up to this much later than its deadline.
 const deadlineCheckInterval = 50 * time.Millisecond
 
 // New returns a Publisher for a stream. It starts a goroutine that fails messages when their

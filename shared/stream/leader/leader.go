@@ -28,8 +28,10 @@ type Query struct {
 // Get returns one message of a stream from the stream's leader. It fails with ErrNoMessage if the
 // leader has no such message, and with jetstream.ErrStreamNotFound if there is no such stream. In
 // contrast, the methods of jetstream.Stream query any replica, which may not have the newest
-// messages yet. A leader that has lost contact with the other servers does not notice this
-// immediately: see consistency.GetFromLeader of the registry.
+// messages yet.
+//
+// A leader that has lost contact with the other servers does not notice this immediately. Its
+// response may then be out of date. consistency.GetFromLeader of the registry checks for this.
 func Get(
 	ctx context.Context, nc *nats.Conn, name string, query Query,
 ) (*jetstream.RawStreamMsg, error) {

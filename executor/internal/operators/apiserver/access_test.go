@@ -150,8 +150,8 @@ func (r *rig) endpoints() (all []endpoint) {
 	return all
 }
 
-// at returns the operation's path with all parameters filled in. what is the kind of object that
-// the call concerns. The object belongs to account; if it is a key, its ID is key.
+// at returns the path of a call about an object of the given account, with all parameters filled
+// in. what is the kind of the object. If it is a key, the argument key is its ID.
 func (e endpoint) at(what about, account, key string) string {
 	subject := map[about]string{
 		anAccount:   account,
@@ -351,8 +351,8 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	}
 }
 
-// Each route calls the operation whose role it requires; a route that called another operation
-// could require the wrong role. Every operation whose ID is not empty has a route.
+// The handler of each route calls the operation that has the route's ID. If it called another
+// operation, the route could require the wrong role. Every operation with an ID has a route.
 func TestRoutesCallTheirOperation(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
@@ -400,8 +400,8 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 
 // asIfNotThere checks that a caller cannot tell an object of the account globex from one that does
 // not exist. status and answer are the response about the object of globex. It must be a 404 and,
-// apart from IDs, equal the response about an object of the account "nobody". who names the caller
-// in failure messages.
+// apart from IDs, equal the response about an object of "nobody", an account that does not exist.
+// who names the caller in failure messages.
 func (r *rig) asIfNotThere(
 	e endpoint, expected operation, who, key string, status int, answer string,
 ) {
@@ -492,7 +492,8 @@ func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 	}
 }
 
-// forgetfulStore is a store whose ForgetWorkflow fails once, in the call with the given number.
+// forgetfulStore is a store in which one call of ForgetWorkflow fails. The field failing says which
+// one.
 type forgetfulStore struct {
 	store.Store
 

@@ -174,8 +174,8 @@ func (s *besideCancel) RequestCancel(
 }
 
 // During a bulk cancellation of three executions, another call cancels two of them. The bulk
-// cancellation counts an execution if it was the first to request the cancellation, even if the
-// other call ends the execution.
+// cancellation counts every execution whose cancellation it was the first to request, even if the
+// other call was then the first to end the execution.
 func TestTheCountsOfACancellationBesideAnother(t *testing.T) {
 	t.Parallel()
 	var beside *besideCancel

@@ -113,8 +113,8 @@ func (r *rig) conforms(method, path string, a answer) {
 	}
 }
 
-// wrong returns where and why a value does not match a schema, or "" if it matches. at is the place
-// of the value in the response, for the result.
+// wrong returns where and why a value does not match a schema, or "" if it matches. at says where
+// the value is in the response; the result quotes it.
 func (d *document) wrong(s *schema, value any, at string) string {
 	if name, is := strings.CutPrefix(s.Ref, "#/components/schemas/"); is {
 		return d.wrong(d.Components.Schemas[name], value, at)

@@ -321,7 +321,8 @@ func TestRequeueOnce(t *testing.T) {
 	}
 
 	// A client that can compute the new execution's ID has sent a report with this ID as its
-	// message ID. This must not suppress the start message.
+	// Nats-Msg-Id. The start message has the same Nats-Msg-Id, but must not be discarded as a
+	// duplicate of the report.
 	r.failed(21, nil)
 	as = execution.IDForRequeue(id(21))
 	r.message(&nats.Msg{
@@ -392,8 +393,8 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		t.Errorf("recorded late: %v", late)
 	}
 
-	// Two reports were put aside. The first is about the execution, and the second is about an
-	// execution without a record.
+	// Two reports were put aside. The first is about the execution that was recorded above. The
+	// second is about an execution that has no record.
 	step := failure(1, "it broke")
 	reported := r.message(stream.ProgressMessage("default", "wf", "node", "", step))
 	step.ID = id(2)

@@ -73,7 +73,8 @@ func numbersToFloat64(value any) any {
 	return value
 }
 
-// rawMember is a member of an object whose value is already encoded. An empty text means null.
+// rawMember is a member of a JSON object. encodedValue is its value as JSON text; an empty text
+// means null.
 type rawMember struct {
 	name         string
 	encodedValue []byte
@@ -89,8 +90,10 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// encode encodes v as JSON. Members whose values are already encoded must stay unchanged, so a
-// field of the same name hides them from encoding/json, and encode then appends them.
+// encode encodes v as JSON. Values that are JSON texts already, such as sample payloads, must stay
+// unchanged, but encoding/json would compact them. encode therefore hides these members from
+// encoding/json, by embedding v in a struct with fields of the same names, and appends the members
+// itself.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:

@@ -37,9 +37,9 @@ const (
 
 const securitySchemeName = "token"
 
-// humaConfig returns huma's default configuration with a few changes. Among others, huma serves
-// neither its documentation pages, which load scripts from other sites, nor the schemas, and does
-// not add links to the schemas.
+// humaConfig returns huma's default configuration with a few changes. In particular, huma does not
+// serve its documentation pages, which load scripts from other sites. It does not serve the schemas
+// either, and does not add links to them.
 func humaConfig() huma.Config {
 	config := huma.DefaultConfig("hookstart: the operators' API", "1")
 	config.CreateHooks = nil

@@ -23,7 +23,8 @@ import (
 type problemKind struct {
 	status int
 	title  string
-	// detail is the default text of problems with the code. "" means operate.Explanation.
+	// detail is the default text of problems with the code. If it is "", the default is the text
+	// that operate.Explanation returns for the code.
 	detail string
 	// retryAfter is the number of seconds after which a retry can succeed. 0 means that a retry
 	// cannot succeed.

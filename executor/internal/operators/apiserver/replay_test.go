@@ -100,7 +100,7 @@ func TestReplay(t *testing.T) {
 
 // A requeue or replay keeps the order key of the original request, even if the node's order key
 // setting has changed since. A rerun uses the sample payload, and gets the order key of that
-// payload. In a queue without lanes, executions have no order key.
+// payload. In a queue without lanes, order keys have no effect, so executions get none.
 func TestTheOrderKeyIsKept(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -190,9 +190,9 @@ func (r *rig) captureSecret(keys *seal.Keys, text string) {
 	r.check(r.CaptureSenderSecret(r.t.Context(), "wf", "node", box))
 }
 
-// The API shows a captured secret only once. A response contains the secret as soon as the registry
-// has stored that it was shown, even if another process has not confirmed this change of the
-// registry yet. Later responses do not contain the secret.
+// The API shows a captured secret only once. It first stores in the registry that the secret was
+// shown. It then shows the secret even if another process does not confirm this change of the
+// registry, because later responses no longer contain the secret.
 func TestACapturedSecretIsShownThoughAProcessLags(t *testing.T) {
 	t.Parallel()
 	keys := registrytest.NewKeys(t)

@@ -162,9 +162,9 @@ type IfNoneMatchHeader struct {
 // anyVersion is the value of If-Match that every existing object matches.
 const anyVersion = "*"
 
-// conditionalInput is implemented by inputs with a precondition, such as If-Match. Before the
-// handler, registerOperation calls withCondition, which adds the precondition to the handler's
-// context.
+// conditionalInput is implemented by inputs with a precondition, such as If-Match. withCondition
+// adds the precondition to a context. registerOperation passes the resulting context to the
+// handler.
 type conditionalInput interface {
 	withCondition(ctx context.Context) (context.Context, error)
 }

@@ -97,9 +97,10 @@ type bulkCount struct {
 }
 
 // bulkMessage returns the message that the form shows after a bulk call. Its counts include the
-// items that earlier posts of the same script have changed. If a script posted the form, this post
-// changed items and more may remain, bulkMessage also sets repostValues, so that the script posts
-// the form again.
+// items that were changed by earlier posts of the same script.
+//
+// Sometimes a script has to post the form again: if this post has changed items and more may
+// remain. In that case, bulkMessage also sets repostValues, which tells the script to do so.
 func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 	sum, before := 0, 0
 	again := map[string]string{}

@@ -45,8 +45,8 @@ func (r *rig) rejected(workflowID, body string) string {
 	return rejection.ID
 }
 
-// others creates a workflow of another account. It returns a function that adds a session to a
-// request: the session of an editor who has access to this account only.
+// others creates another account's workflow. It returns a function that adds a session to a
+// request: the session of an editor who has access only to that other account.
 func (r *rig) others() func(*http.Request) {
 	r.t.Helper()
 	r.CreateWorkflow(r.t, "others", "pro", true)
@@ -269,8 +269,9 @@ func TestRunManyAgainWithoutJavaScript(t *testing.T) {
 			t.Errorf("%s: the stream has %d messages, not %d", list.path, r.messages(), messages)
 		}
 	}
-	// A post is refused if a list with the filters in its address does not offer the form.
-	// Otherwise, the post could change more executions than the filters select.
+	// The filters are in the address to which the form is posted. If a list with these filters does
+	// not offer the form, the post is refused, because it could change more executions than the
+	// filters select.
 	values := url.Values{
 		"listed-at": {time.Now().Format(time.RFC3339)}, "asked": {"0"}, "confirmed": {"yes"},
 	}

@@ -16,8 +16,8 @@ const countQueryTimeout = time.Second
 // chartHeight is the height of the chart's scale, in units of the SVG's viewBox.
 const chartHeight = 40
 
-// chart is a stacked bar chart over time, oldest bar first. A bar is one unit wide; the scale from
-// 0 to Top is chartHeight high.
+// chart is a stacked bar chart over time, oldest bar first. A bar is one unit wide; the scale, from
+// 0 to ScaleMax, is chartHeight high.
 type chart struct {
 	Parts   []chartPart // categories that are counted; the first is the lowest part of a bar
 	Bars    []bar
@@ -81,7 +81,7 @@ func (c chart) ScaleMax() int64 {
 	return 10 * power
 }
 
-// Half returns the value in the middle of the scale, or 0 if Top is 1.
+// Half returns the value in the middle of the scale, or 0 if ScaleMax is 1.
 func (c chart) Half() int64 { return c.ScaleMax() / 2 }
 
 // Middle returns the vertical position of the line at Half, in units of the SVG's viewBox.

@@ -50,8 +50,8 @@ type request struct {
 
 type nameValuePair struct{ Name, Value string }
 
-// maxSearchedReruns is the maximum number of a workflow's reruns that a page searches for those of
-// one execution.
+// maxSearchedReruns is how many of a workflow's reruns a page searches, at most, to find the reruns
+// of one execution.
 const maxSearchedReruns = 500
 
 // newRecordWait is how long a page waits for the record of an execution that may have just been

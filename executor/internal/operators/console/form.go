@@ -20,8 +20,10 @@ import (
 )
 
 // form describes a form of a page. The browser posts each form to an address of its own. If the
-// change succeeds, the response is a redirect to the page, which shows a message once. Otherwise,
-// the response is the page with the error and with the values that the operator typed.
+// change succeeds, the response is a redirect to the page, which shows a message once. Only if the
+// change has created something that is shown once, such as a key's secret, the response is the page
+// itself. If the change fails, the response is the page with the error and with the values that the
+// operator typed.
 //
 // With JavaScript (post.js), the browser stays on the page and shows the response there. After
 // success, a script receives a savedResponse instead of a redirect.
@@ -34,8 +36,9 @@ type form struct {
 	// settings lists the settings that the form shows and changes. All other fields are commands or
 	// new values, which cannot overwrite somebody else's change.
 	settings []setting
-	// savesUnedited means that saving the form replaces even the settings that the operator has not
-	// edited, so that they, too, can conflict with somebody else's change.
+	// savesUnedited means that saving the form stores all of its settings, even those that the
+	// operator has not edited. These settings can then conflict with somebody else's change as
+	// well.
 	savesUnedited bool
 	// fieldByAPIName maps field names in errors of the operators' API to field names of the form.
 	// Names that are the same need no entry.
@@ -43,11 +46,12 @@ type form struct {
 	// apiTermReplacer replaces terms of the API in error messages with the form's terms. nil
 	// replaces nothing.
 	apiTermReplacer *strings.Replacer
-	// labelByAPIName maps fields of the operators' API to their labels in the form's message.
+	// labelByAPIName maps fields of the operators' API to labels. If problemIsMessage is set, the
+	// form's message begins with the label of the invalid field.
 	labelByAPIName map[string]string
-	// problemIsMessage means that the problem of a field is also the form's message. It is set if
-	// the form has only one field to fill in, or if the operation reports only one problem at a
-	// time.
+	// problemIsMessage means that the problem with an invalid field is shown not only beside the
+	// field, but also as the form's message. It is set if the form has only one field to fill in,
+	// or if the operation reports only one problem at a time.
 	problemIsMessage bool
 	maxBytes         int64                      // maximum size; 0 means maxFormBytes
 	pageURL          func(*http.Request) string // returns the path and query of the page
@@ -83,7 +87,7 @@ type postedForm struct {
 	newValues          map[string]string // new values of fields, for a page that stays open
 	// values with which a script posts the form again; nil means never
 	repostValues map[string]string
-	// the typed values are stored, although the form has failed
+	// the values in the form are stored, although a later step of the form has failed
 	valuesStored bool
 
 	Code              string // code of the failure; "" means that there was none
@@ -121,8 +125,8 @@ func newFormView(ctx context.Context, name string, current map[string]string) fo
 	return view
 }
 
-// postedFormFromContext returns the form that was posted with the request, whose failure or result
-// the page has to show. It returns nil if there is none.
+// postedFormFromContext returns the form that was posted with the request, so that the page can
+// show the result or the failure. It returns nil if no form was posted.
 func postedFormFromContext(ctx context.Context) *postedForm {
 	p, _ := ctx.Value(postedFormContextKey{}).(*postedForm)
 	return p
@@ -183,7 +187,7 @@ func (v formView) Invalid(field string) template.HTMLAttr {
 	}
 }
 
-// formMessage is a text to show in a form, and the ID of its element.
+// formMessage is a text to show in a form, with the ID of the HTML element that shows it.
 type formMessage struct {
 	ID, Text string
 	Focus    bool // the browser moves the focus to it
@@ -368,7 +372,7 @@ func errIncomplete() error {
 	}
 }
 
-// isEdited reports whether the operator has changed one of the fields.
+// isEdited reports whether the operator has changed any of the given fields.
 func (p *postedForm) isEdited(fields ...string) bool {
 	return slices.ContainsFunc(fields, func(field string) bool {
 		return !sameValue(p.values[field], p.values[shownFieldPrefix+field])

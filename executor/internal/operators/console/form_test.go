@@ -1110,8 +1110,9 @@ func TestConflictOfAnEarlierAttempt(t *testing.T) {
 	}
 }
 
-// The forms of an account report the actual state after somebody else has removed the account's
-// operator event settings or the selected plan.
+// The page may be out of date when an account's form is posted. Removing operator event settings
+// that somebody else has already removed succeeds. Selecting a plan that no longer exists is
+// refused, with a message that says so.
 func TestAccountFormsOfAStalePage(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -86,7 +86,7 @@ func (r executionRow) FailureReason() string {
 }
 
 // CanRequeue reports whether the execution is a dead letter whose trigger node still exists.
-// Requeuing may still fail if the stream has deleted its input.
+// Requeuing may still fail if the stream has deleted the execution's input.
 func (r executionRow) CanRequeue() bool {
 	return r.HasNode && isDeadLetter(r.Execution)
 }

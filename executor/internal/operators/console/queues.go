@@ -19,8 +19,8 @@ type queueList struct {
 type queueRow struct {
 	api.Queue
 	Members int // number of members in all groups
-	// MembersUnknown means that Members is 0, but that this executor may not have heard from all
-	// runners yet.
+	// MembersUnknown means that Members is 0, although the queue may have runners: this executor
+	// has not listened for them long enough yet, or the queue's own stream has not answered.
 	MembersUnknown bool
 	// Pause, Limits and Stream are the queue's forms. Limits holds one form for each group, keyed
 	// by the group's name.

@@ -36,9 +36,9 @@ func viewerOf(caller operate.Caller) viewer {
 	return viewer{caller.Role, caller.Role != "" && caller.AccountID == ""}
 }
 
-// parsePagesByViewer returns the pages for each possible viewer. They are parsed when such a viewer
-// first requests a page, except those for visitors who have not signed in. Those are parsed
-// immediately, so that an error in a template is noticed at startup.
+// parsePagesByViewer returns, for each possible viewer, a function that returns the pages. The
+// pages for visitors who have not signed in are parsed immediately, so that an error in a template
+// is noticed at startup. All others are parsed when such a viewer first requests a page.
 func parsePagesByViewer(assetsPath string) map[viewer]func() pageTemplates {
 	strangers := parsePages(assetsPath, viewer{})
 	all := map[viewer]func() pageTemplates{{}: func() pageTemplates { return strangers }}

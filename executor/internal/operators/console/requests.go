@@ -17,8 +17,8 @@ import (
 // requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is the maximum number of causes that a chart shows separately. All further causes share
-// one part of the chart. However, a single further cause is shown separately, too.
+// maxCauses is how many of the most frequent causes a chart shows separately. It combines all other
+// causes in one part, unless there is only one other cause, which then is shown separately, too.
 const maxCauses = 4
 
 // requestCharts holds the requests of the last hour by minute: their outcomes, and the causes of

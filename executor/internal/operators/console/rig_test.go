@@ -37,7 +37,7 @@ const (
 	nonce      = "a-nonce-for-tests"
 )
 
-// rig is a console with the operators' API, served as an executor serves them.
+// rig is a console and the operators' API, which share one server as they do in an executor.
 type rig struct {
 	*registrytest.Registry
 	t      *testing.T

@@ -16,9 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The form of a trigger node's sample payload has three addresses, all of which save the payload.
-// Two of them then start an execution with it: one by sending it to the webhook endpoint as a test,
-// the other directly.
+// The form of a trigger node's sample payload can be posted to three URLs, each of which saves the
+// payload. Two of them then also start an execution with it: one by sending the payload to the
+// webhook endpoint as a test, the other directly.
 
 // maxSampleFormBytes is the maximum size, in bytes, of a form with a sample payload. URL encoding
 // can triple the payload.
@@ -149,13 +149,13 @@ func (c *Console) rerunTriggerForm() *form {
 // codeTestRefused is the error code of the form if the webhook endpoint has refused the test.
 const codeTestRefused = "test_refused"
 
-// testDeliveryID returns the delivery ID of a test. It combines the form's idempotency key with the
-// payload's digest, so that only a repeated test has the ID of an earlier delivery, which starts
-// nothing.
+// testDeliveryID returns the delivery ID of a test. The ID combines the form's idempotency key with
+// the payload's digest. If the same form is posted again with the same payload, the test therefore
+// counts as a duplicate and starts nothing; with another payload, it is a new delivery.
 func testDeliveryID(key, digest string) string { return "test-" + key + "-" + digest[:16] }
 
-// sendTestForm returns the form that sends the sample payload to the webhook endpoint in the same
-// way as the node's sender.
+// sendTestForm returns the form that sends the sample payload to the webhook endpoint as the node's
+// sender would.
 func (c *Console) sendTestForm() *form {
 	return c.sampleForm("SendTest", func(r *http.Request, p *postedForm) (string, error) {
 		key, err := p.idempotencyKey()

@@ -89,8 +89,8 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// A script that stays on the page after saving the sample payload receives the field values that it
-// needs to save the payload again.
+// If a script saves the sample payload without leaving the page, the response contains the field
+// values that the script needs to save the payload again.
 func TestSampleSavedByAScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)

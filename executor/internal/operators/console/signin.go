@@ -125,16 +125,17 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// redirectByPage sends the browser to a path by means of a page instead of an HTTP redirect. After
-// a link on another site, browsers attribute an HTTP redirect to that site, and they send a
-// SameSite=Strict cookie only with requests that a page of this site has initiated.
+// redirectByPage sends the browser to a path by means of a page instead of an HTTP redirect. If the
+// browser has followed a link on another site, an HTTP redirect would still count as a request of
+// that site, and the browser would not send its SameSite=Strict cookies. It sends them only with
+// requests that a page of this site has initiated.
 func (c *Console) redirectByPage(w http.ResponseWriter, r *http.Request, to string) {
 	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", RedirectURL: to, Body: to})
 }
 
-// requireSession returns a handler that requires a session. If the browser followed a link on
-// another site, it did not send the session cookie. It then receives a page of this site that loads
-// the same URL again.
+// requireSession returns a handler that requires a session. A browser that follows a link on
+// another site does not send the session cookie. It therefore receives a page of this site that
+// loads the same URL again, this time with the cookie.
 func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := c.SignIn.SessionCaller(r)

@@ -23,7 +23,8 @@ type workflowPage struct {
 	State           workflowState
 	UnattendedQueue *api.Queue // the queue, if no runner consumes it
 	UsesDemoQueue   bool       // this process's demo runner consumes the queue
-	// the workflow is inactive, and some of its executions are queued
+	// HasQueuedExecutions means that the workflow is inactive, but that some of its executions are
+	// still queued.
 	HasQueuedExecutions  bool
 	OtherActiveWorkflows []linkChoice // other active workflows of the account, if its plan is full
 	Settings             formView

@@ -90,8 +90,9 @@ func (c *Console) saveWorkflowSettings(r *http.Request, p *postedForm) (string, 
 	return "The settings are saved.", err
 }
 
-// parseRateLimit returns the rate limit in the form. It returns nil if the operator has emptied the
-// fields, so that the plan's rate limit applies, or has not edited them.
+// parseRateLimit returns the rate limit in the form. It returns nil if both fields are empty, which
+// means that the plan's rate limit applies. It also returns nil if the operator has not edited
+// them; the caller then leaves the workflow's rate limit unchanged.
 func (p *postedForm) parseRateLimit() (*api.RateLimit, error) {
 	requests, seconds := p.values["requests"], p.values["seconds"]
 	if requests == "" && seconds == "" || !p.isEdited("requests", "seconds") {

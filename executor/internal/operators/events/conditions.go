@@ -56,7 +56,7 @@ type statesByKind map[string]map[string]subjectState
 
 // updateConditions compares the current states of all subjects with the stored conditions. In one
 // transaction, it stores which conditions have begun or ended, and the causes of the events that
-// will report this.
+// will report these changes.
 func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	accounts := e.config.Directory.AccountsWithEventSubscription()
 	open, err := e.config.Store.EventConditions(ctx)
@@ -89,7 +89,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	return e.config.Store.ChangeEventConditions(ctx, changes)
 }
 
-// sharedObservations holds the observations that apply to all accounts.
+// sharedObservations holds the results of those observations that are made once for all accounts.
 type sharedObservations struct {
 	queues         []queues.Queue
 	refusedSenders map[string]store.SenderActivity // the senders with refused requests, by subject
@@ -97,8 +97,8 @@ type sharedObservations struct {
 	storageByQueue map[string]subjectState
 }
 
-// observeShared returns the observations that apply to all accounts. It makes only those
-// observations that at least one account needs for the events that it has selected.
+// observeShared makes the observations that all accounts share. It skips those that no account
+// needs for the kinds of events that it has selected.
 func (e *Events) observeShared(
 	ctx context.Context,
 	accounts []*registry.Account,
@@ -367,8 +367,8 @@ func storageState(usedFraction float64, storageName, consequence string) subject
 }
 
 // conditionChanges returns which of an account's conditions have begun or ended. open holds the
-// stored conditions that are ongoing. A condition whose subject no longer exists ends without an
-// event.
+// stored conditions that are ongoing. A condition ends without an event if its subject no longer
+// exists, or if the account no longer selects its kind.
 func conditionChanges(
 	now time.Time, a *registry.Account, current statesByKind, open []store.OngoingCondition,
 ) (changes []store.OngoingConditionChange) {

@@ -13,10 +13,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Limits for storms of events. For each account and kind, every cause gets its own event if this
-// makes at most maxEventBurst events within eventBurstWindow. Otherwise, the causes share a single
-// event. After maxEventBurst events, each further one follows at least eventGroupDelay after the
-// last.
+// These limits keep a storm of causes, such as thousands of failures, from becoming a storm of
+// events. They apply to each account and kind of event separately. Every cause gets its own event,
+// unless this would make more than maxEventBurst events within eventBurstWindow. In that case, the
+// causes share a single event. Once maxEventBurst events have been made within eventBurstWindow,
+// each further one must wait until the previous one is at least eventGroupDelay old.
 const (
 	maxEventBurst    = 10
 	eventBurstWindow = 10 * time.Minute
@@ -70,10 +71,10 @@ func (e *Events) turnCausesIntoEvents(ctx context.Context) error {
 	}
 }
 
-// decideEvents returns the new events that report the given causes. decided are the events of the
-// last eventBurstWindow. It also returns, as used, the IDs of the causes that can be deleted,
-// because a new event reports them or no event ever will, and, as waiting, the account and the kind
-// of the causes that must wait.
+// decideEvents returns the new events that report the given causes. decided holds the events of the
+// last eventBurstWindow. used holds the IDs of the causes that can be deleted, because a new event
+// reports them or because no event ever will. waiting holds the account and kind of each group of
+// causes that must wait.
 func (e *Events) decideEvents(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string, waiting []store.CauseGroup) {
@@ -119,9 +120,9 @@ func (e *Events) decideEvents(
 }
 
 // groupCauses divides causes of one account and kind into groups, one for each event. recentEvents
-// is the number of their events that were decided within the last eventBurstWindow. delayElapsed
-// reports whether the latest of these is at least eventGroupDelay old. groupCauses returns nil if
-// the causes must wait.
+// is the number of events of this account and kind that were decided within the last
+// eventBurstWindow. delayElapsed reports whether the latest of these events is at least
+// eventGroupDelay old. groupCauses returns nil if the causes must wait.
 func groupCauses(
 	causes []store.EventCause,
 	recentEvents int,

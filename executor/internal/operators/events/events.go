@@ -1,12 +1,12 @@
 // Package events tells an account's operators when something happens, for example when an execution
 // fails: each event starts one execution of the workflow that the account has selected.
 //
-// What happened is stored as a cause, in the same transaction as its record. One executor at a time
-// replaces causes with events, in one transaction that determines which execution reports which
-// causes. Executors publish an event's start message repeatedly until NATS has stored the message.
-// The ID of the execution depends only on the event, and is also the message ID. Therefore, each
-// cause is in exactly one event, and each event starts exactly one execution, even if processes
-// crash.
+// An occurrence, such as the failure of an execution, is first stored as a cause, in the same
+// database transaction that records the occurrence itself. One executor at a time replaces causes
+// with events, in one transaction that determines which execution reports which causes. Executors
+// publish an event's start message repeatedly until NATS has stored the message. The ID of the
+// execution depends only on the event, and is also the message ID. Therefore, each cause is in
+// exactly one event, and each event starts exactly one execution, even if processes crash.
 package events
 
 import (
@@ -67,8 +67,8 @@ type Config struct {
 	Queues    *queues.Watcher
 	// ExecutorID is a random UUID that identifies this process among the executors.
 	ExecutorID string
-	// DirectoryComplete reports, without a remote call, whether the directory is complete. While
-	// the registry is being restored, it is not.
+	// DirectoryComplete reports, without a remote call, whether the directory is complete. It is
+	// incomplete while the registry is being restored.
 	DirectoryComplete func() bool
 	// EnsureDirectoryCurrent returns an error if the directory lacks any change made before the
 	// call.

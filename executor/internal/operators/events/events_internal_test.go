@@ -469,7 +469,8 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.wantKinds()
 }
 
-// Few events report many failures at once, and each failure is counted in exactly one event.
+// If many executions fail at once, only a few events report all of the failures, and each failure
+// is counted in exactly one event.
 func TestAStormMakesFewEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -507,8 +508,8 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	if total >= n {
 		t.Errorf("%d of %d are told: nothing waits", total, n)
 	}
-	// After eventGroupDelay, the remaining failures are reported by events that share them: each
-	// event reports at most store.MaxCausesPerDecision failures.
+	// After eventGroupDelay, a few more events report the remaining failures, at most
+	// store.MaxCausesPerDecision failures each.
 	later := time.Now().Add(eventGroupDelay + time.Second)
 	for range n/store.MaxCausesPerDecision + 1 {
 		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-eventBurstWindow), nil, func(

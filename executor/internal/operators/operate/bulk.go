@@ -197,8 +197,8 @@ func (b *bulkRestart) hasExpired(ctx context.Context, record store.Record) bool 
 	return record.StreamSequence < oldest
 }
 
-// countSkipped counts an execution that cannot be restarted, and returns nil. If err may affect
-// other executions as well, countSkipped does not count it, and returns it.
+// countSkipped counts an execution that cannot be restarted because of err, and returns nil. If err
+// may affect other executions as well, countSkipped counts nothing and returns err.
 func (b *bulkRestart) countSkipped(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||

@@ -20,7 +20,7 @@ type ExecutionCounts struct {
 }
 
 // Activity counts the executions that match a filter, in intervals of the length step. It returns
-// the number of intervals given by steps, oldest first; the last one contains the current time.
+// the counts of the last steps intervals, oldest first; the last one contains the current time.
 // Total includes Failed and Rejected, but is read first, by a separate query, so Failed + Rejected
 // may briefly exceed Total.
 func (s *Service) Activity(

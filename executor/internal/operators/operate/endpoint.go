@@ -73,7 +73,8 @@ func LoopbackOrigin(base string) string {
 // endpoint is the configuration of the webhook endpoint, as senders see it.
 type endpoint struct {
 	publicURL string // without a trailing slash
-	// whether the public URL is configured; ingresses need it to verify signatures over the URL
+	// publicURLConfigured reports whether the public URL is configured. Without a configured public
+	// URL, ingresses cannot verify signatures over the URL.
 	publicURLConfigured bool
 	deliveryIDHeaders   []string
 	maxBodyBytes        int64
@@ -88,8 +89,9 @@ var defaultEndpoint = endpoint{
 	maxBodyBytes: webhook.MaxBodyBytes,
 }
 
-// ingressEndpoint combines the settings of the live ingresses. If they differ, the smallest body
-// limit applies.
+// ingressEndpoint combines the settings of the live ingresses. If they differ, it uses the smallest
+// body limit, and the public URL and the delivery ID headers of the first ingress that has them.
+// Config.PublicURL takes precedence over the ingresses' public URL.
 func (s *Service) ingressEndpoint() endpoint {
 	at := defaultEndpoint
 	ingresses := s.config.Membership.IngressSettings()

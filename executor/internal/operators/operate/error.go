@@ -49,8 +49,8 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // NewChangedSinceError returns the error for a change that is refused because somebody else has
 // changed the same setting in the meantime. Its cause is edit.ErrChangedSince. If the registry's
-// editor sees this cause and has judged the change by a stale copy of the registry, it tries the
-// change again.
+// editor has checked the change against an outdated copy of the registry, this cause makes it try
+// the change again.
 func NewChangedSinceError(detail string) error {
 	return &Error{Code: api.CodeChangedSince, Detail: detail, Cause: edit.ErrChangedSince}
 }
@@ -164,8 +164,8 @@ func streamFullMessage(err error) string {
 }
 
 // missingKeyMessage returns a message that names the encryption key needed to open sealed data. If
-// the error names no key because none is configured, it returns "", which means the code's general
-// text.
+// no key is configured, the error names none, and missingKeyMessage returns "", so that the general
+// text of the error code is shown.
 func missingKeyMessage(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {

@@ -7,7 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// defaultDetails holds the general text of codes, for errors without a Detail.
+// defaultDetails maps error codes to their general texts, which are shown for errors without a
+// Detail.
 var defaultDetails = map[string]string{
 	api.CodePlanLimitExceeded: "The account's plan allows no further active workflow. " +
 		"Deactivate another one, or change the plan.",
@@ -54,8 +55,8 @@ var defaultDetails = map[string]string{
 	api.CodeInternal: "The call failed. The executor's log says why.",
 }
 
-// Explanation returns the general text of a code, or "" if errors with that code always have a
-// Detail.
+// Explanation returns the general text of an error code, or "" if errors with that code always have
+// a Detail.
 func Explanation(code string) string { return defaultDetails[code] }
 
 // Text returns the error as a sentence for operators: its Detail, or the code's general text.

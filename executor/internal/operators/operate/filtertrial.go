@@ -52,8 +52,8 @@ type TriedRequest struct {
 // isSample reports whether the request is the node's sample payload.
 func (r TriedRequest) isSample() bool { return r.ExecutionID == "" }
 
-// SeenField is a field of a request, such as a header or a JSON pointer, that had a value in at
-// least one request.
+// SeenField is a field that had a value in at least one of the requests: a header, a query or form
+// parameter, or a value in a JSON body.
 type SeenField struct {
 	Place string // such as ptr:/action or header:X-GitHub-Event
 	// Values holds at most maxValuesPerField values as JSON, most frequent first. Long values are
@@ -155,8 +155,8 @@ func (s *Service) lastRequests(
 	return requests, nil
 }
 
-// toSenderRequest returns the request as the ingress received it, without the values that the
-// ingress never forwards.
+// toSenderRequest returns the request as the ingress received it, except that the ingress has
+// removed tokens and other credentials from the headers and the query.
 func (r startRequest) toSenderRequest() *sender.Request {
 	return &sender.Request{
 		Method: "POST", Header: r.headers, Query: rawQuery(r.query),
@@ -164,8 +164,8 @@ func (r startRequest) toSenderRequest() *sender.Request {
 	}
 }
 
-// valueAt returns the value of a request field, shortened for display, or "" if there is no string,
-// number or boolean at the place.
+// valueAt returns the value at a place in a request, such as ptr:/action or header:X-Id, shortened
+// for display. It returns "" if the request has no string, number or boolean at that place.
 func valueAt(place string, r *sender.Request) string {
 	key, err := filter.ParseOrderKeyPlace(place)
 	if err != nil {

@@ -70,7 +70,7 @@ type Config struct {
 	// acknowledged are not recorded yet.
 	RecorderConsumer string
 	// OnRecordedLate is called when a message that was put aside has been recorded, with the time
-	// at which its execution was accepted. nil means that nobody needs to know.
+	// at which its execution was accepted. It may be nil.
 	OnRecordedLate func(accepted time.Time)
 	// Queues reports how many executions wait in each queue, and which runners serve it.
 	Queues *queues.Watcher

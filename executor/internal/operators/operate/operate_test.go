@@ -43,8 +43,8 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			{operate.Caller{Kind: "stranger", Role: operate.RoleAdmin}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.CallerKindUser, Role: "owner"}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.CallerKindUser}, api.CodeUnauthorized},
-			// The Service has no keyring, so it rejects every key. A key whose role is too low is
-			// rejected because of the role.
+			// The Service has no keyring, so it rejects every key: as forbidden if the role is too
+			// low, and otherwise as unauthorized.
 			{
 				operate.Caller{Kind: operate.CallerKindKey, Role: operate.RoleViewer},
 				refusedKey(operate.RoleViewer.Includes(role)),

@@ -133,7 +133,9 @@ func (s *Service) sharedQueues(caller Caller) map[string]bool {
 	return shared
 }
 
-// apiQueue converts a queue to the API's form. It omits the contents of a shared queue.
+// apiQueue converts a queue to the API's form. shared means that workflows to which the caller has
+// no access use the queue as well. In this case, apiQueue omits how many executions wait, since
+// when, and which ones block others.
 func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 	if shared {
 		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)

@@ -55,9 +55,9 @@ func (s *Service) recoverMessage(
 	}
 	executionID := record.ID
 	if !known || len(batch.Progress) > 0 {
-		// The execution must have a record in two cases: if the message is no dead letter, because
-		// an earlier call should then have recorded it, and if the message is a report, because a
-		// report can only be added to an existing record. Otherwise, fail.
+		// In two cases, the call fails unless the execution already has a record. If the message is
+		// no dead letter, an earlier call should have recorded it. If the message is a report, it
+		// can only be added to an existing record.
 		if record, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}

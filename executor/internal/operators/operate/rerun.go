@@ -49,7 +49,7 @@ func (s *Service) RerunTrigger(
 }
 
 // RerunExecution starts a new execution at an execution's trigger node, with the node's sample
-// payload. The idempotency key is as for RerunTrigger.
+// payload. The idempotency key has the same effect as for RerunTrigger.
 func (s *Service) RerunExecution(
 	ctx context.Context, caller Caller, id, key string,
 ) (api.Started, error) {
@@ -189,10 +189,11 @@ func (s *Service) publishStart(
 }
 
 // isStartMessage reports whether the message that ack identifies starts the execution with the
-// given ID, or is a dedup marker for a start message in another stream. ack is the acknowledgment
-// of a start message that the stream discarded as a duplicate of that message. isStartMessage
-// returns false if that message no longer exists. It returns true if that message cannot be read
-// now, because the equal message IDs suggest that it starts the same execution.
+// given ID, or is a dedup marker for a start message in another stream. The stream returned ack
+// when it discarded a start message as a duplicate; ack identifies the message that the stream
+// already had. If that message no longer exists, isStartMessage returns false. If that message
+// cannot be read now, isStartMessage returns true, because the equal message IDs suggest that it
+// starts the same execution.
 func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.startStreams.MessageAt(ctx, ack.Stream, ack.Sequence)
 	if err != nil {

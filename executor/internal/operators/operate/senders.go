@@ -131,8 +131,8 @@ func redactSecrets(s *api.Sender) {
 	}
 }
 
-// PutSender sets or replaces a node's sender. If the preset changes, the previous sender's
-// observations are deleted, because they do not apply to the new sender.
+// PutSender sets or replaces a node's sender. If the preset changes, PutSender deletes the node's
+// store.SenderActivity, because it describes the requests of the previous sender.
 func (s *Service) PutSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string, put api.PutSender,
 ) (PutResult[api.Sender], error) {
@@ -170,7 +170,8 @@ func WithSenderCondition(ctx context.Context, check func(*api.PutSender) error) 
 	})
 }
 
-// RemoveSender removes a node's sender and the observations about it. The node keeps its token.
+// RemoveSender removes a node's sender, and the node's store.SenderActivity, which describes the
+// sender's requests. The node keeps its token.
 func (s *Service) RemoveSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) error {

@@ -19,8 +19,8 @@ type openStreamCounts struct {
 	openByCaller map[Identity]int
 }
 
-// acquire counts another stream of a caller, or returns an error if there are too many. If it
-// succeeds, the caller must call end once.
+// acquire counts one more open stream of a caller, or returns an error if the caller already has
+// MaxEventStreams of them. If acquire succeeds, end must be called once, when the stream is closed.
 func (s *openStreamCounts) acquire(caller Caller) (end func(), err error) {
 	// Keep the identity for end: the caller's name and role may change while the stream is open.
 	identity := caller.Identity()

@@ -197,7 +197,7 @@ func (s *Service) toRotationError(ctx context.Context, err error) error {
 	return failed
 }
 
-// nodeObservations holds the observations about a trigger node that are stored in the database.
+// nodeObservations holds what the database has recorded about the requests to a trigger node.
 type nodeObservations struct {
 	tokens map[string]time.Time // when each token was last used, by ID
 	sender store.SenderActivity

@@ -137,9 +137,9 @@ func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Strea
 	return o.JetStream.Stream(ctx, name)
 }
 
-// A queue's own stream is offline from the time at which the Watcher was created. Poll then counts
-// only the queue's executions in the shared stream, and marks the queue as Incomplete. It reports
-// all other queues as usual.
+// A queue's own stream is already offline when the Watcher is created. Poll then counts only the
+// queue's executions in the shared stream, and marks the queue as Incomplete. It reports all other
+// queues as usual.
 func TestAnOwnStreamIsOfflineFromTheStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)

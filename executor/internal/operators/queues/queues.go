@@ -25,9 +25,9 @@ import (
 type Queue struct {
 	Name string
 	// Waiting is the number of start messages that wait in the queue. Each group receives every
-	// message, so it is the smallest Waiting of the groups: a message that one group has received
-	// no longer counts. Without groups, it is the number of the queue's start messages in all its
-	// streams.
+	// message, and a message no longer waits once one of the groups has received it. Waiting is
+	// therefore the smallest Waiting of the groups. Without groups, it is the number of the queue's
+	// start messages in all its streams.
 	Waiting uint64
 	Oldest  time.Time // acceptance time of the oldest waiting execution; zero if none waits
 	// PausedSince is when the queue was paused; zero means that it is not paused. PausedUntil is
@@ -55,8 +55,8 @@ type Group struct {
 	LastSeen time.Time
 	// MaxInFlight is the limit set by an operator; 0 means none.
 	MaxInFlight int64
-	// Held contains the executions that the group holds and that block others with the same order
-	// key, at most one per lane.
+	// Held contains the executions that a runner of the group has received but not completed, and
+	// that block the executions behind them in their lane. It has at most one entry per lane.
 	Held []BlockingExecution
 	// lanes says where start messages wait for the group: it has an entry for each lane with
 	// waiting messages, and one per stream for messages without an order key. If the group has no
@@ -281,8 +281,8 @@ func (w *Watcher) setDelivered(
 			consumerMatches(consumer.Config, messages[r.ID].Subject)
 	}
 	// beganLater reports whether a consumer may have begun after the oldest message. Such a
-	// consumer may never have received the messages before its beginning, although their sequences
-	// are lower than that of its last delivered message.
+	// consumer may never have received the messages before its starting point, although their
+	// sequences are lower than that of its last delivered message.
 	beganLater := func(consumer *jetstream.ConsumerInfo) bool {
 		return consumer.Config.DeliverPolicy != jetstream.DeliverAllPolicy
 	}
@@ -665,8 +665,8 @@ func (w *Watcher) pollQueues(ctx context.Context, named []string) ([]Queue, erro
 }
 
 // hasHeardAllMembers reports whether every runner has had enough time to send a heartbeat since New
-// or the last reconnect. Before that, a runner may be unknown: if its handlers are all busy, it
-// sends no pull requests either.
+// or the last reconnect. Until then, the Watcher may not know of a runner whose handlers are all
+// busy, because such a runner sends no pull requests.
 func (w *Watcher) hasHeardAllMembers(now time.Time) bool {
 	if n := w.config.Conn.Stats().Reconnects; n != w.reconnects {
 		w.reconnects, w.listeningSince = n, now
@@ -944,9 +944,10 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 	return nil
 }
 
-// countMessages counts the queue's start messages in the stream at. all selects these start
-// messages. It adds the number to the queue, and to the groups that have no consumer in this stream
-// yet.
+// countMessages counts the queue's start messages in one of its streams, whose state is at. all
+// holds the lanes that together contain these messages. countMessages adds the number to the
+// Waiting of the queue, and to that of each group that has no consumer in this stream yet. If every
+// group has one, it does nothing.
 func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueLane) error {
 	var without []*Group
 	for i := range q.Groups {

@@ -55,9 +55,8 @@ func start(t *testing.T, named ...string) *rig {
 	return r
 }
 
-// until calls Poll until its result, as the text that said returns, equals want, and returns the
-// result. In want, "main has 2 and 3" means that the group main has two members and three waiting
-// executions.
+// until calls Poll until its result, formatted by said, equals want, and returns that result. In
+// want, "main has 2 and 3" means that the group main has two members and three waiting executions.
 func (r *rig) until(want string) []queues.Queue {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
@@ -155,8 +154,8 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	if g := found[0].Groups[0]; time.Since(g.LastSeen) > time.Minute {
 		t.Errorf("last seen %v", g.LastSeen)
 	}
-	// The second group, other, has received none of the six executions. The queue's number of
-	// waiting executions is still 1, the smaller number of its two groups.
+	// The second group, other, has received none of the six executions, and main has received all
+	// but one. The queue counts one execution as waiting: the smaller number of the two groups.
 	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
 		Queue: "a",
 		Group: "other",

@@ -77,7 +77,8 @@ const (
 	movingPhaseStallTimeout = 5 * time.Second
 	resumeMovesInterval     = 500 * time.Millisecond
 	// emptyStreamGracePeriod is how long a queue's unused own stream must have been empty before it
-	// is deleted. A publish that is still in progress takes much less time.
+	// is deleted. It is much longer than a publish takes, so that no publish to the stream is still
+	// in progress when the stream is deleted.
 	emptyStreamGracePeriod = time.Minute
 	// ownStreamsCheckInterval is the interval between checks of the queues' own streams: lost
 	// streams are recreated, and unused streams are deleted.
@@ -156,8 +157,9 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 }
 
 // restoreLimits resets the limits of a queue's own stream to those in the queue's record.
-// MoveToOwnStream calls it if it has already changed the stream when the registry refuses the
-// change to the record, because somebody else has changed the record in the meantime.
+// MoveToOwnStream changes the stream before it changes the record. It calls restoreLimits if the
+// registry then refuses the change to the record, because somebody else has changed the record in
+// the meantime.
 func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if !ok || q.Record.Stream == nil {
@@ -470,8 +472,8 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 			return err
 		}
 	}
-	// If a process was just killed, it takes several seconds to confirm a change. Wait for that
-	// before closing the queue, so that the queue is closed only briefly.
+	// If a process has just been killed, several seconds pass until a change is confirmed. Let them
+	// pass before closing the queue, so that the queue is closed only briefly.
 	if err := m.config.Editor.AwaitInForce(ctx, revision); err != nil {
 		return err
 	}

@@ -472,8 +472,8 @@ func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	<-ended
 }
 
-// storeLate stores a delivery of the workflow wf with the delivery ID late in the shared stream, as
-// an ingress does that has reopened the queue there.
+// storeLate stores a delivery of the workflow wf in the shared stream, as an ingress does that has
+// reopened the queue there. The delivery ID is "late".
 func (f *fixture) storeLate(ctx context.Context, queue string) {
 	f.t.Helper()
 	late, err := stream.StartMessage(execution.Start{

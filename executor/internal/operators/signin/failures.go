@@ -38,8 +38,8 @@ const (
 
 // Failures counts failed sign-ins and delays the responses to them. The more failures come from a
 // source, the longer the delay. A source is an IPv4 address or an IPv6 /64. The correct token is
-// accepted without a delay even from such a source, so an attacker cannot lock an operator out.
-// Failures is safe for concurrent use.
+// accepted without a delay even from a source with many failures, so an attacker cannot lock an
+// operator out. Failures is safe for concurrent use.
 type Failures struct {
 	count *prometheus.CounterVec
 	now   func() time.Time

@@ -9,8 +9,8 @@ const (
 	noticeCookie = "hookstart_notice"
 	// noticeLifetime is how long a notice is valid: the next page must be loaded within this time.
 	noticeLifetime = time.Minute
-	// noticeSigningPurpose is the purpose of a notice's signature. Notices are signed so that other
-	// sites cannot set one.
+	// noticeSigningPurpose is the purpose for which notices are signed: see signValue. They are
+	// signed so that other sites cannot make the console show a notice.
 	noticeSigningPurpose = "notice"
 )
 

@@ -117,9 +117,10 @@ func (s *Authenticator) APICaller(r *http.Request) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnauthenticated
 }
 
-// isCrossOrigin reports whether the request comes from a page of another origin, including other
-// hosts of the same site, whose requests contain the session's cookie. Such a page cannot read the
-// response. But if the response contains a value that is shown only once, that value would be lost.
+// isCrossOrigin reports whether the request comes from a page of another origin. This includes
+// pages on other hosts of the same site, although the browser sends the session's cookie with their
+// requests. The session must not authenticate such a request, even if it changes nothing: the page
+// cannot read the response, so a value that is shown only once would be lost.
 func isCrossOrigin(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"

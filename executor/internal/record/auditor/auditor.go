@@ -195,7 +195,8 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 }
 
 // purgeOlderIfNewest deletes the earlier messages of a subject if the subject's newest message has
-// the sequence seq. Otherwise, it does nothing.
+// the sequence seq. Otherwise, or if the leader's response about the newest message is older than
+// maxLeaderResponseAge, it does nothing.
 func purgeOlderIfNewest(
 	ctx context.Context, js jetstream.JetStream, s jetstream.Stream, subject string, seq uint64,
 ) error {

@@ -22,8 +22,9 @@ import (
 const (
 	// compareInterval is how often the registry is compared with the database's copy of it.
 	compareInterval = time.Second
-	// restoreDelay is how long a cluster must keep reporting an older registry before an executor
-	// restores the registry. While a cluster elects a leader, it may briefly report an older one.
+	// restoreDelay is how long a cluster must keep reporting a registry that is older than the
+	// database's copy before an executor restores the registry. While a cluster elects a leader, it
+	// may briefly report an older one.
 	restoreDelay = 3 * time.Second
 	// requestTimeout is the maximum duration of one comparison, and of each step of a restore.
 	requestTimeout = 5 * time.Second

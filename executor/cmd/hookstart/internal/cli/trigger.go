@@ -200,9 +200,10 @@ func (k tokenDisplay) displayURL(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.displayToken(t.Token))
 }
 
-// deliveryIDSourcesText names the places in a request where a delivery ID is looked for first: the
-// headers that webhook.PriorityDeliveryIDHeaders returns and, if the node has a sender, the first
-// location that the sender uses. It ends with the number of other places, such as "and 3 more".
+// deliveryIDSourcesText names the first places in a request where a delivery ID is looked for.
+// Without a sender, it names two: the headers that webhook.PriorityDeliveryIDHeaders returns. With
+// a sender, it names three, because the sender's own places may come before these headers. It ends
+// with the number of the remaining places, such as "and 3 more".
 func deliveryIDSourcesText(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2

@@ -18,8 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Step is one difference between the documents and an installation, with the change that removes
-// it.
+// Step is one difference between the documents and an installation, with the change to the
+// installation that removes the difference.
 type Step struct {
 	// DescriptionLines is a human-readable description of the change. The first line is a heading.
 	DescriptionLines []string
@@ -37,9 +37,11 @@ func (s Step) Key() string { return s.key }
 
 // Plan returns the steps that turn the current state (have) into the state that the documents
 // describe (want), in the order in which to apply them. Objects on which others depend come first,
-// a workflow is activated only after its senders are set, and deletions come last. If prune is
-// false, Plan keeps objects that have no document; it then deletes only the settings and nodes that
-// a document of their object omits.
+// a workflow is activated only after its senders are set, and deletions come last.
+//
+// If prune is false, Plan keeps the objects that have no document. Regardless of prune, it removes
+// the nodes and settings of an object that the object's document omits, except for fields whose
+// comments say that their absence changes nothing.
 func Plan(have, want *DocumentSet, prune bool) []Step {
 	var steps []Step
 	add := func(step *Step) {

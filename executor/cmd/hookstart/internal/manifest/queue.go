@@ -55,9 +55,9 @@ func (s *DocumentSet) addQueues(ctx context.Context, client *apiclient.Client) e
 }
 
 // step returns the step that creates, changes or removes the queue's own stream, or nil if nothing
-// changes. The step must come after the steps of the workflows, because the API knows a queue
-// without settings only if a workflow uses it. The step's Apply returns only after the queue has
-// moved completely.
+// changes. The step must come after the steps of the workflows, because a caller with access to one
+// account may change a queue only if a workflow of that account uses it. The step's Apply succeeds
+// only after the queue has moved completely.
 func (q Queue) step(before Queue) *Step {
 	lines := diffLines(before.fields(), q.fields())
 	if len(lines) == 0 {

@@ -30,8 +30,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// deploy/nats/accounts.conf exports the JetStream API and the messages of the first site to the
-// second site. The subjects there begin with these prefixes.
+// Prefixes of subjects at the second site. deploy/nats/accounts.conf makes the JetStream API of the
+// first site available there below FirstSiteAPIPrefix, and the messages that the mirrors copy below
+// firstSiteDeliverPrefix.
 const (
 	FirstSiteAPIPrefix     = "COPY.API"
 	firstSiteDeliverPrefix = "copy.deliver"
@@ -382,9 +383,9 @@ func (s Site) republishUnfinished(
 	return republished, nil
 }
 
-// createRunnerConsumers creates the consumers of groups of runners at the end of a stream. It then
-// republishes the start messages of unfinished executions in the groups' queues, and returns their
-// number.
+// createRunnerConsumers creates the consumers of groups of runners on a stream, so that they begin
+// after its last mirrored message. It then republishes the start messages of unfinished executions
+// in the groups' queues, and returns their number.
 func (s Site) createRunnerConsumers(
 	ctx context.Context, name string, layout stream.Layout, groups []stream.RunnerGroup,
 	ended map[string]bool,

@@ -1,5 +1,5 @@
 // Package sizing forecasts when an installation will reach its limits. It uses the current usage,
-// the arrivals of the last week, and the time for which everything is kept.
+// the arrivals of the last week, and the periods for which messages and records are kept.
 package sizing
 
 import (

@@ -213,8 +213,8 @@ func (s *Stream) readWeekStats(
 // the stream has a maximum age, this time is no further in the past than the maximum age.
 func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
-	// Use the time of the first message if that message is older than the stream, because the
-	// stream was restored from a backup, or if the stream has dropped older messages.
+	// If the first message is older than the stream, the stream was restored from a backup. In that
+	// case, and if the stream has dropped older messages, use the time of the first message.
 	if s.Messages > 0 && (info.State.FirstTime.Before(begin) ||
 		info.Config.Discard == jetstream.DiscardOld && info.State.FirstSeq > 1) {
 		begin = info.State.FirstTime

@@ -21,8 +21,8 @@ import (
 const retryExitCode = 75
 
 // Time limits for ending a program. After its timeout, a program gets SIGTERM and must exit within
-// stopGrace. When the runner stops, the program must exit within shutdownGrace after SIGTERM,
-// because the runner kit abandons its handler a second later. pipeGrace limits reading the
+// stopGrace. When the runner stops, a program has only shutdownGrace after SIGTERM, because the
+// runner kit abandons a handler that has not returned within a second. pipeGrace limits reading the
 // program's pipes after the program has exited.
 const (
 	stopGrace     = 5 * time.Second
@@ -43,7 +43,7 @@ const CommandGrace = stopGrace + pipeGrace + time.Second
 //	the execution is canceled     SIGTERM; canceled, unless it exits with 0
 //	no end within Timeout         failed: SIGTERM, then SIGKILL five seconds later
 //	the output is too long        failed, once the program has ended
-//	it cannot be started          tried again: nothing ran
+//	it cannot be started          tried again, unless every attempt would fail: see newStartError
 //
 // Each program runs in a separate process group. Processes that are left in that group when the
 // program exits are killed. If the runner itself is killed, Linux kills the program as well.
@@ -216,9 +216,9 @@ func (w errorIgnoringWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newStartError returns the error for a program that could not be started. The error is permanent,
-// so that the execution is not tried again, if the file has no executable format or the environment
-// is too long.
+// newStartError returns the error for a program that could not be started. If the file has no
+// executable format or the environment is too long, the error is permanent, because another attempt
+// would fail in the same way.
 func newStartError(path string, err error) error {
 	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
 		err = wrapped.Err

@@ -15,8 +15,9 @@ import (
 // variablePrefix is the prefix of the variables that hookstart sets.
 const variablePrefix = "HOOKSTART_"
 
-// maxVariableBytes is the maximum size of a variable, in bytes: Linux allows 128 KB. Only headers
-// with thousands of control characters come close.
+// maxVariableBytes is the maximum size of a variable, in bytes: Linux allows 128 KB. Only
+// HOOKSTART_HEADERS and HOOKSTART_QUERY come close, and only with thousands of characters that JSON
+// escapes with six bytes each, such as <.
 const maxVariableBytes = 100 << 10
 
 // InheritedEnv returns the variables that programs inherit from the given environment. It omits

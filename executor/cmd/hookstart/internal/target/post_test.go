@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// posting starts a runner that posts each execution to a test server with the handler ingress.
-// configure may change the runner's HTTPHandler. The returned Ingress publishes start messages for
-// the runner.
+// posting starts a runner that posts each execution to a test server. The parameter ingress is the
+// handler of that server. configure may change the runner's HTTPHandler. The returned Ingress
+// publishes start messages for the runner.
 func posting(t *testing.T, ingress http.Handler,
 	configure func(*target.HTTPHandler),
 ) *runnertest.Ingress {
