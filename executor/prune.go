@@ -15,8 +15,9 @@ const (
 	// minPruneBatch and maxPruneBatch limit the number of rows deleted in one batch. SQLite has a
 	// single writer, so nothing can be recorded while a batch is deleted: if a batch takes longer
 	// than maxPruneBatchDuration, the next one is smaller. PostgreSQL can record during a batch, so
-	// its batches always have the maximum size. They take longer anyway, because of the round trips
-	// and because a batch waits for the batch of another executor.
+	// its batches always have the maximum size, however long they take. They often take longer than
+	// maxPruneBatchDuration, because of the round trips and because a batch waits for the batch of
+	// another executor.
 	maxPruneBatch         = 500
 	minPruneBatch         = 20
 	maxPruneBatchDuration = 25 * time.Millisecond

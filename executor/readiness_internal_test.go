@@ -17,8 +17,8 @@ import (
 )
 
 // An executor is not ready if the recorder's consumer of start messages or of reports is missing or
-// paused. Without the first, no execution is recorded. Without the second, no execution is shown as
-// running or ended.
+// paused. Without the consumer of start messages, no execution is recorded. Without the consumer of
+// reports, no execution is shown as running or ended.
 func TestBothConsumersAreNeeded(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

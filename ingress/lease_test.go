@@ -216,8 +216,8 @@ func (s *retryingStream) Publish(
 }
 
 // An ingress publishes a message, gets no reply, and must decide whether to send the message again.
-// While its lease is valid, it does, even if the queue or the workflow is already closed for a
-// move, because executors wait for the ingress before they complete a move.
+// While its lease is valid, it sends the message again, even if the queue or the workflow is
+// already closed for a move, because executors wait for the ingress before they complete a move.
 //
 // If its lease has expired, executors may have presumed the ingress dead and completed the move.
 // The ingress then sends the message again only if the lease is renewed and the registry still

@@ -154,8 +154,8 @@ func TestHTTPResponse(t *testing.T) {
 			}
 		}
 	}
-	// JSON cannot represent a func. A handler that returns such a value fails like any other
-	// handler.
+	// JSON cannot represent a func. A handler that returns such a value therefore fails, as it does
+	// with any output that cannot be encoded.
 	if _, err := json.Marshal(runner.HTTPResponse{Body: func() {}}); err == nil {
 		t.Error("a func became JSON")
 	}

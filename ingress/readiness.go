@@ -19,11 +19,12 @@ import (
 
 // registryStaleAfter is the maximum age of this process's copy of the registry. If the copy is
 // older, the ingress reports that it is not ready, so that a load balancer sends requests
-// elsewhere. Requests get a 503 after 2 s; the additional half second allows for a late renewal.
+// elsewhere. The lease already expires, and requests get a 503, when the copy is 2 s old; the
+// additional half second allows for a late renewal.
 const registryStaleAfter = 2500 * time.Millisecond
 
 // emptyMessageBytes is the approximate number of bytes that a message without a body occupies in
-// the stream.
+// the stream. A stream with less free space counts as full.
 const emptyMessageBytes = 512
 
 // readinessChecks returns the readiness checks. If one of them fails, the ingress cannot accept

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// problem is the response to a refusal. Only problemsByCode assigns statuses to codes.
+// problem describes the response to a refusal. problemsByCode has one for each code.
 type problem struct {
 	status    int
 	title     string
@@ -227,9 +227,10 @@ func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) 
 	if ends {
 		header.Set("Connection", "close")
 		if d.bodyUnread {
-			// Set a deadline: before net/http closes the connection, it reads up to 256 KB of the
-			// rest of the body, without a deadline of its own (server.go, finishRequest). If the
-			// body has been read completely, a deadline would cancel the request's context.
+			// Set a deadline for the rest of the body: before net/http closes the connection, it
+			// reads up to 256 KB of it, without a deadline of its own (server.go, finishRequest).
+			// Do this only if part of the body is unread: otherwise, the deadline would cancel the
+			// request's context.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout))
 		}
 		d.bodyUnread = false
@@ -250,8 +251,8 @@ func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) 
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
 }
 
-// ceilSeconds returns d in seconds, rounded up so that a client that waits that long does not
-// retry too early.
+// ceilSeconds returns d in whole seconds, at least 1. It rounds up, so that a client that waits
+// that long does not retry too early.
 func ceilSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }

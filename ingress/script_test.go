@@ -97,8 +97,8 @@ func (s settings) Set(text string) error {
 	return nil
 }
 
-// scriptSender implements "sender [-secret TEXT] [-setting NAME=VALUE]… WORKFLOW PRESET". It sets
-// the sender of the workflow's node. Without a preset it removes the sender.
+// scriptSender implements "sender [-secret TEXT] [-setting NAME=VALUE]… WORKFLOW [PRESET]". It sets
+// the sender of the workflow's node. Without PRESET, it removes the sender.
 func (s *situations) scriptSender(ts *testscript.TestScript, neg bool, args []string) {
 	spec := edit.SenderSpec{Settings: map[string]string{}}
 	flags := flag.NewFlagSet("sender", flag.ContinueOnError)
@@ -139,9 +139,9 @@ func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []st
 }
 
 // scriptOrder implements "order [-two] WORKFLOW [PLACE]". It sets the order key for the node of a
-// workflow in the pro account. With -two, the workflow also gets a node named other with the same
-// order key, and $OTHER is set to the path of that node's webhook. Without PLACE it removes the
-// order key.
+// workflow in the pro account. PLACE is where a request contains the key, for example
+// header:x-order. Without PLACE, the order key is removed. With -two, the workflow also gets a node
+// named other with the same order key, and $OTHER is set to the path of that node's webhook.
 func (s *situations) scriptOrder(ts *testscript.TestScript, neg bool, args []string) {
 	flags := flag.NewFlagSet("order", flag.ContinueOnError)
 	two := flags.Bool("two", false, "")

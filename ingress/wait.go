@@ -69,8 +69,9 @@ func (h *handler) awaitExecution(
 	(&delivery{buffers: d.detach(), reservation: bodyReservation{reserved: -1}}).release()
 	began := time.Now()
 	limit := d.event.start.Add(time.Duration(a.WaitSeconds) * time.Second)
-	// The server's deadline counts from the headers, and HTTP/2 resets a stream when the deadline
-	// passes. Ignore the error: if deadlines are not supported, there is none to extend.
+	// Extend the write deadline. The server's own deadline counts from the headers and may pass
+	// while the request waits; HTTP/2 would then reset the stream. Ignore the error: if deadlines
+	// are not supported, there is none to extend.
 	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.responseTimeout))
 	got.Result = wait.Await(d.r.Context(), limit, func(bytes int) bool {
 		return h.reserveOutput(d, bytes)

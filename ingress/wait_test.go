@@ -219,9 +219,9 @@ func TestManyRequestsWait(t *testing.T) {
 			t.Fatalf("a request did not wait: %+v", <-results)
 		}
 	}
-	// All requests that wait still do. Meanwhile, requests to a node that responds immediately are
-	// served, and one more request to wait, which exceeds the maximum of its account or of the
-	// whole ingress, gets a 202 immediately.
+	// All of these requests are still waiting. Meanwhile, requests to a node that responds
+	// immediately are served. One more request that would have to wait exceeds the maximum of its
+	// account or of the whole ingress, and gets a 202 immediately.
 	beside := others()
 	t.Logf("%d requests wait: %d bytes of heap each, the sender's side included; 50 others take "+
 		"%s in the median and %s at most, %s and %s alone", *waiting,

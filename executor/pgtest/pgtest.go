@@ -1,5 +1,6 @@
-// Package pgtest starts temporary PostgreSQL servers for tests that involve several processes.
-// initdb creates the servers, which have no network port.
+// Package pgtest starts temporary PostgreSQL servers for tests that involve several processes. It
+// creates them with the initdb of the installed PostgreSQL. The servers listen only on Unix
+// sockets, not on network ports.
 package pgtest
 
 import (

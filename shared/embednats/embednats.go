@@ -78,11 +78,11 @@ type Options struct {
 	// Cluster makes the server a node of a cluster. nil means that it runs alone.
 	Cluster *Cluster
 
-	// AfterLast is called for a consumer whose state the server cannot read. If it returns true,
-	// the consumer begins after its stream's last message. If it returns false or is nil, the
-	// consumer begins with the first message. If it returns an error, Start fails, and the next
-	// start calls AfterLast again. It is not called in a cluster, or if the stream never had a
-	// message.
+	// AfterLast decides where a consumer continues whose state the server cannot read. If it
+	// returns true, the consumer begins after its stream's last message. If it returns false, or if
+	// AfterLast is nil, the consumer begins with the first message. If it returns an error, Start
+	// fails, and the next start calls AfterLast again. AfterLast is not called in a cluster, or if
+	// the stream never had a message.
 	AfterLast func(stream, consumer string) (bool, error) `json:"-"`
 
 	// Log receives the server's log lines. It may be called concurrently, must not block and must

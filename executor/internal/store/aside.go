@@ -46,15 +46,14 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStartPrefix is what StreamPrefix returns for the shared stream of start messages. The
-// subjects of that stream have only the prefix "executions." in common, which the subjects of all
-// other streams also have.
+// sharedStartPrefix is what StreamPrefix returns for the shared stream of start messages. That
+// stream has no prefix of its own: its subjects have only "executions." in common, with which the
+// subjects of all other streams begin, too.
 const sharedStartPrefix = "-"
 
-// StreamPrefix returns the subject prefix that identifies the message's stream. The shared stream
-// of start messages has no prefix of its own; for it, StreamPrefix returns the placeholder
-// sharedStartPrefix. SQL conditions compare the result with what they derive from the stored
-// subject in the same way.
+// StreamPrefix returns the subject prefix that identifies the message's stream, or
+// sharedStartPrefix for the shared stream of start messages. SQL conditions derive the same value
+// from the subjects of stored messages, and compare it with the result of StreamPrefix.
 func (k MessageKey) StreamPrefix() string {
 	switch {
 	case k.Queue == "" && k.Progress:

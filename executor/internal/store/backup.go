@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Backups writes and restores backups, for operate. A backup contains what the fields of BackupPart
-// show. It does not contain the content of Events, Sessions, RegistryCopy and HandledMessages.
+// Backups writes and restores backups, for operate. A backup contains the data for which BackupPart
+// has fields. It does not contain the content of Events, Sessions, RegistryCopy and
+// HandledMessages.
 type Backups interface {
 	// Backup calls write with the parts of a consistent snapshot of the whole content, at most a
 	// few hundred rows at a time, oldest records first. If write returns an error, Backup stops and
@@ -27,8 +28,8 @@ type Backups interface {
 // is a sequence of parts. Because backups with the JSON of parts are kept for years, fields may be
 // added but never renamed.
 type BackupPart struct {
-	// Records holds records without their numbers of duplicates, which are in Duplicates of this
-	// part: a number of duplicates can exist before its record does.
+	// Records holds records without their numbers of duplicates. These are in Duplicates, of this
+	// part or of a later one, because a number of duplicates can exist before its record does.
 	Records    []Record           `json:",omitempty"`
 	Duplicates []DuplicateCount   `json:",omitempty"`
 	Reports    []AppliedReport    `json:",omitempty"`

@@ -6,8 +6,9 @@ import (
 )
 
 // Cancellations changes the records of executions that operators cancel. operate uses it. Cancel
-// ends queued executions immediately. If a runner has started an execution, RequestCancel stores
-// only the request, and the execution ends when the runner reports its end, which Recording stores.
+// ends queued executions immediately. If a runner has already started an execution, RequestCancel
+// only stores the request. The execution ends when its runner reports that, and Recording stores
+// the report.
 type Cancellations interface {
 	// RequestCancel sets CancelRequestedAt on records that have not ended and whose
 	// CancelRequestedAt is zero, and returns their IDs. In the same transaction, it stores an audit

@@ -6,7 +6,7 @@ import (
 )
 
 // MaxFilteredRequests is the maximum number of filtered requests that are kept for each trigger
-// node, that is, of requests that did not match the node's filter.
+// node. A request is filtered if it does not match the node's filter.
 const MaxFilteredRequests = 20
 
 // FilteredRequests counts the requests that did not match the filter of one trigger node, and

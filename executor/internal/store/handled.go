@@ -11,14 +11,14 @@ import (
 // backup or a lagging standby has replaced it, their messages are missing here, which shows the
 // recorder what to record again.
 type HandledMessages interface {
-	// HandledRanges returns which messages of a stream have been handled, as merged and sorted
-	// ranges: those of all batches committed to this database, except transactions that it has
-	// lost. created is the stream's creation time: see HandledRange.StreamCreated. HandledRanges
-	// deletes the ranges of earlier streams with the same name.
+	// HandledRanges returns the merged and sorted ranges of a stream's messages that have been
+	// handled. They cover every batch that was committed to this database, except transactions that
+	// the database has lost. created is the stream's creation time: see HandledRange.StreamCreated.
+	// HandledRanges deletes the ranges of earlier streams with the same name.
 	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
 
-	// ForgetHandled makes the store forget that the messages of a stream whose sequence is at least
-	// from have been handled.
+	// ForgetHandled makes the messages of a stream with the given sequence or a higher one count as
+	// not handled.
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
 	// Reconnected returns a channel that receives a value when the store has connected to what may

@@ -22,10 +22,10 @@ func (r Record) Origin() Origin {
 	}
 }
 
-// HasComputedID reports whether the record's ID is a hash of its workflow, node and delivery ID, no
-// matter whether the delivery ID comes from a header, the body, signed content or an operator
-// event. Drivers find such a record by computing its ID, so they index only the delivery IDs of all
-// other records.
+// HasComputedID reports whether the record's ID is a hash of its workflow, node and delivery ID. It
+// does not matter whether the delivery ID comes from a header, the body, signed content or an
+// operator event. To find such a record by its delivery ID, drivers compute its ID again, so they
+// index the delivery IDs of other records only.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
 		return false

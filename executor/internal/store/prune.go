@@ -20,9 +20,8 @@ type Pruner interface {
 	// was deleted would be counted twice.
 	//
 	// PruneCounts also deletes refusals by workflow: those from before that time, and then the
-	// oldest ones until about as many rows are left as keep says. One call deletes at most limit
-	// refusals, and returns how many it has deleted. A number below limit means that no more are
-	// left to delete.
+	// oldest ones until only about keep rows are left. One call deletes at most limit refusals, and
+	// returns how many it has deleted. A number below limit means that no more are left to delete.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
 	// PrunePending deletes the progress steps of unrecorded executions that arrived before the

@@ -13,8 +13,7 @@ type RegistryCopy interface {
 	Installation(ctx context.Context) (string, error)
 
 	// AdoptInstallation stores id as the installation's identity if the database has none. It
-	// returns the identity that the database then has. This is not id if the database already had
-	// another one.
+	// returns the identity that the database has afterwards: id, or the one that it already had.
 	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
 
 	// RegistryPosition returns the position up to which the database's copy of a registry bucket is

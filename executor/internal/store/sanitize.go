@@ -137,7 +137,8 @@ func (r Record) sanitized() Record {
 // in the shared streams. ordered is for start messages with an order key
 // (executions.ordered.<queue>.<lane>.<workflow>.<node>), and others for all other messages
 // (executions.<kind>.<queue>.<workflow>.<rest>). The escape character is \. Match a subject only
-// against the pattern of its kind, because the other one would take a lane for a workflow.
+// against the pattern of its kind: others, for example, would also match a start message with an
+// order key whose lane equals the workflow's ID.
 func SubjectLikePatterns(workflowID string) (ordered, others string) {
 	escaped := escapedPattern(workflowID)
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"

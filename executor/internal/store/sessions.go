@@ -8,9 +8,9 @@ import (
 // Sessions keeps the console sessions that were ended before they expired, for
 // operate.RevokedSessions.
 type Sessions interface {
-	// EndSession records that a console session has ended. It keeps the entry until the session
-	// would have expired anyway, at the time until. EndSession also deletes the entries of sessions
-	// that expired before now.
+	// EndSession records that a console session has ended. The session would have expired anyway at
+	// the time until, and the entry is kept that long. EndSession also deletes the entries of
+	// sessions that expired before now.
 	EndSession(ctx context.Context, id string, until, now time.Time) error
 
 	// SessionEnded reports whether a session was ended by EndSession.

@@ -113,8 +113,8 @@ func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refus
 			return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 		}
 	}
-	// Use the registry's string. The request's is a substring of the request line and would keep
-	// the token alive in memory.
+	// Pass the workflow ID from the registry. The one from the request is a substring of the
+	// request line, so keeping it would keep the token in memory.
 	if wait := a.limits.chargeRequest(t.Workflow.ID, t.view.RateLimit(), at); wait > 0 {
 		return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 	}

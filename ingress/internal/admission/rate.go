@@ -53,9 +53,9 @@ func chargeOneRequest(
 }
 
 // addIncurredCost adds a cost that can no longer be refused: that of requests admitted by other
-// ingresses, or of bytes that have already been read. It may exceed the limit. Nothing more is then
-// accepted until the excess has drained, so that all ingresses together stay within the limit. The
-// excess is capped at one burst.
+// ingresses, or of bytes that have already been read. The usage may then exceed the limit. In that
+// case, nothing more is accepted until the excess has drained, so that all ingresses together stay
+// within the limit. The excess is capped at one burst.
 func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) gcraState {
 	d.theoreticalArrival = max(d.theoreticalArrival, now)
 	d.theoreticalArrival = max(d.theoreticalArrival, min(d.theoreticalArrival+cost, now+2*burst))

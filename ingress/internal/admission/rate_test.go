@@ -161,7 +161,7 @@ func threeIngresses(t *testing.T, lost float64) {
 }
 
 // Usage that another ingress counted under a previous limit does not count against the new limit.
-// Usage from an older ingress, which does not send Each, always counts.
+// Usage from an ingress of an earlier version, which does not send Each, always counts.
 func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	old, limit := registry.RateLimit{Requests: 1, Window: time.Minute}, registry.RateLimit{
 		Requests: 2,
@@ -221,8 +221,8 @@ func (w *onlyWorkflow) Lookup(string) (registry.WorkflowView, bool) {
 	}, true
 }
 
-// Limits keeps the registry's string of a workflow's ID, not the request's, which would keep the
-// whole request line in memory.
+// Limits keeps the workflow ID from the registry. The one from the request is a part of the request
+// line, and would keep the whole line in memory.
 func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	workflow := &onlyWorkflow{
 		ID:     "workflow",

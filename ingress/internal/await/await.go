@@ -43,8 +43,8 @@ const (
 	// maxConcurrentReads is the maximum number of simultaneous reads. It matters when a lost
 	// connection to NATS is restored, because all waiting requests then read the stream.
 	maxConcurrentReads = 256
-	// maxOtherReads is the maximum number of other queues' own streams that one read includes.
-	// Later reads include the next ones.
+	// maxOtherReads is the maximum number of queues in Wait.otherQueues whose own streams one read
+	// includes. The next read continues with the following queues.
 	maxOtherReads = 32
 	// reportBufferSize is the number of reports that a Wait buffers.
 	reportBufferSize = 4
@@ -199,9 +199,9 @@ type Wait struct {
 	reports   chan *nats.Msg
 	subs      []*nats.Subscription
 	sources   []reportSource // streams that may hold reports
-	// otherQueues holds the queues in whose own streams the execution may have run before its
-	// workflow changed its queue. A queue is removed once its stream has been read: later reports
-	// arrive through the subscription.
+	// otherQueues holds other queues that have their own streams. The execution may have been
+	// started in one of these queues, before its workflow changed its queue. A queue is removed
+	// once its stream has been read, because later reports arrive through the subscription.
 	otherQueues []string
 	running     bool // a report with the status Running has arrived
 	// reconnected is closed when a lost connection to NATS is next restored. Await then replaces it
@@ -236,14 +236,15 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	return wait, nil
 }
 
-// subscribe subscribes to the reports of a queue, and adds the stream of these reports, which at
-// identifies, to the streams that each read includes.
+// subscribe subscribes to the reports of a queue, and makes each later read include their stream.
+// The parameter at identifies the stream.
 func (w *Wait) subscribe(at stream.Layout, queue string) error {
 	w.sources = append(w.sources, reportSource{at, queue})
 	return w.listen(at, queue)
 }
 
-// listen subscribes to the reports of a queue, which may be AnyQueue. at identifies their stream.
+// listen subscribes to the reports of a queue in the stream that at identifies. queue may be
+// stream.AnyQueue.
 func (w *Wait) listen(at stream.Layout, queue string) error {
 	sub, err := w.waits.nc.ChanSubscribe(
 		at.ProgressSubject(queue, w.execution.WorkflowID, w.execution.ID),

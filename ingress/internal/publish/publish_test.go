@@ -126,7 +126,8 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 }
 
 // In a cluster, the server responds to some concurrent repeats with "in process". Publish never
-// returns that response to its callers, and exactly one of them stores the message.
+// returns that response to its callers. Exactly one of the concurrent calls stores the message, and
+// the others report a duplicate.
 func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzQuery checks that only tokens are removed from a query, and that the forwarded parameters can
-// be sent.
+// FuzzQuery checks that all parameters of a query except the token parameters are forwarded, and
+// that their names and values are valid UTF-8, as a message requires.
 func FuzzQuery(f *testing.F) {
 	for _, seed := range []string{
 		"token=a", "x=1&token=a&x=2", "to%6ben=a&token", "a;token=b", "%zz=%ff&token=%zz", "&&=&=a",

@@ -20,9 +20,9 @@
 //
 // Each request has one Redactor, which New returns when the request is parsed. It removes two kinds
 // of text, even if they are percent-encoded several times: any text that looks like a token
-// (webhook.TokenPrefix and at least 20 characters), and every value that the request has in the
-// place of a token. It removes such a value even if it is not a valid token, because it may be the
-// password of something else.
+// (webhook.TokenPrefix and at least 20 characters), and every value that the request sends where a
+// token belongs, in the Authorization header or in a token parameter. It removes such a value even
+// if it is not a valid token, because it may be the password of something else.
 //
 // Until its token has been validated, a request must cost little: New and Token allocate nothing
 // for a token that is not escaped, and everything else is computed on first use.
@@ -43,13 +43,13 @@ const (
 	// minTokenLength is the minimum number of characters after the prefix for text to be treated as
 	// a token; a token has 43.
 	minTokenLength = 20
-	// minRedactedValueLength is the minimum length, in bytes, of a value that is redacted only
-	// because it is in the place of a token. Replacing a shorter value would lengthen the text, and
-	// a message could become longer than the request.
+	// minRedactedValueLength is the minimum length, in bytes, of a value that does not look like a
+	// token and is redacted only because it was sent where a token belongs. Replacing a shorter
+	// value would lengthen the text, and a message could become longer than the request.
 	minRedactedValueLength = len(replacement)
 	// maxRedactedValues is the maximum number of values per request that are redacted only because
-	// they are in the place of a token (the Authorization header or a token parameter). The limit
-	// keeps the cost proportional to the length of the request.
+	// they were sent where a token belongs (in the Authorization header or a token parameter). The
+	// limit keeps the cost proportional to the length of the request.
 	maxRedactedValues = 16
 )
 
@@ -59,9 +59,9 @@ type Redactor struct {
 	request *http.Request
 	// minValueLength is the minimum length, in bytes, of an element of tokenValues.
 	minValueLength int
-	// tokenValues holds the values in the places of tokens (the Authorization header and the token
-	// parameters) that do not look like tokens. It holds each value both as sent and unescaped.
-	// findValues fills it in.
+	// tokenValues holds the values that were sent where a token belongs (in the Authorization
+	// header and the token parameters) but do not look like tokens. It holds each value both as
+	// sent and unescaped. findValues fills it in.
 	tokenValues []string
 	found       bool // findValues was called
 }

@@ -75,8 +75,9 @@ const (
 // unannounced usage exceeds 1/announceThresholdDivisor of the stream's maximum size.
 const announceThresholdDivisor = 256
 
-// numCountGenerations is the number of generations into which an ingress divides its counts. When a
-// new generation starts, the oldest one expires.
+// numCountGenerations is the number of generations into which an ingress divides its counts by age.
+// A new generation starts after each 1/numCountGenerations of the stream's maximum age, and
+// replaces the oldest one.
 const numCountGenerations = 8
 
 // StreamSpace tracks the space of one stream, and shares it among accounts. It is safe for

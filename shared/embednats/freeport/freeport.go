@@ -1,4 +1,5 @@
-// Package freeport finds TCP ports for servers that keep their ports while they are stopped.
+// Package freeport reserves TCP ports for servers. A port stays reserved while its server is
+// stopped, so that the server can be restarted on the same port.
 package freeport
 
 import (

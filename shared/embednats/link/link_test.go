@@ -77,8 +77,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// If the client closes its connection without a word, the server reads the end of it, and the other
-// way round, although neither of them sends anything.
+// If the client or the server closes its connection, the other side reads EOF, even if nothing was
+// ever sent through the link.
 func TestLinkForwardsTheEnd(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

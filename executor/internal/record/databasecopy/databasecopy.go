@@ -266,8 +266,9 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	if c.identityWritten && !c.Follower.HasRolledBack() {
 		return nil
 	}
-	// Processes that have noticed an older registry wait until the identity has a new stamp.
-	// ErrInstallationChanged means that another executor has just written one, which is enough.
+	// Write the identity again, with a new stamp: processes that have noticed an older registry
+	// wait for a new stamp before they use the registry. ErrInstallationChanged means that another
+	// executor has just written the identity, which is enough.
 	if _, err = edit.WriteInstallation(asking, c.JetStream, identity, over); err != nil &&
 		!errors.Is(err, edit.ErrInstallationChanged) {
 		return err
@@ -377,9 +378,9 @@ type restoreState struct {
 	hasCopy          bool                  // whether there is a copy
 }
 
-// beginRestore makes each bucket in older continue with revisions above the mapped one, which is
-// the newest in the bucket's copy. It also makes running processes stop using the earlier registry
-// that they have in memory.
+// beginRestore prepares a restore. In each bucket in older, it makes new revisions begin above the
+// revision that older maps the bucket to, which is the newest one in the bucket's copy. It also
+// makes running processes stop using the earlier registry that they have in memory.
 func (c *RegistryCopy) beginRestore(
 	ctx context.Context, older map[string]uint64,
 ) (b restoreState, err error) {

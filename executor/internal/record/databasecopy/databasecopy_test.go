@@ -130,7 +130,8 @@ func (p *process) workflow(t *testing.T, id string) string {
 // workflowOf makes an active workflow of an account. Goroutines of a test may call it.
 func (p *process) workflowOf(t *testing.T, account, id string) {
 	t.Helper()
-	// Retry, as token does. Operators get the status 503 meanwhile.
+	// Retry: the executor refuses changes until it has checked that its registry is current.
+	// Operators get the status 503 in that case.
 	err := retryUntilCurrent(t, func(ctx context.Context) error {
 		_, _, err := p.PutAccount(ctx, account, "", "ultra")
 		if err == nil {
@@ -605,7 +606,8 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 		node.Tokens[0].Token != token {
 		t.Errorf("it has another token, %v", err)
 	}
-	// The copy also has the record that was stored before the identity was created.
+	// After NATS has lost its storage, both workflows are restored: the copy also has the one that
+	// was created before the registry had an identity.
 	p.workflow(t, "new")
 	server.Stop()
 	fatal(t, os.RemoveAll(server.StoreDir()))

@@ -26,8 +26,9 @@ func (onePending) Metadata() (*jetstream.MsgMetadata, error) {
 
 var errForever = errors.New("there is no other message")
 
-// oneMessage delivers one message. After that, a call with a time limit fails with nats.ErrTimeout,
-// and a call without one, which would wait forever, fails with errForever.
+// oneMessage is an iterator whose Next method returns one message. After that, Next fails with
+// nats.ErrTimeout if the caller has set a time limit. If not, Next would wait forever, so it fails
+// with errForever.
 type oneMessage struct {
 	jetstream.MessagesContext
 	delivered bool

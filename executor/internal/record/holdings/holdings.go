@@ -171,9 +171,9 @@ func (h *Tracker) releaseConsumer(ctx context.Context) {
 	}
 }
 
-// readNewMessages adds the sizes of the messages that have arrived since the last call to the sums.
-// account returns the account of a workflow. complete reports whether the end of the stream was
-// reached.
+// readNewMessages reads the messages that have arrived since the last call, and adds their sizes to
+// the sums. account returns the account of a workflow. complete reports whether the end of the
+// stream was reached.
 func (r *streamScan) readNewMessages(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {

@@ -213,7 +213,8 @@ func TestSums(t *testing.T) {
 	r.await("what expired", func(sums map[string]int64) bool {
 		return known(sums) && sums["b"] == b
 	})
-	// Leave less than seven tenths in the stream. Its messages are then no longer read.
+	// Purge messages until the stream is less than seven tenths full. The Tracker then stops
+	// reading the stream and deletes its consumer.
 	if err := s.Purge(t.Context(), jetstream.WithPurgeKeep(10)); err != nil {
 		t.Fatal(err)
 	}
@@ -230,8 +231,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// One of two executors computes the sums, and the other one takes over when it stops. No published
-// sum covers only some of the messages.
+// One of two executors computes the sums, and the other one takes over when it stops. The published
+// sums always cover all messages.
 func TestTwoExecutors(t *testing.T) {
 	t.Parallel()
 	r := start(t)

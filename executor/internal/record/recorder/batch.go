@@ -40,8 +40,8 @@ const (
 	kindRejection
 	kindProgress
 	kindUnreadable // it cannot be decoded
-	// An empty message that makes its stream recognize repeats of a start message in another
-	// stream. It is not recorded.
+	// An empty message with the Nats-Msg-Id of a start message in another stream. Because of it,
+	// its own stream recognizes a repeat of that start message as a duplicate. It is not recorded.
 	kindDedupMarker
 	// A start, a rejection or a report that is older than the retention of records. Such a message
 	// is delivered if, for example, the recorder's consumer was lost. It is not recorded, because

@@ -64,8 +64,8 @@ const (
 	// bursts. It stops doing so after maxSmallBursts consecutive bursts with fewer than
 	// minBurstMessages messages each, because a single small burst says little about the rate.
 	burstRate = 1_000
-	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and with it the
-	// delay of a record.
+	// minPauseAfterBurst and maxPauseAfterBurst are the shortest and the longest pause after a
+	// burst. A message that arrives during the pause is recorded only after it.
 	minPauseAfterBurst, maxPauseAfterBurst = 25 * time.Millisecond, 200 * time.Millisecond
 	// Up to a rate of longerPauseMinRate messages per second, the pause after a burst is
 	// minPauseAfterBurst. For every thousand messages per second above that rate, the pause is

@@ -41,7 +41,7 @@ func lostSearchInterval(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
 
-// endReason is a reason for which the recorder ends an execution that no runner will end.
+// endReason says why no runner will end an execution, so that the recorder ends it as failed.
 type endReason struct {
 	metricLabel string // the value of the metric's label
 	errorText   string // the error that is stored in the record
@@ -250,9 +250,10 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 			return err
 		}
 	}
-	// Call mayLackMessages before and after rewindToUnrecorded. If a stream reaches its ack goal
-	// (recovery.ackGoals) during rewindToUnrecorded, messages below the goal may have been missed.
-	// The goal is then removed, so only the earlier call to mayLackMessages reports it.
+	// Call mayLackMessages both before and after rewindToUnrecorded. While a stream has an ack goal
+	// (recovery.ackGoals), the database may lack messages below the goal. If the stream reaches the
+	// goal during rewindToUnrecorded, the goal is removed, although rewindToUnrecorded may have
+	// missed some of these messages. Only the earlier call to mayLackMessages still reports them.
 	mayLack := r.recovery.mayLackMessages(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
 	if err == nil && (mayLack || behind || r.recovery.mayLackMessages(at)) {
@@ -388,8 +389,8 @@ func (r *Recorder) findEndReasons(
 	if _, err := r.locateStartMessages(ctx, streams, candidates); err != nil {
 		return nil, err
 	}
-	// Take the time after the lookups. At an earlier time, a start message that expired during the
-	// lookups would still be too young to expire, so it would count as lost.
+	// Read the clock after the lookups. With an earlier time, a start message that expired during
+	// the lookups would seem too young to have expired, and would be reported as lost.
 	asked := time.Now()
 	found := map[endReason][]lostCandidate{}
 	for _, c := range candidates {

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// keep stores a record of an execution that was accepted the duration age ago. No stream has its
-// start message. keep returns the execution's ID.
+// keep stores a record of an execution with the given status, and returns the execution's ID. age
+// is the time since the execution was accepted. No stream has its start message.
 func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 	r.t.Helper()
 	at := store.StoredTime(time.Now().Add(-age))
@@ -78,8 +78,8 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	r.searchEvery = 20 * time.Millisecond
 	r.stop = r.again()
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
-	// passes returns, for each search that has ended, the beginning of its last window, which is
-	// the earliest one.
+	// passes returns, for each completed search, how far back it went. A search reads windows from
+	// the newest to the oldest, so this is the beginning of its last window.
 	passes := func() (oldest []time.Time) {
 		mu.Lock()
 		defer mu.Unlock()

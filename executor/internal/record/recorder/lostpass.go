@@ -110,7 +110,9 @@ func (p *lostPass) end() {
 	}
 }
 
-// lateRecords holds the acceptance time of the oldest execution that was recorded late.
+// lateRecords collects the acceptance times of executions that were recorded so late that searches
+// may already have passed these times. It keeps only the oldest one, because the next search then
+// goes back at least that far.
 type lateRecords struct {
 	mu     sync.Mutex
 	oldest time.Time // zero: there are none

@@ -22,7 +22,7 @@ const (
 
 type metrics struct {
 	recordsByKind *prometheus.CounterVec
-	// number of records, by kind
+	// number of messages that were recorded, by kind
 	recordedStarts, recordedRejections, recordedProgress prometheus.Counter
 	unreadableMessages                                   prometheus.Counter
 	refusedMessages                                      prometheus.Counter
@@ -145,8 +145,9 @@ func (m *metrics) makeStreamGauges() {
 	m.streamMaxBytes.WithLabelValues(stream.ExecutionsName)
 }
 
-// observe counts the entries that have a verdict. An entry without one is counted when its message
-// has been redelivered.
+// observe updates the metrics after a batch. It counts the starts, rejections and reports that were
+// recorded, and the unreadable messages that were put aside. A message that will be redelivered is
+// counted only then.
 func (m *metrics) observe(entries []*entry, applied store.ApplyResult, took time.Duration) {
 	for _, e := range entries {
 		switch {

@@ -46,15 +46,16 @@ const (
 	// recoveryPollInterval is how often the recorder checks whether a database that lacked messages
 	// has caught up.
 	recoveryPollInterval = 200 * time.Millisecond
-	// If a new database has replaced another one, it is unknown whether it lacks messages above the
-	// ack floor until everything that was delivered is acknowledged. Until then, the executor is
-	// not ready, with three exceptions.
+	// uncertaintyGrace and maxUncertainty say when the executor is not ready because its database
+	// may lack messages. If the store may have connected to another copy of the database, it is
+	// unknown whether that copy lacks messages above the ack floor, until everything that was
+	// delivered is acknowledged.
 	//
-	// During the first uncertaintyGrace it stays ready, so that executors can acknowledge the
-	// messages that they are recording. After maxUncertainty it becomes ready again, because
-	// otherwise a single unreachable stream would keep it from becoming ready, although everything
-	// else is recorded. It also stays ready if the store can never connect to another database
-	// (Reconnected returns nil).
+	// During the first uncertaintyGrace, the executor stays ready, so that executors can
+	// acknowledge the messages that they are recording. Then it is not ready. After maxUncertainty,
+	// it becomes ready again, because otherwise a single unreachable stream would keep it from
+	// becoming ready, although everything else is recorded. If the store can never connect to
+	// another database (Reconnected returns nil), the executor is ready all the time.
 	uncertaintyGrace = time.Second
 	maxUncertainty   = time.Minute
 )
@@ -215,9 +216,9 @@ func (r *recovery) isBehind() bool {
 	return r.databaseBehind
 }
 
-// end ends the recovery and returns true. If the database is not known to lack messages, or if a
-// stream still has an ack goal, because it was found to lack messages in the meantime, end does
-// nothing and returns false.
+// end ends the recovery and returns true. It does nothing and returns false if the database is not
+// known to lack messages, or if a stream has an ack goal again because the database was found to
+// lack more messages in the meantime.
 func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,9 +230,9 @@ func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 	return true
 }
 
-// updateAckFloor stores now as the ack floor of a stream. If the ack floor has gone back, another
-// executor has rewound the consumer, and before is the sequence of the previous ack floor.
-// Otherwise, before is 0.
+// updateAckFloor stores the parameter now as the ack floor of a stream. If the previous ack floor
+// was higher, another executor has rewound the consumer, and updateAckFloor returns the sequence of
+// that ack floor. Otherwise, it returns 0.
 func (r *recovery) updateAckFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -462,9 +463,9 @@ type consumerPosition struct {
 	stream   jetstream.Stream
 	name     string
 	ackFloor uint64 // the sequence up to which every message is acknowledged
-	// firstReplaced is the sequence of the first message that would be skipped after the stream was
-	// rolled back, because an earlier message with this sequence was acknowledged. It is 0 if there
-	// is none.
+	// firstReplaced is the sequence of the first message that the consumer would skip because the
+	// stream was rolled back: the message has the sequence of an earlier message that was
+	// acknowledged. It is 0 if there is none.
 	firstReplaced uint64
 	// firstMissing is the sequence of the first acknowledged message that is missing from the
 	// database. It is 0 if there is none.

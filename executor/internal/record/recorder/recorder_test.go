@@ -420,9 +420,9 @@ func (r *rig) aside() []store.AsideMessage {
 	return aside
 }
 
-// counted returns the values of all counters, summed by name. It also returns, under the key "NAME
-// VALUE", the sum of those that have a label with that value. Other metrics are included with the
-// value 0.
+// counted returns the value of each counter under its name, summed over all labels. It also returns
+// sums for single label values: the key "NAME VALUE" has the sum of the counters with this name and
+// a label of this value. Metrics that are not counters have the value 0.
 func (r *rig) counted() map[string]float64 {
 	r.t.Helper()
 	families, err := r.ops.Metrics.Gather()

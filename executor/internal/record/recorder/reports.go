@@ -52,7 +52,7 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 }
 
 // errRegistryUnavailable means that a report cannot be applied yet because the registry is
-// unavailable, so the database is not to blame.
+// unavailable. It does not count as a failure of the database.
 var errRegistryUnavailable = errors.New("the registry could not be read or changed")
 
 // applyReport applies a report and acknowledges it. It retries while the database or the registry

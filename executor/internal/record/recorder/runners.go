@@ -83,9 +83,10 @@ func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 const copiedStartMsgIDPrefix = "again-"
 
 // maxSkippedCopies limits the work for a group whose ack floor is beyond the end of the stream and
-// whose consumer cannot be rewound. Such a group also skips copies with sequences up to its ack
-// floor, so redeliverSkipped copies messages again until the stream is past it. If the ack floor is
-// more than maxSkippedCopies sequences beyond the end, the group gets no copies.
+// whose consumer cannot be rewound. The group also skips every copy whose sequence is not above its
+// ack floor. So redeliverSkipped has to append copies, and copies of these copies, until the stream
+// extends past the ack floor. If the ack floor is more than maxSkippedCopies sequences beyond the
+// end, the group gets no copies.
 const maxSkippedCopies = 1000
 
 // redeliverSkipped makes the groups of runners receive the start messages that they would skip
@@ -127,8 +128,9 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 			last = max(last, g.ackFloor)
 		}
 	}
-	// A group also skips a copy whose sequence is not higher than last. So the loop goes on to the
-	// copies themselves, and copies them again, until a copy has a higher sequence.
+	// A group also skips a copy whose sequence is not above the group's ack floor. So the loop goes
+	// on to the copies themselves, and copies them again, as long as their sequences are not above
+	// last, the highest of these ack floors.
 	copied, end := 0, info.State.LastSeq
 	for sequence := p.firstReplaced; sequence <= min(last, end); sequence++ {
 		copySequence, err := r.publishStartCopy(ctx, p.stream, groups, sequence)
@@ -217,7 +219,8 @@ func (r *Recorder) publishStartCopy(
 	if err == nil && record.Status.Final() {
 		return 0, nil
 	}
-	// The execution may have ended although its last report is not recorded yet.
+	// Read the last report from the stream, too: the execution may have ended although its last
+	// report is not recorded yet.
 	at, _ := stream.LayoutOf(raw.Subject)
 	reports, err := r.js.Stream(ctx, pairOfStream(s.CachedInfo().Config.Name).reports)
 	if err != nil {
@@ -247,10 +250,10 @@ func (r *Recorder) publishStartCopy(
 	return ack.Sequence, nil
 }
 
-// republishSkipped handles unreported executions, whose start messages count as acknowledged
-// without a report. If one of the given consumers has skipped a start message, republishSkipped
-// publishes a copy of the message, unless the execution has ended. It returns the other executions,
-// whose start messages runners have really acknowledged.
+// republishSkipped handles unreported executions: their start messages count as acknowledged,
+// although no runner has reported how they ended. If one of the given consumers has skipped the
+// start message, republishSkipped publishes a copy of it, unless the execution has ended. It
+// returns the other executions, whose start messages runners have really received and acknowledged.
 func (r *Recorder) republishSkipped(
 	ctx context.Context, streams startStreams, consumers []SkippedConsumer,
 	unreported []lostCandidate,

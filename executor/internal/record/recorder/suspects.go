@@ -37,9 +37,10 @@ type poisonSuspect struct {
 
 func messageIDOf(e *entry) messageID { return messageID{e.meta.Stream, e.meta.Sequence.Stream} }
 
-// mustPutAside counts that the database has refused an entry's message, and reports whether the
+// mustPutAside notes that the database has refused an entry's message, and reports whether the
 // message must be put aside now. If there are already too many suspects, it returns true at the
-// first refusal, because suspects are unacknowledged and must not use up the consumer's limit.
+// first refusal: suspects stay unacknowledged, and the consumer allows only a limited number of
+// unacknowledged messages.
 func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	key := messageIDOf(e)
 	known := s.byMessageID[key]

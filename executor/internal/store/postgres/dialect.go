@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// dialect holds the SQL that package relational needs in PostgreSQL's form.
+// dialect holds PostgreSQL's form of the SQL that differs between databases: see
+// relational.Dialect.
 var dialect = relational.Dialect{
 	Name:          `postgres`,
 	IsUnavailable: isUnavailable,

@@ -93,9 +93,9 @@ const uniqueViolation = "23505"
 // records, COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
 const minRecordsForCopy = 100
 
-// tryCopyRecords uses COPY to insert n records of which only the columns in shortColumnNames are
-// stored. arrays holds one array per column. If one of the records already exists, tryCopyRecords
-// inserts nothing and returns false.
+// tryCopyRecords uses COPY to insert n records. It writes only the columns in shortColumnNames, so
+// all records must have the short form. arrays holds one array for each of these columns. If one of
+// the records already exists, tryCopyRecords inserts nothing and returns false.
 func tryCopyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
 	point, err := tx.Begin(ctx)
 	if err != nil {

@@ -130,7 +130,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// The time limit for connecting passes during a migration. The migration continues.
+// The time limit for connecting expires during a migration. The migration is not canceled.
 func TestMigrationOutlastsConnecting(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

@@ -56,9 +56,10 @@ func (s *Store) EnsureOrigins(ctx context.Context, operation string, records []s
 }
 
 // originRowIDsOf returns the row numbers of the records' origins, and adds missing origins to the
-// database. on is the pool, or a transaction if no origin is missing. On the pool, each statement
-// is a transaction of its own and adds origins in a fixed order, so executors that add the same
-// origins cannot deadlock, and none of them waits until another one has written its whole batch.
+// database. on must be the pool, unless the database already has all of the origins; then it may
+// also be a transaction. On the pool, each statement is a transaction of its own and adds origins
+// in a fixed order. Executors that add the same origins therefore cannot deadlock, and none of them
+// waits until another one has written its whole batch.
 func originRowIDsOf(
 	ctx context.Context, on querier, known *relational.OriginCache, records []store.Record,
 ) (map[store.Origin]relational.OriginRowIDs, error) {

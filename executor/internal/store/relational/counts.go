@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// refusalTable is the table of refusals by workflow, minute and code. All assignments in its ON
-// CONFLICT clause read the row as it was before the update, whatever their order.
+// refusalTable is the table of refusals by workflow, minute and code. In its ON CONFLICT clause,
+// each assignment reads the row as it was before the update, so the order of the assignments does
+// not matter.
 var refusalTable = table[store.RefusalCount]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",

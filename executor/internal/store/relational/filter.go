@@ -91,11 +91,12 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, co
 
 // whereDelivery adds the filter's conditions on a delivery ID and on a prefix of one.
 //
-// If the filter has a delivery ID, the query looks up the execution IDs that may have been computed
-// from it at each node, and looks up the delivery ID in an index of those from which no execution
-// ID was computed. If there are too many nodes, or if the filter has a prefix, the query searches
-// all records that match the filter's workflow and time. If these are too many, whereDelivery
-// returns ErrTooBroad.
+// A search by delivery ID has to find two kinds of executions. If an execution's ID was computed
+// from its delivery ID, the query finds it by its ID: it looks up every execution ID that can
+// result from the delivery ID at one of the nodes. The delivery IDs of all other executions are
+// indexed, so the query looks up the delivery ID itself in that index. If there are too many nodes,
+// or if the filter has only a prefix, the query instead searches all records that match the
+// filter's workflow and time. If these are too many, whereDelivery returns ErrTooBroad.
 //
 // columnPrefix is the prefix for the columns of all further conditions: dialect.UnindexedPrefix if
 // the planner must not use an index on them, otherwise "".

@@ -15,7 +15,7 @@ var filteredRequestsTable = table[store.FilteredRequests]{
 	fields: func(f *store.FilteredRequests) []any {
 		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequestsField{&f.Last}}
 	},
-	// If the row exists, this update locks it, on which AddFilteredRequests relies.
+	// AddFilteredRequests relies on this update to lock a row that already exists.
 	onConflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
 		SET filtered = filtered.filtered + excluded.filtered`,
 	backupOrder: "workflow_id, node_id",

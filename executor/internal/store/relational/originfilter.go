@@ -39,8 +39,8 @@ func (s *Store) whereOrigin(
 		where.Add(`FALSE`)
 		return nil
 	case len(origins) > maxOrigins:
-		// The planner cannot turn a scalar subquery into a join. A join would start by reading all
-		// origins of the account.
+		// Use a scalar subquery, which the planner cannot turn into a join. A join would start by
+		// reading all origins that meet the conditions.
 		where.Add(`(SELECT TRUE FROM origins o `+conditions.String()+
 			` AND o.origin = e.origin) IS TRUE`,
 			conditions.Args...)

@@ -113,10 +113,11 @@ type Dialect struct {
 	// of a partial index.
 	FailedOrRejectedCondition string
 	// DeliveryCondition is a condition that selects the executions with a given delivery ID, using
-	// only indexes. Its first argument is the list of execution IDs that may have been computed
-	// from the delivery ID. The second and third argument are the delivery ID itself: the second
-	// verifies the executions with these IDs, and the third finds the executions whose ID was not
-	// computed from it.
+	// only indexes. It has three arguments: the list of execution IDs that may have been computed
+	// from the delivery ID, and twice the delivery ID itself. The condition looks up the execution
+	// IDs in the list, and compares the delivery IDs of these executions with the second argument.
+	// It looks up the third argument in the index of the executions whose ID was not computed from
+	// their delivery ID.
 	DeliveryCondition string
 	// UnindexedPrefix is a prefix for the columns in further conditions, which keeps the planner
 	// from using an index on them. "" means that the planner needs no hint.
@@ -162,9 +163,9 @@ const (
 	// conditions.
 	EventsLock Lock = 7_303_014_917_205
 	// HandledRangesLock is held exclusively by transactions that replace the ranges of handled
-	// messages. Without it, a transaction that has waited for the rows of another one would see
-	// that these rows are deleted, but would not see the rows inserted in their place, so its
-	// result would lack these ranges.
+	// messages. Without it, one such transaction could wait for rows that another one is replacing.
+	// It would then see that these rows are deleted, but would not see the rows inserted in their
+	// place, so its result would lack these ranges.
 	HandledRangesLock Lock = 7_303_014_917_206
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SelectRecords is the beginning of a query that reads records. It reads only the number of each
-// record's origin: see OriginCache.
+// SelectRecords is the beginning of a query that reads records. It does not read a record's origin,
+// but only the origin's row number: see OriginCache.
 const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after,
 	e.finished_after, e.content_type,
 	e.body_bytes, e.stream_sequence, ` + deliveryIDExpr + `, e.rerun_of, e.replay_of, e.requeued_as,
@@ -35,8 +35,9 @@ func StatusFromCode(code int64) execution.Status {
 	return execution.Statuses[code-1]
 }
 
-// FitsShortForm reports whether a record can be inserted in short form, that is, has no other
-// values than most new records have. computed is the result of r.HasComputedID.
+// FitsShortForm reports whether a record can be inserted in short form, that is, whether every
+// column that the short form omits would be empty, as in most new records. computed is the result
+// of r.HasComputedID.
 func FitsShortForm(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" &&
 		r.RequeuedAs == "" &&

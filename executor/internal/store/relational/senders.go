@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// senderTable is the table of what requests have shown about senders. All assignments in its ON
-// CONFLICT clause read the row as it was before the update, whatever their order.
+// senderTable is the table of sender activity, by node. In its ON CONFLICT clause, each assignment
+// reads the row as it was before the update, so the order of the assignments does not matter.
 var senderTable = table[store.SenderActivity]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +

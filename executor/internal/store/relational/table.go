@@ -26,8 +26,8 @@ func (t table[T]) scan(row Row) (item T, err error) {
 	return item, err
 }
 
-// insert inserts rows in stored form. If a row's key already exists, it does what t.onConflict
-// says.
+// insert inserts rows into the table, after converting them to their stored form. t.onConflict
+// determines what happens if a row's key already exists.
 func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 	if len(rows) == 0 {
 		return nil

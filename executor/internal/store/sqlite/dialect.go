@@ -21,11 +21,12 @@ var dialect = relational.Dialect{
 		AND delivery_id = ?
 		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
 	UnindexedPrefix: `+`, // SQLite has no statistics
-	// Without this bound, SQLite sorts all rows with a frequent status instead of reading them in
-	// index order.
+	// SQLite needs a lower bound on the time: without one, it sorts all rows with a frequent status
+	// instead of reading them in index order.
 	MinTime:           int64(math.MinInt64),
 	TruncatedTimeExpr: `e.accepted_at / %[1]d * %[1]d`,
 	// In a query that selects max(), SQLite takes the other columns from the row with the maximum.
+	// So body_bytes and user_agent are those of the last refusal.
 	RefusalSumsQuery: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
 		FROM refusals WHERE %s GROUP BY workflow_id, code`,
 	// The number of records is estimated from the first and the last seq. Because records are

@@ -11,11 +11,12 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// recordsPerInsert is the number of records that one statement inserts. They share the cost of the
-// statement.
+// recordsPerInsert is the number of records that one INSERT statement adds. Running a statement has
+// a fixed cost, which these records share.
 const recordsPerInsert = 50
 
-// inserter inserts records using one set of columns: the short or the long form.
+// inserter inserts records in either the short or the long form, that is, with the columns in
+// shortFormColumns or in fullFormColumns.
 type inserter struct {
 	columns string
 	width   int
@@ -58,7 +59,7 @@ func execRows(
 	return changed, nil
 }
 
-// placeholders returns the placeholders for one row.
+// placeholders returns the placeholders for one row of width values: "(?, ?, ?)" if width is 3.
 func placeholders(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
 
 // execRowsOfSize runs a statement that has size placeholders, once for every size values. The
@@ -84,8 +85,9 @@ func execRowsOfSize(
 			return 0, err
 		}
 		changed += n
-		// The engine is Go code. If it did not yield, it would occupy its P for the whole batch,
-		// and requests to an ingress in this process would wait.
+		// Yield after each statement. The SQLite engine is Go code in this process: without
+		// yielding, this goroutine could occupy its processor (P) for the whole batch, and requests
+		// to an ingress in the same process would have to wait.
 		runtime.Gosched()
 	}
 	return changed, nil
@@ -146,8 +148,8 @@ func (tx *transaction) InsertNew(
 	return inserted, err
 }
 
-// insertedOf returns the records that were inserted after row last. If two have the same ID, only
-// the first is returned.
+// insertedOf returns those of the given records that were inserted, that is, that have a row after
+// row last. Of two records with the same ID, it returns only the first.
 func insertedOf(
 	ctx context.Context, tx *transaction, records []store.Record, last int64,
 ) (inserted []store.Record, err error) {

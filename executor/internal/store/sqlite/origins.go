@@ -9,8 +9,9 @@ import (
 )
 
 // originLookup finds the row numbers of origins within one transaction, and adds missing origins.
-// It keeps the added origins out of the cache until the transaction is committed, because other
-// transactions must not find them before.
+// It keeps the added origins out of the cache until the transaction is committed: if the
+// transaction is rolled back, their rows do not exist, so no other transaction may use their row
+// numbers.
 type originLookup struct {
 	cache *relational.OriginCache
 	added map[store.Origin]relational.OriginRowIDs

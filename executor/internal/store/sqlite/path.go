@@ -35,8 +35,8 @@ func prepareFile(path string) (absolute string, err error) {
 			"make the file and its folder writable for this user, or choose another database path",
 			absolute, withoutPath(err))
 	}
-	// SQLite syncs the folder for its journals, but assumes that the directory entry of the
-	// database file is already durable.
+	// Sync the folder, so that the directory entry of the database file is durable. SQLite assumes
+	// that it already is: it syncs the folder only for its journals.
 	if err := errors.Join(file.Close(), durable.SyncFolder(folder)); err != nil {
 		return "", fmt.Errorf("cannot write the database %s: %w", absolute, err)
 	}
@@ -52,8 +52,8 @@ func withoutPath(err error) error {
 }
 
 // dataSource returns the driver's data source name for the file. It contains the settings that
-// every connection needs, and then further, a list of alternating keys and values. The path is
-// escaped, because it may contain ? and %.
+// every connection needs, followed by those in further, a list of alternating keys and values. The
+// path is escaped, because it may contain ? and %.
 func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),

@@ -27,7 +27,7 @@ func (s *Store) withReadConns(ctx context.Context, what string, do func() error)
 	return s.FinishOperation(ctx, what, began, do())
 }
 
-// querier is the part of database/sql that a database and a transaction share.
+// querier is implemented by both *sql.DB and *sql.Tx.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row

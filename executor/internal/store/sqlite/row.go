@@ -7,7 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// Columns of new records. Most records need only the columns of the short form.
+// The columns that are set when a record is inserted. Most records need only those of the short
+// form: see relational.FitsShortForm.
 const (
 	shortFormColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
 		`stream_sequence, content_type, delivery_id`

@@ -114,8 +114,8 @@ func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	return size, err
 }
 
-// Reconnected implements store.HandledMessages. It returns nil, because an open file cannot become
-// another database.
+// Reconnected implements store.HandledMessages. It returns nil, because a store that has opened its
+// file never connects to another copy of the data.
 func (s *Store) Reconnected() <-chan struct{} { return nil }
 
 // Close implements store.Store.

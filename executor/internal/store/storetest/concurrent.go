@@ -50,8 +50,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			stream := fmt.Sprint("stream-", round)
 			for n := range uint64(ranges) {
 				once := handledRange(stream, 2*n+1, 2*n+1)
-				// Each range is added twice, so that merging saves rows and HandledRanges merges
-				// them.
+				// Add each range twice. Merging then saves so many rows that HandledRanges also
+				// merges the ranges in the database.
 				applyBatch(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
 			}
 			inParallel(t, 4, func(worker int) error {
@@ -131,8 +131,9 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 					return err
 				}
 				count("new", applied.ChangedIDs)
-				// This batch contains records, messages and steps. Some of the steps belong to
-				// records that other workers are inserting.
+				// This batch repeats the records and messages of the first one, and adds steps. 20
+				// of the steps belong to random records, which other workers may be inserting at
+				// the same time.
 				steps.New, steps.PutAside = fresh.New, fresh.PutAside
 				for range 20 {
 					// #nosec G404 -- a test's order.

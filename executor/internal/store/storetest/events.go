@@ -28,8 +28,8 @@ func failureCause(f store.ExecutionFailure) *store.EventCause {
 	}
 }
 
-// undecidedCauses returns the causes with which DecideEvents calls its callback. The callback
-// settles none of them. The groups in except are left out.
+// undecidedCauses returns the causes that DecideEvents passes to its callback, without those of the
+// groups in except. The callback settles none of them, so they stay undecided.
 func undecidedCauses(
 	t *testing.T, s store.Store, except ...store.CauseGroup,
 ) (found []store.EventCause) {

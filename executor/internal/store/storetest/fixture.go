@@ -51,7 +51,8 @@ func nRecords(n int, change ...func(int, *store.Record)) []store.Record {
 }
 
 // setIDFromDelivery sets a record's ID to one computed from its delivery ID, as an ingress does.
-// Drivers store the delivery IDs of such records differently.
+// Drivers store the delivery ID of such a record in one column, and that of any other record in
+// another.
 func setIDFromDelivery(_ int, r *store.Record) {
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 }

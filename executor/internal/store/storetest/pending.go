@@ -251,9 +251,10 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 }
 
 // RunPendingLimit tests that the oldest pending step is dropped when there are too many. s must be
-// empty. RunPendingLimit stores a running and a succeeded step of one execution, and then calls the
-// callback full, which must lower the position of the running step so far that one more step
-// exceeds MaxPendingSteps.
+// empty. RunPendingLimit stores a running and a succeeded step of one execution, calls the callback
+// full, and then stores a step of another execution. A step is dropped if its position is
+// MaxPendingSteps or more below that of the newest step. full must therefore lower the position of
+// the running step so far that the next step causes it to be dropped.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	applyBatch(t, s, progressBatch(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))

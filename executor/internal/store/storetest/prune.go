@@ -64,8 +64,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "r1", epoch, map[string]int64{nthID(3): 3})
 		addDuplicates(t, s, "r2", epoch, map[string]int64{nthID(4): 4})
 		before := epoch.Add(time.Hour)
-		// A call that deletes limit records keeps the counts that have no record, because it would
-		// otherwise read every old count again after each batch of records.
+		// A call that deletes as many records as limit allows keeps the counts that have no record.
+		// Otherwise, all old counts would be read again after each batch of records.
 		if n := pruneRecords(t, s, before, 2); n != 2 {
 			t.Errorf("pruned %d", n)
 		}

@@ -451,7 +451,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		wantSameElements(t, "unknown", applied.UnrecordedIDs, nil)
 		wantRecord(t, getRecord(t, s, nthID(1)), nthRecord(1))
 		// The batch contains a step with the workflow of record 1 between two forged steps with
-		// another workflow. Only the former is applied.
+		// another workflow. Only the step in the middle is applied.
 		applied = applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
 				otherWorkflow, succeededProgress(1, epoch, "1"),

@@ -42,7 +42,8 @@ func (s *Server) RestoreBaseBackup(ctx context.Context, promoted bool) error {
 	if err != nil {
 		return err
 	}
-	// Some processes of the killed server may still be writing to this folder.
+	// Delete the old folder at the end, and ignore an error: some processes of the killed server
+	// may still be writing to the folder.
 	defer func() { _ = os.RemoveAll(old) }()
 	if !promoted {
 		return s.Restart(ctx)

@@ -23,7 +23,8 @@ func (s *Server) CPU() time.Duration {
 		if err != nil {
 			continue // the process has ended
 		}
-		// The name of the program, in parentheses, may contain spaces. See proc_pid_stat(5).
+		// The fields begin after the last parenthesis: the name of the program, in parentheses, may
+		// contain spaces. See proc_pid_stat(5).
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		const parent, userTime, systemTime, endedUserTime, endedSystemTime = 1, 11, 12, 13, 14
 		used := []int{userTime, systemTime}

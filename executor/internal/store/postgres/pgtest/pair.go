@@ -119,9 +119,9 @@ func (p *ReplicatedPair) FailOver(ctx context.Context) error {
 // with recovery.
 const serializationFailure = "40001"
 
-// promote ends the recovery of a standby, so that it accepts writes. It repeats a statement that
-// the server cancels. While a standby replays the last records of the primary, it cancels the
-// statements that conflict with them.
+// promote ends the recovery of a standby, so that it accepts writes. It retries if the server
+// cancels its query: a standby that is still replaying the last records of the primary cancels
+// queries that conflict with them.
 func (s *Server) promote(ctx context.Context) error {
 	return pollUntil(ctx, "the standby was not promoted", func() (bool, error) {
 		promoted, err := s.Query(ctx,

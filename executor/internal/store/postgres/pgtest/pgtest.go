@@ -25,8 +25,8 @@ var sharedServer struct {
 	emptyDatabases []string // empty databases that no test is using
 }
 
-// Start returns the URL of an empty database on the server that concurrent tests of the same binary
-// share. If the binary uses Main, all its tests share one server.
+// Start returns the URL of an empty database for one test. The tests of a binary share one server
+// while they run concurrently. If the binary uses Main, they share it all the time.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server := acquireServer(t)

@@ -128,7 +128,8 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The server process has its own copy of the file descriptor.
+	// Close the log in this process only: the server process has its own copy of the file
+	// descriptor.
 	defer func() { _ = log.Close() }()
 	//nolint:gosec,noctx // found on this machine; stop ends it
 	command := exec.Command(filepath.Join(s.programsFolder, "postgres"), args...)

@@ -27,7 +27,8 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 // other server processes notice and exit.
 func (s *Server) Kill() error { return s.stopWithSignal(os.Kill) }
 
-// Running reports whether the server is still running. PostgreSQL exits when it cannot write.
+// Running reports whether the server is still running. It may have exited by itself, as PostgreSQL
+// does when it cannot write.
 func (s *Server) Running() bool {
 	if s.process == nil {
 		return false
