@@ -171,6 +171,8 @@ type rig struct {
 	workflowsAway atomic.Bool  // whether Config.WorkflowInAccountSince fails
 	sendersAway   atomic.Bool  // whether Config.SenderPreset fails
 	asked         atomic.Int64 // number of calls that these two have made fail
+
+	captured atomic.Int64 // number of calls of Config.SaveCapturedSecret
 }
 
 func start(t *testing.T) *rig {
@@ -220,6 +222,10 @@ func start(t *testing.T) *rig {
 					return "", errRegistryAway
 				}
 				return "slack", nil
+			},
+			SaveCapturedSecret: func(context.Context, string, string, []byte) error {
+				r.captured.Add(1)
+				return nil
 			},
 			WorkflowInAccountSince: func(_ context.Context, id string) (time.Time, bool, error) {
 				if r.workflowsAway.Load() {
@@ -663,6 +669,27 @@ func (r *rig) reportsAreAcknowledged() bool {
 	}
 	info := consumer.CachedInfo()
 	return info.AckFloor.Stream > 0 && stream.Unacknowledged(info) == 0
+}
+
+// A secret that a provider has sent is not stored if the node has another sender by now: requests of
+// the new sender would be refused, because they are not signed with it.
+func TestTheSecretOfAReplacedSenderIsNotStored(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for n, preset := range []string{"asana", "slack", "asana"} {
+		r.publish(stream.SendersMessage(fmt.Sprint("report ", n), time.Now(),
+			[]stream.SenderActivity{{
+				WorkflowID: "wf", NodeID: "node", Preset: preset, HandshakeAt: time.Now(),
+				Captured: []byte("sealed"),
+			}}))
+	}
+	r.await("all reports are applied", func() bool {
+		consumer, err := r.js.Consumer(t.Context(), stream.ReportsName, stream.RecorderConsumer)
+		return err == nil && consumer.CachedInfo().AckFloor.Stream == 3
+	})
+	if n := r.captured.Load(); n != 1 {
+		t.Errorf("%d secrets were stored, and 1 report is about the node's sender", n)
+	}
 }
 
 // A report that cannot be applied because the registry is unavailable does not count as a failure

@@ -154,6 +154,11 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 		} else if late {
 			continue
 		}
+		if late, err := r.isFromReplacedSender(ctx, s); err != nil {
+			return fmt.Errorf("%w: %w", errRegistryUnavailable, err)
+		} else if late {
+			continue
+		}
 		// Store the secrets before the report. If the report then fails, it is redelivered, and
 		// storing the secrets again changes nothing. In the opposite order, a redelivered report
 		// would be skipped as already applied, and secrets that could not be stored would be lost.
@@ -162,11 +167,6 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 				s.Captured); err != nil {
 				return fmt.Errorf("%w: %w", errRegistryUnavailable, err)
 			}
-		}
-		if late, err := r.isFromReplacedSender(ctx, s); err != nil {
-			return fmt.Errorf("%w: %w", errRegistryUnavailable, err)
-		} else if late {
-			continue
 		}
 		seen = append(seen, store.SenderActivity{
 			WorkflowID:    s.WorkflowID,
