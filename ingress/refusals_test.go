@@ -85,7 +85,7 @@ func (s *situations) to(workflow string, r request) received {
 	return s.send(r)
 }
 
-// head returns the beginning of a request to be sent by raw.
+// head returns the request line and the headers of a request that the function raw sends.
 func (s *situations) head(path, token string, lines ...string) string {
 	if token != "" {
 		path += "?token=" + token

@@ -21,8 +21,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// hookstartAt runs the command line against an installation, with the given stdin and additional
-// environment variables.
+// hookstartAt runs the command hookstart against an installation, with the given stdin and
+// additional environment variables.
 func hookstartAt(
 	t *testing.T, l *localProgram, stdin string, env []string, args ...string,
 ) (stdout, stderr string, code int) {

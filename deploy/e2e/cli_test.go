@@ -155,8 +155,8 @@ var (
 	exampleLine = regexp.MustCompile(`(?m)^    (\S.*)$`)
 )
 
-// The help of every subcommand fits into a terminal and has an example that works with the demo
-// workflow.
+// The help of every subcommand fits in a terminal of 80 columns and has an example that works with
+// the demo workflow.
 func TestHelpExamples(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

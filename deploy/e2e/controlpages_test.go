@@ -116,7 +116,8 @@ const (
 	setStreamButton = `[id="nightly:set-stream"]`
 )
 
-// controlState is a state of a page that controls queues, executions or operator events.
+// controlState is one case of the test: a page with controls for queues, executions or operator
+// events, and how to bring it into a certain state.
 type controlState struct {
 	name, path string
 	before     func() error // changes the state over the API; nil means no change

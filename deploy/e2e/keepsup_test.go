@@ -112,8 +112,8 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	const newest = `document.querySelector("[data-id]").dataset.id`
 	before := b.evaluate(newest)
 	// Answer the page's requests for the list with an old response, which lacks the execution
-	// started below. The last request that gets the old response is the first one after the page
-	// has shown "Started". So the new row must come from a later response.
+	// started below. Once one of them has been answered so after the page has shown "Started", let
+	// all further requests through. The new row can therefore come only from a later response.
 	b.evaluate(`(async () => {
 		const rows = document.querySelector("[data-live]").dataset.live, real = fetch;
 		const old = await (await real(rows)).text();

@@ -217,10 +217,10 @@ func (a *ledgerAuditResult) auditFinalStatuses(
 	}
 }
 
-// lastFaultKind returns the kind of the fault that probably made a delivery a ghost, which is a
-// message that NATS has stored without acknowledging it in time. It is the last fault of a NATS
-// node that began before the sender got its last response, or the last fault of any kind if there
-// was no such fault of a node.
+// lastFaultKind returns the kind of the fault that probably caused a ghost: a message that NATS
+// stored without acknowledging it in time. That is the last fault of a NATS node that began before
+// the sender's last response. If there was none, it is the last fault of any kind that began before
+// then.
 func lastFaultKind(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {

@@ -17,8 +17,8 @@ const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
 	// These apply to a freeze that is the only fault. The other executors must resume recording
-	// within resumeRecordingTimeout. The freeze lasts at least ten seconds longer, in which the
-	// soak checks that they record.
+	// within resumeRecordingTimeout. The freeze lasts at least ten more seconds, so that the soak
+	// can check that they keep recording.
 	resumeRecordingTimeout = 20 * time.Second
 	minOnlyFaultFreeze     = resumeRecordingTimeout + 10*time.Second
 )

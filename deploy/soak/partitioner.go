@@ -27,7 +27,7 @@ type partitionRecord struct {
 	replicaRecovery time.Duration
 }
 
-// partitioner applies one partition of the hosts after another.
+// partitioner repeatedly partitions the network between the hosts and heals it.
 type partitioner struct {
 	hosts        *network.Network
 	installation *installation
@@ -142,8 +142,8 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 		totalCount(t.errorsByKind), all.confirmed.Load(), len(all.foundContradictions()))
 }
 
-// slowIngresses describes the ingresses whose first 200 after the healing of a partition came later
-// than maxUnavailability, or not at all.
+// slowIngresses describes the ingresses that, after a partition had healed, took longer than
+// maxUnavailability to answer a request with 200, or never did.
 func (f *partitioner) slowIngresses() (late []string) {
 	for _, p := range f.partitionRecords() {
 		for host, took := range p.ingressRecovery {

@@ -16,7 +16,7 @@ const (
 	readinessCheckTimeout  = 2 * time.Second
 )
 
-// Check tests one component that a program needs for its work.
+// Check tests one component that a program depends on.
 type Check struct {
 	// Component is the component's name in /readyz and in the log.
 	Component string

@@ -132,7 +132,8 @@ func TestLogLevel(t *testing.T) {
 		},
 		{"PUT", "error", 200, "error\n", logrus.ErrorLevel},
 		{"GET", "", 200, "error\n", logrus.ErrorLevel},
-		// A page from another origin could send these requests, so they must be refused.
+		// A page from another origin can send a POST without a preflight request, so POST is
+		// refused.
 		{"POST", "info", 405, "Method Not Allowed\n", logrus.ErrorLevel},
 	} {
 		request, err := http.NewRequest(c.method, "http://"+addr+"/log-level",

@@ -56,8 +56,8 @@ func adjustGCPercent() {
 	runtime.SetFinalizer(&witness{first}, collected)
 }
 
-// tuneMemory configures the garbage collector for the available memory: in a container, the heap
-// stays below nine tenths of the limit. GOGC and GOMEMLIMIT override it.
+// tuneMemory configures the garbage collector for the available memory: in a container, nine tenths
+// of its limit become the soft limit of the Go runtime's memory. GOGC and GOMEMLIMIT override it.
 func tuneMemory() {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		adjustGCPercent()

@@ -10,7 +10,7 @@ import (
 // StoreTarget identifies where the start messages of a queue are stored at the moment.
 type StoreTarget uint32
 
-// The targets. Each comment names the stream in which start messages are stored.
+// The places where the start messages of a queue may be stored:
 const (
 	StoreTargetShared StoreTarget = iota // the stream that all queues share
 	StoreTargetOwn                       // the queue's own stream

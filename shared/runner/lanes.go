@@ -64,10 +64,10 @@ type laneConsumer struct {
 	stream.Layout
 	consumer jetstream.Consumer // nil means that it has not been looked up yet
 	failures int                // number of consecutive failed requests
-	// held is a message that had to wait when it arrived: its stream was the newer one, and the
-	// group had not finished with the older one. nil means that no message is waiting. While the
-	// queue moves, both consumers of the lane may have a waiting message. Before either of them
-	// begins, mayBegin determines again which stream is the older one.
+	// held is a message that arrived from the newer stream before the group had finished with the
+	// older one. nil means that no message is waiting. While the queue moves, both consumers of the
+	// lane may hold a message. Before the execution of either message begins, mayBegin determines
+	// again which stream is the older one.
 	held *heldMessage
 }
 

@@ -231,8 +231,8 @@ func (u *inFlightMessages) sendReport(m *message) {
 // the report again later.
 func (u *inFlightMessages) handleReply(m *message, err error) {
 	u.mu.Lock()
-	// waits is false if an earlier attempt at sending the report was confirmed, or if AckWait has
-	// passed.
+	// waits reports whether the message still needs this reply: no earlier attempt to send the
+	// report was confirmed, and AckWait has not passed.
 	waits := u.messages[m.messageKey] == m
 	if m.reportErr == nil || !errors.Is(err, ack.ErrTimeout) { // a refusal says more than a timeout
 		m.reportErr = err

@@ -21,9 +21,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The constants with the prefix scheme are the verification schemes. Those with the prefix
-// generalPreset are the kinds of presets whose method is built from settings. hashNamedInSignature
-// is the value of methodSpec.Hash if each signature names its own hash.
+// The constants scheme… are the verification schemes. The constants generalPreset… name the presets
+// whose verification method is built from the Config's settings instead of a table.
+// hashNamedInSignature is the value of methodSpec.Hash if each signature names its own hash.
 const (
 	schemeStatic         = "static"     // the signature is the secret
 	schemeBasic          = "basic"      // basic authentication

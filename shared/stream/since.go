@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// SequenceSince returns the sequence number of the first message that a stream stored at the time
-// since or later. It fails with jetstream.ErrMsgNotFound if there is none. Any replica of the
+// SequenceSince returns the sequence number of the first message that a stream stored at or after
+// the time since. It fails with jetstream.ErrMsgNotFound if there is none. Any replica of the
 // stream may respond, and a lagging one may not have the newest messages. The stream must allow
 // direct gets.
 func SequenceSince(

@@ -156,8 +156,8 @@ var attempts = []attempt{
 		do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main",
 			`{"batch": 1, "no_wait": true}`),
 	},
-	// Executors are exempt from this attempt, because they create the consumers of runner groups.
-	// The attempt above shows that they cannot fetch messages from such a consumer.
+	// Executors do not make this attempt, because they may create consumers: they create those of
+	// runner groups. The attempt above shows that they cannot fetch messages from such a consumer.
 	{
 		name:  "read another queue by a consumer of one's own",
 		roles: "ri",

@@ -194,7 +194,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		t.Fatal(err)
 	}
 
-	// To cancel an execution, the executor writes to the bucket that runners read.
+	// The executor may cancel an execution, for which it writes to the bucket that runners read.
+	// The queue is paused, so that no runner takes the execution first.
 	if _, err := operators.PauseQueue(ctx, "default", time.Time{}); err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,8 @@ const creatorAddrByte = 254
 const tunPath = "/dev/net/tun"
 
 // New creates a network with one host for each name. The seed determines which packets are lost on
-// links whose Loss is not 0. The error wraps errors.ErrUnsupported if the machine cannot provide a
-// network: without root privileges, TUN devices or ip(8). The caller must end all programs in the
+// links whose Loss is not 0. The error wraps errors.ErrUnsupported if the program lacks root
+// privileges, or if the machine lacks TUN devices or ip(8). The caller must end all programs in the
 // hosts and then call Close.
 func New(seed uint64, names ...string) (_ *Network, err error) {
 	if err := checkSupported(); err != nil {

@@ -146,7 +146,7 @@ type ExecutionFilter struct {
 	Status string
 	// Source is api.SourceWebhook, api.SourceRerun or api.SourceEvent.
 	Source string
-	// DeliveryID is the sender's delivery ID.
+	// DeliveryID selects the executions of deliveries with this ID, as the sender gave it.
 	DeliveryID string
 	// Since (inclusive) and Until (exclusive) bound when the executions were accepted.
 	Since, Until time.Time

@@ -51,12 +51,13 @@ type SenderActivity struct {
 	Refused    int64 // number of requests refused because of their signature
 }
 
-// StorableSenders returns seen in stored form: merged into one entry per node, and sorted by node.
-// Because every writer locks the rows in this order, concurrent writers cannot deadlock.
-func StorableSenders(seen []SenderActivity) []SenderActivity {
+// StorableSenders prepares activities for storage: it merges those of each node into one and sorts
+// them by node. Because every writer locks the rows in this order, concurrent writers cannot
+// deadlock.
+func StorableSenders(activities []SenderActivity) []SenderActivity {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderActivity{}
-	for _, s := range seen {
+	for _, s := range activities {
 		s.WorkflowID, s.NodeID = SanitizeText(s.WorkflowID), SanitizeText(s.NodeID)
 		s.VerifiedAt, s.HandshakeAt, s.RefusedAt = storedTimeOrZero(s.VerifiedAt),
 			storedTimeOrZero(s.HandshakeAt), storedTimeOrZero(s.RefusedAt)

@@ -95,8 +95,8 @@ func (b *bed) begin(nc *nats.Conn, first time.Duration) (*Waits, *Wait) {
 	return waits, wait
 }
 
-// loseSignals makes the server stop delivering reports to a Wait, like a cluster's server that does
-// not know the subscription yet.
+// loseSignals stops the delivery of reports to a Wait, as happens in a cluster if a server does not
+// know the subscription yet.
 func loseSignals(t *testing.T, w *Wait) {
 	t.Helper()
 	for _, sub := range w.subs {
@@ -289,10 +289,10 @@ func TestAnOutputWaitsForMemory(t *testing.T) {
 	}
 }
 
-// A repeated request may have to wait for an execution in another queue's own stream, because the
-// workflow used that queue when the execution started. If the execution has already ended, the Wait
-// finds the final report by reading the other queues' own streams. If it ends later, the report
-// itself is the signal to read.
+// A repeated request may be for an execution that started while the workflow used another queue.
+// Its reports are then in that queue's own stream. If the execution has already ended, the Wait
+// finds its final report by reading the own streams of other queues. If it ends later, the report
+// arrives as a message, which makes the Wait read it.
 func TestARepeatFindsTheEndInAnotherQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	b := start(t)

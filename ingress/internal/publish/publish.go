@@ -241,9 +241,11 @@ func (p *DeliveryPublisher) pauseWhileFull() {
 	<-time.After(fullStreamInterval - elapsed)
 }
 
-// LookupDuplicate returns the confirmation of a message whose Nats-Msg-Id is in the stream's
-// deduplication window. For any other message, its error wraps ErrStorageFull. If the stream does
-// not reply, or its reply does not show whether it knows the ID, the error wraps ErrUnavailable.
+// LookupDuplicate is for a message that must not be stored, because the account has used up its
+// share of the storage. If the message's Nats-Msg-Id is in the stream's deduplication window,
+// LookupDuplicate returns the confirmation of the message that is stored with it. Otherwise, the
+// message is a new one, and the error wraps ErrStorageFull. If the stream does not reply, or its
+// reply does not show whether it knows the ID, the error wraps ErrUnavailable.
 //
 // LookupDuplicate never stores anything. It sends a message with the ID, without data, and with an
 // invalid Nats-Rollup header. The stream refuses that header only after it has looked up the ID

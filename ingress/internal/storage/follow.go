@@ -51,7 +51,7 @@ func Follow(
 	return f, nil
 }
 
-// Stop ends the updates, and waits until the last one has been made.
+// Stop stops the updates, and waits until one that is in progress has finished.
 func (f *Follower) Stop() {
 	_ = f.sums.Unsubscribe()
 	f.cancel()

@@ -22,8 +22,9 @@ const (
 )
 
 // EnsureMirror creates a NATS mirror of the registry's bucket, in a separate account, for ingresses
-// that may not read the original. js must have the API prefix under which the JetStream API of that
-// account is imported. EnsureMirror leaves an existing mirror unchanged.
+// that may not read the original. js must use the API prefix under which the executors' account
+// imports the JetStream API of the mirror's account. EnsureMirror leaves an existing mirror
+// unchanged.
 func EnsureMirror(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, registry.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

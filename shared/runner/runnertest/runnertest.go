@@ -84,7 +84,7 @@ func (i *Ingress) layoutFor(tb testing.TB, start *execution.Start) stream.Layout
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if start.OrderKey != "" && !i.queuesWithLanes[start.Queue] {
-		// An executor does this when a trigger node gets an order key.
+		// In production, an executor adds the lanes when a trigger node gets an order key.
 		i.queuesWithLanes[start.Queue] = true
 		i.storeQueueSettings(tb, start.Queue)
 	}

@@ -21,8 +21,8 @@ func main() {
 			"happens while a zone is cut off. It needs Linux and root's rights.", run)
 }
 
-// run takes the measurements of soak.RunRegions. If the machine cannot create the simulated hosts,
-// run prints the reason and returns nil.
+// run calls soak.RunRegions. If the machine cannot create the simulated hosts, run prints the
+// reason and returns nil.
 func run(ctx context.Context, c soak.Regions) error {
 	err := soak.RunRegions(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {

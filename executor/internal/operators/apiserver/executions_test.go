@@ -23,8 +23,8 @@ func TestExecutionsAreListed(t *testing.T) {
 	if got := string(r.get("/executions").is(200).body); got != `{"items":[],"nextCursor":""}` {
 		t.Errorf("no executions: %s", got)
 	}
-	// Each two consecutive executions have the same acceptance time, so that only their IDs
-	// determine their order.
+	// The executions come in pairs with the same acceptance time, so that only the IDs determine
+	// the order within a pair.
 	const n = 12
 	records := make([]store.Record, n)
 	for i := range records {

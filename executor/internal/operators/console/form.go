@@ -319,7 +319,8 @@ func (c *Console) renderUnreadableForm(w http.ResponseWriter, r *http.Request, e
 		"The request is damaged. Load the page again, and repeat the change.")
 }
 
-// savedResponse is the response to a script after a form was saved.
+// savedResponse is the response that the page's script gets when it has sent a form and the change
+// was saved.
 type savedResponse struct {
 	Page string `json:"page"` // path and query of the page that shows the result
 	Done string `json:"done"` // says what was done

@@ -820,7 +820,8 @@ func TestConditionsWhileAStreamIsOffline(t *testing.T) {
 	}
 }
 
-// requests records requests to the workflow orders at the given times.
+// requests stores, for each of the given times, one queued execution of the workflow "orders" that
+// was accepted then.
 func (r *rig) requests(at ...time.Time) {
 	r.t.Helper()
 	var batch store.Batch

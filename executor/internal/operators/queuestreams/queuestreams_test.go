@@ -472,7 +472,7 @@ func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	<-ended
 }
 
-// storeLate stores a delivery of the workflow wf in the shared stream, as an ingress does that has
+// storeLate stores a delivery of the workflow wf in the shared stream, as an ingress would that has
 // reopened the queue there. The delivery ID is "late".
 func (f *fixture) storeLate(ctx context.Context, queue string) {
 	f.t.Helper()

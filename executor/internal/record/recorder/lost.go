@@ -250,10 +250,11 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 			return err
 		}
 	}
-	// Call mayLackMessages both before and after rewindToUnrecorded. While a stream has an ack goal
-	// (recovery.ackGoals), the database may lack messages below the goal. If the stream reaches the
-	// goal during rewindToUnrecorded, the goal is removed, although rewindToUnrecorded may have
-	// missed some of these messages. Only the earlier call to mayLackMessages still reports them.
+	// Call mayLackMessages both before and after rewindToUnrecorded, because either result alone
+	// may miss something. While a stream has an ack goal (recovery.ackGoals), the database may lack
+	// messages below the goal. If the stream reaches the goal during rewindToUnrecorded, only the
+	// earlier call still sees that there was one. If a goal is set during rewindToUnrecorded, only
+	// the later call sees it.
 	mayLack := r.recovery.mayLackMessages(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
 	if err == nil && (mayLack || behind || r.recovery.mayLackMessages(at)) {

@@ -101,8 +101,9 @@ func handledRangesOf(entries []*entry) (ranges []store.HandledRange) {
 	return ranges
 }
 
-// recovery tracks whether the database lacks acknowledged messages, and up to which sequence each
-// stream must be acknowledged before the database is compared again.
+// recovery tracks whether the database lacks acknowledged messages. For each stream, it knows the
+// sequence up to which messages must be acknowledged before the database is compared with the
+// streams again.
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
@@ -185,10 +186,10 @@ func (r *recovery) addGoalsForDelivered(uncertain bool) {
 	}
 }
 
-// updateReadiness marks the executor as not ready if it has been unknown for longer than grace
-// whether a new database lacks messages. It marks the executor as ready again when all ack goals
-// are reached, or after maxUncertainty. While the database is known to lack messages, it does
-// nothing, because the executor is not ready anyway.
+// updateReadiness marks the executor as not ready if it remains unknown for longer than grace,
+// after a switch to another database, whether that database lacks messages. It marks the executor
+// as ready again when all ack goals are reached, or after maxUncertainty. While the database is
+// known to lack messages, updateReadiness does nothing, because the executor is not ready anyway.
 func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

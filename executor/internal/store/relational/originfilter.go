@@ -68,9 +68,10 @@ func (s *Store) whereOrigin(
 	return nil
 }
 
-// findOrigins returns the numbers of the origins that meet the conditions, and the numbers of their
-// workflows, each once. If workflowID is not "", it considers only that workflow's origins. It
-// returns at most maxOrigins+1 origins: that many mean that there are more than maxOrigins.
+// findOrigins returns the keys of the rows in the table origins that meet the conditions and,
+// without duplicates, the keys of their workflows. If workflowID is not "", it considers only that
+// workflow's origins. It returns at most maxOrigins+1 origins: if it returns that many, there may
+// be still more.
 func (s *Store) findOrigins(
 	ctx context.Context, what string, where Where, workflowID string,
 ) (origins, workflows []int64, err error) {
@@ -97,7 +98,8 @@ func (s *Store) findOrigins(
 }
 
 // haveFewEnoughToSort reports whether the workflows have at most maxSortedRecords records in the
-// filter's time range, which a query can read and sort. It reads only an index.
+// filter's time range, which are few enough for a query to read and sort all of them. It reads only
+// an index.
 func (s *Store) haveFewEnoughToSort(
 	ctx context.Context, what string, filter store.RecordFilter, workflows []int64,
 ) (bool, error) {

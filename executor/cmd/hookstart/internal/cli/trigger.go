@@ -200,10 +200,10 @@ func (k tokenDisplay) displayURL(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.displayToken(t.Token))
 }
 
-// deliveryIDSourcesText names the first places in a request where a delivery ID is looked for.
-// Without a sender, it names two: the headers that webhook.PriorityDeliveryIDHeaders returns. With
-// a sender, it names three, because the sender's own places may come before these headers. It ends
-// with the number of the remaining places, such as "and 3 more".
+// deliveryIDSourcesText lists the first places where the ingress looks for a delivery ID in a
+// request: two if the trigger has no sender, which are the headers that
+// webhook.PriorityDeliveryIDHeaders returns, and three otherwise, because the sender's own places
+// may come first. If there are more places, the text ends with their number, such as "and 3 more".
 func deliveryIDSourcesText(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2
