@@ -554,11 +554,11 @@ func (u *inFlightMessages) sendHeartbeat(
 // runner reads the last report again and builds a new version.
 
 // hasEnded reports whether the group has ended an execution, according to the last report stored
-// for it. It retries a failed read until ctx ends. But if nothing responds to reads even after
-// maxReportReadFailures failures, it assumes that the runner may not read reports, and returns
-// false and a nil error.
+// for it. It retries a failed read until ctx ends. But if the runner has never been able to read a
+// report, and nothing responds to maxUnansweredReads requests in a row, it assumes that the runner
+// may not read reports, and returns false and a nil error.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
-	for tries := 0; ; tries++ {
+	for unanswered := 0; ; {
 		last, err := r.readLastReport(ctx, m)
 		switch {
 		case err == nil:
@@ -566,10 +566,15 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 			return last.Ended, nil
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case errors.Is(err, nats.ErrNoResponders) && tries >= maxReportReadFailures:
-			return false, nil
+		case !errors.Is(err, nats.ErrNoResponders):
+			unanswered = 0
+		default:
+			unanswered++
+			if unanswered >= maxUnansweredReads && !r.mayReadReports.Load() {
+				return false, nil
+			}
 		}
-		sleep(ctx, 100*time.Millisecond)
+		sleep(ctx, unansweredReadPause)
 	}
 }
 
@@ -579,7 +584,11 @@ func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastRep
 	ctx, cancel := context.WithTimeout(ctx, reportReadTimeout)
 	defer cancel()
 	subject := m.layout.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
-	return stream.ReadLastReport(ctx, r.nc, subject, r.Group)
+	last, err := stream.ReadLastReport(ctx, r.nc, subject, r.Group)
+	if err == nil {
+		r.mayReadReports.Store(true)
+	}
+	return last, err
 }
 
 // rebuildReport returns a new version of a final report that the stream has refused because another
@@ -633,9 +642,12 @@ func (u *inFlightMessages) lastReport(m *message) *stream.LastReport {
 // reportReadTimeout is the maximum duration of one request for the last report.
 const reportReadTimeout = 2 * time.Second
 
-// maxReportReadFailures is how many requests for the last report may fail with no responders before
-// the runner assumes that its NATS account lacks the permission to read reports.
-const maxReportReadFailures = 20
+// A runner that has never read a report assumes that its NATS account lacks the permission to do so
+// if nothing responds to maxUnansweredReads requests in a row, with a pause after each.
+const (
+	maxUnansweredReads  = 20
+	unansweredReadPause = 100 * time.Millisecond
+)
 
 // dropLostMessage abandons a message whose lease has expired. The message is neither acknowledged
 // nor handed back, because another member may be working on it.

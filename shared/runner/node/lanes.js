@@ -208,21 +208,32 @@ export class Held {
 }
 
 /**
+ * connectionsThatReadReports holds the connections over which a last report has ever been looked up, which proves that their
+ * account may read reports.
+ * @type {WeakSet<import("@nats-io/transport-node").NatsConnection>}
+ */
+const connectionsThatReadReports = new WeakSet();
+
+/**
  * readLastReport reads what the last report that is stored of an execution says: whether the group has ended it, in particular. A
- * server that has lost what was acknowledged delivers it again, after later ones of its key. It returns undefined if reports
- * cannot be read, or the runner stops.
+ * server that has lost what was acknowledged delivers it again, after later ones of its key. It retries until the runner stops,
+ * and then returns undefined. It also returns undefined if this connection has never been able to read a report, and nothing
+ * responds to several requests in a row: then the account may not read reports.
  * @param {import("@nats-io/transport-node").NatsConnection} nc
  * @param {import("./contract.js").Start} start
  * @param {string} group
  * @param {AbortSignal} working
  */
 export async function readLastReport(nc, start, group, working) {
-  for (let n = 0; !working.aborted && !nc.isClosed(); n++) {
+  for (let unanswered = 0; !working.aborted && !nc.isClosed();) {
     try {
-      return await askLastReport(nc, start, group);
+      const last = await askLastReport(nc, start, group);
+      connectionsThatReadReports.add(nc);
+      return last;
     } catch (failure) {
-      if (failure instanceof Error && /no responders/i.test(failure.message) && n >= tries) {
-        return undefined; // the account may not read reports
+      unanswered = failure instanceof Error && /no responders/i.test(failure.message) ? unanswered + 1 : 0;
+      if (unanswered > tries && !connectionsThatReadReports.has(nc)) {
+        return undefined;
       }
     }
     await pause(100);

@@ -196,6 +196,48 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 }
 
+// A runner that has read reports before does not call a handler for an ordered execution while
+// nothing responds to its requests for the last report, as in an outage of NATS: the execution may
+// have ended already.
+func TestAnOrderedExecutionWaitsForItsLastReport(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answerReads := func(answer bool) {
+		reports, err := js.Stream(t.Context(), stream.ProgressName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := reports.CachedInfo().Config
+		c.AllowDirect = answer
+		if _, err := js.UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begun := make(chan string, 10)
+	start(t, nc, runner.Options{}, func(_ context.Context, e runner.Execution) (any, error) {
+		begun <- e.ID
+		return nil, nil
+	})
+	expectBegun(t, begun, ingress.Start(t, runnertest.Post{OrderKey: "a"}))
+	answerReads(false)
+	second := ingress.Start(t, runnertest.Post{OrderKey: "a"})
+	select {
+	case id := <-begun:
+		t.Errorf("%s began without the last report", id)
+	case <-time.After(3 * time.Second): // longer than a runner that has never read a report waits
+	}
+	answerReads(true)
+	expectBegun(t, begun, second)
+	if got := ingress.Await(t, second); got.Status != execution.Succeeded {
+		t.Errorf("%+v", got)
+	}
+}
+
 // Each group runs an ordered execution, even if another group has ended it before. If the server
 // has lost the acknowledgments of a group's lane consumer, this group does not run the execution
 // again, even if the last report is from another group.
