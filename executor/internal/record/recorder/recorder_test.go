@@ -671,8 +671,8 @@ func (r *rig) reportsAreAcknowledged() bool {
 	return info.AckFloor.Stream > 0 && stream.Unacknowledged(info) == 0
 }
 
-// A secret that a provider has sent is not stored if the node has another sender by now: requests of
-// the new sender would be refused, because they are not signed with it.
+// A secret that a provider has sent is not stored if the node has another sender by now: the
+// requests of the new sender are not signed with it, so they would be refused.
 func TestTheSecretOfAReplacedSenderIsNotStored(t *testing.T) {
 	t.Parallel()
 	r := start(t)
