@@ -555,8 +555,8 @@ func (u *inFlightMessages) sendHeartbeat(
 
 // hasEnded reports whether the group has ended an execution, according to the last report stored
 // for it. It retries a failed read until ctx ends. But if the runner has never been able to read a
-// report, and nothing responds to maxUnansweredReads requests in a row, it assumes that the runner
-// may not read reports, and returns false and a nil error.
+// report in that stream, and nothing responds to maxUnansweredReads requests in a row, it assumes
+// that the runner may not read reports there, and returns false and a nil error.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	for unanswered := 0; ; {
 		last, err := r.readLastReport(ctx, m)
@@ -570,7 +570,8 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 			unanswered = 0
 		default:
 			unanswered++
-			if unanswered >= maxUnansweredReads && !r.mayReadReports.Load() {
+			_, readable := r.readableStreams.Load(stream.StreamOf(m.progressSubject()))
+			if unanswered >= maxUnansweredReads && !readable {
 				return false, nil
 			}
 		}
@@ -583,12 +584,17 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportReadTimeout)
 	defer cancel()
-	subject := m.layout.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
+	subject := m.progressSubject()
 	last, err := stream.ReadLastReport(ctx, r.nc, subject, r.Group)
 	if err == nil {
-		r.mayReadReports.Store(true)
+		r.readableStreams.Store(stream.StreamOf(subject), true)
 	}
 	return last, err
+}
+
+// progressSubject returns the subject of the reports on the message's execution.
+func (m *message) progressSubject() string {
+	return m.layout.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
 }
 
 // rebuildReport returns a new version of a final report that the stream has refused because another

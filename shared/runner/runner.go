@@ -263,9 +263,10 @@ type runner struct {
 	// mayReadSettings reports whether the queue's record has ever been read, which proves that the
 	// runner's NATS account has the permission to read it.
 	mayReadSettings atomic.Bool
-	// mayReadReports reports whether the last report on an execution has ever been looked up
-	// successfully, which proves that the runner's NATS account has the permission to do so.
-	mayReadReports atomic.Bool
+	// readableStreams holds the names of the streams of reports in which the last report on an
+	// execution has ever been looked up successfully, which proves that the runner's NATS account
+	// has the permission to do so. An account may have it for some of the streams only.
+	readableStreams sync.Map
 	// freeSlots holds a token for each free concurrency slot.
 	freeSlots chan struct{}
 	// unconfirmedReports limits the number of final reports that the stream has not confirmed yet,

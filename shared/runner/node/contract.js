@@ -41,10 +41,16 @@ export const laneConsumerName = (queue, group, lane) => `${consumerName(queue, g
 const progressSubject = (start) => `executions.${start.own ? "reports" : "progress"}.${start.queue}.${start.workflowId}.${start.executionId}`;
 
 /**
+ * reportStream is the name of the stream that stores the reports on an execution.
+ * @param {Start} start
+ */
+export const reportStream = (start) => start.own ? `PROGRESS_${start.queue}` : "PROGRESS";
+
+/**
  * lastReport is the request for the last report of an execution, which the stream of reports answers.
  * @param {Start} start
  */
-export const lastReport = (start) => `$JS.API.DIRECT.GET.${start.own ? `PROGRESS_${start.queue}` : "PROGRESS"}.${progressSubject(start)}`;
+export const lastReport = (start) => `$JS.API.DIRECT.GET.${reportStream(start)}.${progressSubject(start)}`;
 
 /**
  * whoEnded reads in a report which groups have ended its execution: whether the group has, and which others. A report without a

@@ -2,13 +2,13 @@
 // server hands out one message at a time, whichever member asks: so the order holds without an agreement among members.
 import { setTimeout as pause } from "node:timers/promises";
 import { JetStreamApiError } from "@nats-io/jetstream";
-import { lastReport, whoEnded } from "./contract.js";
+import { lastReport, reportStream, whoEnded } from "./contract.js";
 
 // consumerNotFound and streamNotFound are the server's error codes.
 export const consumerNotFound = 10014, streamNotFound = 10059;
 const wrongLastSequence = 10071, wrongLastSequenceInProcess = 10164;
 const askTimeout = 2000; // of one question, in milliseconds
-const tries = 20; // questions without a responder before reports count as not readable
+const tries = 20; // requests in a row without a responder, before reports that were never read count as not readable
 
 // Lost is the reason with which a handler's signal is aborted when another member of the group may have its execution: the
 // server has confirmed no heartbeat for four fifths of the ack wait, or it has delivered the message again. What the handler
@@ -208,31 +208,33 @@ export class Held {
 }
 
 /**
- * connectionsThatReadReports holds the connections over which a last report has ever been looked up, which proves that their
- * account may read reports.
- * @type {WeakSet<import("@nats-io/transport-node").NatsConnection>}
+ * readableStreams holds, for each connection, the names of the streams of reports in which a last report has ever been looked up,
+ * which proves that the connection's account has the permission to do so. An account may have it for some of the streams only.
+ * @type {WeakMap<import("@nats-io/transport-node").NatsConnection, Set<string>>}
  */
-const connectionsThatReadReports = new WeakSet();
+const readableStreams = new WeakMap();
 
 /**
  * readLastReport reads what the last report that is stored of an execution says: whether the group has ended it, in particular. A
  * server that has lost what was acknowledged delivers it again, after later ones of its key. It retries until the runner stops,
- * and then returns undefined. It also returns undefined if this connection has never been able to read a report, and nothing
- * responds to several requests in a row: then the account may not read reports.
+ * and then returns undefined. It also returns undefined if this connection has never been able to read a report in that stream,
+ * and nothing responds to several requests in a row: then the account may not read reports there.
  * @param {import("@nats-io/transport-node").NatsConnection} nc
  * @param {import("./contract.js").Start} start
  * @param {string} group
  * @param {AbortSignal} working
  */
 export async function readLastReport(nc, start, group, working) {
+  const readable = readableStreams.get(nc) ?? new Set();
+  readableStreams.set(nc, readable);
   for (let unanswered = 0; !working.aborted && !nc.isClosed();) {
     try {
       const last = await askLastReport(nc, start, group);
-      connectionsThatReadReports.add(nc);
+      readable.add(reportStream(start));
       return last;
     } catch (failure) {
       unanswered = failure instanceof Error && /no responders/i.test(failure.message) ? unanswered + 1 : 0;
-      if (unanswered > tries && !connectionsThatReadReports.has(nc)) {
+      if (unanswered > tries && !readable.has(reportStream(start))) {
         return undefined;
       }
     }

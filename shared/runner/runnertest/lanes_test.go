@@ -196,9 +196,24 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 }
 
+// answerReportReads sets whether the server responds to requests for reports in the given stream.
+func answerReportReads(t *testing.T, js jetstream.JetStream, name string, answer bool) {
+	t.Helper()
+	reports, err := js.Stream(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := reports.CachedInfo().Config
+	config.AllowDirect = answer
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A runner that has read reports before does not call a handler for an ordered execution while
 // nothing responds to its requests for the last report, as in an outage of NATS: the execution may
-// have ended already.
+// have ended already. It does so only in the streams in which it has read reports, because an
+// account may have the permission to read them in the shared stream, but not in an own stream.
 func TestAnOrderedExecutionWaitsForItsLastReport(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -207,35 +222,27 @@ func TestAnOrderedExecutionWaitsForItsLastReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answerReads := func(answer bool) {
-		reports, err := js.Stream(t.Context(), stream.ProgressName)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := reports.CachedInfo().Config
-		c.AllowDirect = answer
-		if _, err := js.UpdateStream(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
-	}
 	begun := make(chan string, 10)
 	start(t, nc, runner.Options{}, func(_ context.Context, e runner.Execution) (any, error) {
 		begun <- e.ID
 		return nil, nil
 	})
 	expectBegun(t, begun, ingress.Start(t, runnertest.Post{OrderKey: "a"}))
-	answerReads(false)
+	answerReportReads(t, js, stream.ProgressName, false)
 	second := ingress.Start(t, runnertest.Post{OrderKey: "a"})
 	select {
 	case id := <-begun:
 		t.Errorf("%s began without the last report", id)
 	case <-time.After(3 * time.Second): // longer than a runner that has never read a report waits
 	}
-	answerReads(true)
+	answerReportReads(t, js, stream.ProgressName, true)
 	expectBegun(t, begun, second)
 	if got := ingress.Await(t, second); got.Status != execution.Succeeded {
 		t.Errorf("%+v", got)
 	}
+	ingress.MoveToOwnStream(t, execution.DefaultQueue)
+	answerReportReads(t, js, stream.OwnProgressStreamName(execution.DefaultQueue), false)
+	expectBegun(t, begun, ingress.Start(t, runnertest.Post{OrderKey: "b"}))
 }
 
 // Each group runs an ordered execution, even if another group has ended it before. If the server
@@ -352,17 +359,8 @@ func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reports, err := js.Stream(t.Context(), stream.ProgressName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Keep the server from responding to requests for reports, because the test responds to them
-	// itself.
-	config := reports.CachedInfo().Config
-	config.AllowDirect = false
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	// The test responds to requests for reports itself.
+	answerReportReads(t, js, stream.ProgressName, false)
 	var asked atomic.Int32
 	if _, err := nc.Subscribe("$JS.API.DIRECT.GET."+stream.ProgressName+".>", func(msg *nats.Msg) {
 		if asked.Add(1) == 1 {
