@@ -223,8 +223,9 @@ func (r *report) addAudit(
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for id, acknowledged := range unreported {
-		if _, reported := streams.finalStatuses[id]; !reported {
-			streams.finalStatuses[id], streams.finalStatusTimes[id] = execution.Failed, acknowledged
+		streams.addFinalStatus(id, execution.Failed)
+		if _, reported := streams.finalStatusTimes[id]; !reported {
+			streams.finalStatusTimes[id] = acknowledged
 		}
 	}
 	if r.reruns, err = i.lateRuns(streams.finalStatusTimes); err != nil {

@@ -21,9 +21,13 @@ import (
 // streamContents holds the contents of the streams, keyed by execution ID.
 type streamContents struct {
 	starts map[string]storedStart
-	// finalStatuses holds the first final status that was reported for each execution.
-	finalStatuses    map[string]execution.Status
-	finalStatusTimes map[string]time.Time // when the stream stored that report
+	// finalStatuses holds the first final status that was reported for each execution. An
+	// unreadable report counts as execution.Failed, because executors record it as that.
+	finalStatuses map[string]execution.Status
+	// finalStatusTimes holds when the stream stored the first readable report of a final status. A
+	// runner may correctly run an execution after an unreadable one: the faulty runner that
+	// published it may have lost its connection before it acknowledged the start message.
+	finalStatusTimes map[string]time.Time
 }
 
 // storedStart is an execution with at least one start message in a stream.
@@ -35,17 +39,21 @@ type storedStart struct {
 	sequence   uint64 // the sequence of the last of these messages in its stream
 }
 
+func newStreamContents() streamContents {
+	return streamContents{
+		starts:           map[string]storedStart{},
+		finalStatuses:    map[string]execution.Status{},
+		finalStatusTimes: map[string]time.Time{},
+	}
+}
+
 // readStreams reads all start messages and all reports in the streams.
 func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, error) {
 	// Each attempt starts with empty counts, because a failed attempt may already have counted some
 	// messages, which would then be counted twice.
 	var all streamContents
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
-		all = streamContents{
-			map[string]storedStart{},
-			map[string]execution.Status{},
-			map[string]time.Time{},
-		}
+		all = newStreamContents()
 		names, err := executionStreamNames(ctx, js)
 		for _, name := range names {
 			if err == nil {
@@ -83,7 +91,13 @@ func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, nam
 const startCopyMsgIDPrefix = "again-"
 
 func (all *streamContents) addMessage(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-	if string(msg.Data()) == unreadableReport || stream.IsDedupMarkerSubject(msg.Subject()) {
+	if stream.IsDedupMarkerSubject(msg.Subject()) {
+		return nil
+	}
+	if string(msg.Data()) == unreadableReport {
+		if _, _, id, ok := stream.ParseProgressSubject(msg.Subject()); ok {
+			all.addFinalStatus(id, execution.Failed)
+		}
 		return nil
 	}
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
@@ -96,12 +110,22 @@ func (all *streamContents) addMessage(msg jetstream.Msg, meta *jetstream.MsgMeta
 	return all.addEvent(event, stream.StreamOf(msg.Subject()), meta)
 }
 
+// addFinalStatus adds the status of a report, unless an earlier report has given a final status.
+func (all *streamContents) addFinalStatus(id string, status execution.Status) {
+	if all.finalStatuses[id] == "" {
+		all.finalStatuses[id] = status
+	}
+}
+
 // addEvent adds a message to the contents. name is the stream that holds the message.
 func (all *streamContents) addEvent(
 	event stream.DecodedMessage, name string, meta *jetstream.MsgMetadata,
 ) error {
-	if p := event.Progress; p != nil && p.Status.Final() && all.finalStatuses[p.ID] == "" {
-		all.finalStatuses[p.ID], all.finalStatusTimes[p.ID] = p.Status, meta.Timestamp
+	if p := event.Progress; p != nil && p.Status.Final() {
+		all.addFinalStatus(p.ID, p.Status)
+		if _, known := all.finalStatusTimes[p.ID]; !known {
+			all.finalStatusTimes[p.ID] = meta.Timestamp
+		}
 	}
 	if event.Start == nil {
 		return nil
