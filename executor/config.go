@@ -17,7 +17,7 @@ import (
 )
 
 // SkippedConsumer identifies a runner group's consumer that has skipped start messages.
-type SkippedConsumer = recorder.SkippedConsumer
+type SkippedConsumer = recorder.SkippingConsumer
 
 // Config configures an executor. Its struct tags, and those of the embedded types, define the
 // command-line flags and their defaults; program.Parse fills in the fields. Do not use a zero

@@ -29,9 +29,9 @@ func newDeadLetterGauge(registerer prometheus.Registerer) *deadLetterGauge {
 	return d
 }
 
-// watch counts the dead letters every deadLetterCountInterval until ctx is done, and sets the
-// gauge. If a count fails, the gauge keeps its value.
-func (d *deadLetterGauge) watch(ctx context.Context, letters store.DeadLetters) {
+// updatePeriodically counts the dead letters every deadLetterCountInterval until ctx is done, and
+// sets the gauge. If a count fails, the gauge keeps its value.
+func (d *deadLetterGauge) updatePeriodically(ctx context.Context, letters store.DeadLetters) {
 	retry.Every(ctx, deadLetterCountInterval, func() {
 		if n, err := letters.CountDeadLetters(ctx, maxCountedDeadLetters); err == nil {
 			d.gauge.Set(float64(n))

@@ -358,7 +358,7 @@ func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 	})
 	signIn := signin.New(signin.Config{
 		AdminToken:      c.AdminToken,
-		OnSignIn:        calls.NoteSignIn,
+		OnSignIn:        calls.AuditSignIn,
 		Keys:            e.keyring,
 		RevokedSessions: operate.NewRevokedSessions(e.records),
 		OneTimeNonce:    c.OneTimeSignInNonce,
@@ -413,7 +413,7 @@ func (e *executor) startRecording(ctx context.Context) {
 		Changes:                e.changeNotifier,
 		Ops:                    e.Ops,
 		Log:                    e.Log,
-		Publishing:             e.config.Publishing,
+		PublishingRequests:     e.config.Publishing,
 		Retention:              e.config.Retention,
 		SaveCapturedSecret:     e.editor.CaptureSenderSecret,
 		SenderPreset:           e.editor.SenderPreset,
@@ -482,7 +482,7 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	})
 	e.Go(ctx, e.warnOfMissingEncryptionKeys)
 	letters := newDeadLetterGauge(e.Ops.Metrics)
-	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
+	e.Go(ctx, func(ctx context.Context) { letters.updatePeriodically(ctx, e.records) })
 	// The database copy must keep running when ctx is done, because a change in flight is confirmed
 	// only when the copy has it. e.Stop ends it after the HTTP server has stopped.
 	e.Go(context.WithoutCancel(ctx), e.databaseCopy.Run)

@@ -109,17 +109,17 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 			// Another executor has recreated the stream, or an older copy of it was restored.
 			k.logLostMessages(name)
 		}
-		if err := k.storePosition(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
+		if err := k.rememberPosition(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// storePosition stores a stream's position for the next check: last, which is the sequence of the
-// newest message, and the sequence up to which the recorder's consumer has acknowledged every
+// rememberPosition stores a stream's position for the next check: last, which is the sequence of
+// the newest message, and the sequence up to which the recorder's consumer has acknowledged every
 // message.
-func (k *lostStreamCheck) storePosition(ctx context.Context, name string, last uint64) error {
+func (k *lostStreamCheck) rememberPosition(ctx context.Context, name string, last uint64) error {
 	now := streamPosition{lastSequence: last}
 	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumer)
 	switch {

@@ -117,7 +117,7 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 		"messages per subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 },
 		"age":                  func(c *jetstream.StreamConfig) { c.MaxAge = 48 * time.Hour },
 	} {
-		config := stream.DefaultSettings.Config()
+		config := stream.DefaultSettings.ExecutionsConfig()
 		edit(&config)
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,10 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 			t.Errorf("%s is not said once:\n%s", name, logs)
 		}
 	}
-	if _, err := js.UpdateStream(t.Context(), stream.DefaultSettings.Config()); err != nil {
+	if _, err := js.UpdateStream(
+		t.Context(),
+		stream.DefaultSettings.ExecutionsConfig(),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if n := differ(); n != 0 || !strings.Contains(logs.String(), "as configured again") {

@@ -72,7 +72,7 @@ func (h *handler) readBody(
 	d.bodyUnread = false
 	control := http.NewResponseController(d.w)
 	began := time.Now()
-	due := h.bodyDeadline(declared, 0)
+	due := h.bodyTimeLimit(declared, 0)
 	// The deadline applies to the body only: net/http removes it once the whole body has been read.
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
 		return nil, reservation, &admission.Refusal{Code: webhook.CodeBodyUnreadable}
@@ -106,7 +106,7 @@ func (h *handler) readBody(
 			}
 			return nil, reservation, bodyReadRefusal(err)
 		}
-		later := h.bodyDeadline(declared, reservation.read)
+		later := h.bodyTimeLimit(declared, reservation.read)
 		if int64(reservation.read) != declared && (later >= due+time.Second || later < due) {
 			due = later
 			_ = control.SetReadDeadline(began.Add(due)) // cannot fail: succeeded above
@@ -115,13 +115,13 @@ func (h *handler) readBody(
 	return body[:reservation.read], reservation, nil
 }
 
-// bodyDeadline returns how long the body may take to arrive, counted from the end of the headers.
+// bodyTimeLimit returns how long the body may take to arrive, counted from the end of the headers.
 // declared is the Content-Length, or -1 if there is none, and read is the number of bytes that have
 // arrived so far. A short body may take the whole body timeout, because it uses little memory. A
 // body without a declared length counts as short until it has filled the initial buffer. A longer
 // body must keep the minimum rate. Otherwise, a sender could occupy a slot and memory for long by
 // sending a few bytes per second.
-func (h *handler) bodyDeadline(declared int64, read int) time.Duration {
+func (h *handler) bodyTimeLimit(declared int64, read int) time.Duration {
 	isShort := declared <= initialBodyBuffer
 	if declared < 0 {
 		isShort = read < initialBodyBuffer

@@ -133,8 +133,8 @@ func (h *handler) router() http.Handler {
 			h.serveOtherMethod(w, r, p.ByName("workflowId"))
 		})
 	}
-	router.NotFound = h.refuseAll(webhook.CodeNotFound)
-	notAllowed := h.refuseAll(webhook.CodeMethodNotAllowed)
+	router.NotFound = h.refusingHandler(webhook.CodeNotFound)
+	notAllowed := h.refusingHandler(webhook.CodeMethodNotAllowed)
 	router.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "*" { // the router would match it against every path
 			w.Header().Del("Allow")
@@ -154,7 +154,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	defer d.release()
 	h.beginEvent(d, webhookRoute)
 	defer h.finishEvent(d)
-	h.respond(d, h.decide(d, workflowID))
+	h.respond(d, h.runSteps(d, workflowID))
 	d.reservation.release() // not later, because finishEvent may have to drain a long body
 }
 

@@ -177,7 +177,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	//nolint:contextcheck // it is renewed until the last response is sent
 	e.lease = consistency.NewLease(e.NATS, e.follower)
 	e.Add(e.lease.Stop)
-	publisher := countInFlight(e.streams, e.config.Publishing)
+	publisher := withInFlightCount(e.streams, e.config.Publishing)
 	e.handler = newHandler(e.config, dependencies{
 		admission:            admission.New(e.snapshot, limits),
 		lease:                e.lease,

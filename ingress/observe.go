@@ -126,8 +126,8 @@ func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 	ops.LogEvent(h.log, level, e.start.Add(took), "webhook", members)
 }
 
-// refuseAll returns a handler that refuses every request with the given code.
-func (h *handler) refuseAll(code webhook.Code) http.Handler {
+// refusingHandler returns a handler that refuses every request with the given code.
+func (h *handler) refusingHandler(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := acquireDelivery(w, r)
 		defer d.release()
@@ -170,7 +170,7 @@ type requestMetrics struct {
 	filtered         prometheus.Counter
 	overStorageShare prometheus.Counter
 	waitsByReason    map[await.Reason]prometheus.Counter
-	wait             prometheus.Histogram
+	waitDuration     prometheus.Histogram
 	bodyBytes        prometheus.Counter
 	duration         prometheus.Histogram
 	publish          prometheus.Histogram
@@ -192,7 +192,7 @@ func registerStateMetrics(
 			Name: "hookstart_ingress_registry_lag_seconds",
 			Help: "How long ago all that the registry held was in force here; past 2 every " +
 				"webhook is answered 503.",
-		}, func() float64 { return lease.Age(time.Now()).Seconds() }),
+		}, func() float64 { return lease.SinceCaughtUp(time.Now()).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_workflows", Help: "Workflows that are known here.",
 		}, func() float64 { return float64(snapshot.WorkflowCount()) }),
@@ -231,7 +231,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	}, []string{"reason"})
 	m := &requestMetrics{
 		waitsByReason: map[await.Reason]prometheus.Counter{},
-		wait: histogram("hookstart_ingress_answer_wait_seconds",
+		waitDuration: histogram("hookstart_ingress_answer_wait_seconds",
 			"How long an answer waited for the end of its execution."),
 		requests:   map[responseLabels]prometheus.Counter{},
 		verified:   map[string]prometheus.Counter{},
@@ -280,7 +280,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	m.requests[responseLabels{status: customStatusLabel}] = requests.WithLabelValues("output", "")
 	m.addSenderCounters(verified, handshakes, unverified)
 	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered,
-		m.overStorageShare, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.inFlight)
+		m.overStorageShare, waits, m.waitDuration, m.bodyBytes, m.duration, m.publish, m.inFlight)
 	return m
 }
 
@@ -318,7 +318,7 @@ func (m *requestMetrics) observe(e *requestEvent, took time.Duration) {
 	m.duration.Observe((took - e.waited).Seconds())
 	if e.waitEndReason != "" {
 		m.waitsByReason[e.waitEndReason].Inc()
-		m.wait.Observe(e.waited.Seconds())
+		m.waitDuration.Observe(e.waited.Seconds())
 	}
 	m.bodyBytes.Add(float64(e.bodyBytes))
 	if e.publishDuration > 0 {

@@ -30,7 +30,7 @@ var errInvalidOutput = errors.New("the output's http is not valid")
 // responseFromOutput converts an output to a response. An output {"http": {…}} sets the status, the
 // headers and the body. Any other output becomes the body, in the form that the sender expects. The
 // sender's form also determines the status of a response without a body, unless the output sets it.
-func responseFromOutput(output []byte, form sender.OutputForm) (r outputResponse, err error) {
+func responseFromOutput(output []byte, form sender.OutputFormat) (r outputResponse, err error) {
 	r, err = responseWithDefaultStatus(output, form)
 	if err == nil && !r.setsStatus && len(r.body) == 0 {
 		r.status = form.EmptyBodyStatus()
@@ -38,7 +38,7 @@ func responseFromOutput(output []byte, form sender.OutputForm) (r outputResponse
 	return r, err
 }
 
-func responseWithDefaultStatus(output []byte, form sender.OutputForm) (r outputResponse,
+func responseWithDefaultStatus(output []byte, form sender.OutputFormat) (r outputResponse,
 	err error,
 ) {
 	var members map[string]json.RawMessage

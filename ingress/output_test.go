@@ -20,13 +20,13 @@ import (
 
 // outputForms lists the forms in which senders expect an output. "" is the form for all senders
 // without a special one.
-var outputForms = []sender.OutputForm{
+var outputForms = []sender.OutputFormat{
 	"", "text", "twiml-message", "twiml-say", "json-or-no-content",
 }
 
 // writeOutput responds to a request with an output, as the ingress does for a node whose responses
 // consist of the output, and reads the response as a client does.
-func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Response, string) {
+func writeOutput(t *testing.T, output []byte, form sender.OutputFormat) (*http.Response, string) {
 	t.Helper()
 	h, _, _, _, _ := tryHandler(t, alwaysValid{})
 	recorder := httptest.NewRecorder()

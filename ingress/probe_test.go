@@ -32,7 +32,7 @@ func TestProbe(t *testing.T) {
 	for _, path := range []string{"/webhooks/-", "/webhooks/active", "/webhooks/once"} {
 		for range 3 { // more than the rate limit of "once"
 			question := probe.NewQuestion(keys)
-			a := ask(path, "", question.Header())
+			a := ask(path, "", question.HeaderValue())
 			if !question.IsAnsweredBy(a.header.Get(probe.Header)) {
 				t.Errorf("%s: %v", path, a.header)
 			}
@@ -47,15 +47,15 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	used := probe.NewQuestion(keys)
-	ask("/webhooks/-", "", used.Header())
+	ask("/webhooks/-", "", used.HeaderValue())
 	for what, a := range map[string]received{
-		"used before": ask("/webhooks/-", "", used.Header()),
+		"used before": ask("/webhooks/-", "", used.HeaderValue()),
 		"of a stranger": ask("/webhooks/-", "",
-			probe.NewQuestion([][]byte{probe.NewKey()}).Header()),
+			probe.NewQuestion([][]byte{probe.NewKey()}).HeaderValue()),
 		"nonsense": ask("/webhooks/-", "", "x.y"),
 		"where it might start": ask("/webhooks/active", s.token["active"],
-			probe.NewQuestion(keys).Header()),
-		"elsewhere": ask("/", "", probe.NewQuestion(keys).Header()),
+			probe.NewQuestion(keys).HeaderValue()),
+		"elsewhere": ask("/", "", probe.NewQuestion(keys).HeaderValue()),
 	} {
 		if _, ok := a.header[probe.Header]; ok {
 			t.Errorf("%s: %v", what, a.header)

@@ -71,7 +71,7 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 // when.
 type streamChoice struct {
 	h        *handler
-	workflow *registry.Webhook
+	workflow *registry.CompiledWorkflow
 	target   registry.StoreTarget
 	madeAt   time.Time
 }
@@ -289,9 +289,9 @@ type deliveryPublisher interface {
 	LookupDuplicate(msg *nats.Msg) (publish.Ack, error)
 }
 
-// countInFlight returns a deliveryPublisher that publishes through p and keeps n equal to the
+// withInFlightCount returns a deliveryPublisher that publishes through p and keeps n equal to the
 // number of messages that are being published. If n is nil, it returns p itself.
-func countInFlight(p deliveryPublisher, n *atomic.Int64) deliveryPublisher {
+func withInFlightCount(p deliveryPublisher, n *atomic.Int64) deliveryPublisher {
 	if n == nil {
 		return p
 	}

@@ -35,8 +35,8 @@ func readinessChecks(
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
 		{Component: "ingress registry", Probe: func(context.Context) error {
-			age := lease.Age(time.Now())
-			if err := lease.Failure(); age > registryStaleAfter &&
+			age := lease.SinceCaughtUp(time.Now())
+			if err := lease.RenewalError(); age > registryStaleAfter &&
 				errors.Is(err, consistency.ErrNoRegistryIdentity) {
 				return fmt.Errorf("%w; every webhook is answered 503 until an executor has "+
 					"restored it", err)

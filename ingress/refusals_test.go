@@ -292,7 +292,7 @@ func TestATooLongMessage(t *testing.T) {
 func TestStorageFull(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
-	config := stream.DefaultSettings.Config()
+	config := stream.DefaultSettings.ExecutionsConfig()
 	config.MaxBytes = 200_000
 	if _, err := s.JetStream.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)

@@ -192,7 +192,7 @@ func (h *handler) respondAsSenderRequires(d *delivery, out outcome) {
 // refuse writes a refusal as a problem document, adapted to the node's sender s, which may be nil.
 func (h *handler) refuse(d *delivery, why *admission.Refusal, s *sender.Sender) {
 	w, r, e := d.w, d.r, &d.event
-	p, refusal := adaptRefusal(s, problemsByCode[why.Code], *why)
+	p, refusal := adaptRefusalToSender(s, problemsByCode[why.Code], *why)
 	body := problemBody{
 		Type:        webhook.ProblemTypePrefix + string(refusal.Code),
 		Title:       p.title,

@@ -53,9 +53,9 @@ const retryableStatus = http.StatusServiceUnavailable
 // retry after a 4xx.
 const retryAfterInactive = time.Minute
 
-// adaptRefusal adapts a refusal to the node's sender s, which may be nil. A sender that does not
-// retry after a 4xx gets a 503 for a rate limit or an inactive workflow.
-func adaptRefusal(
+// adaptRefusalToSender adapts a refusal to the node's sender s, which may be nil. A sender that
+// does not retry after a 4xx gets a 503 for a rate limit or an inactive workflow.
+func adaptRefusalToSender(
 	s *sender.Sender, p problem, refusal admission.Refusal,
 ) (problem, admission.Refusal) {
 	if s == nil || !s.GivesUpOn4xx() {

@@ -136,12 +136,12 @@ func TestHowLongABodyMayTake(t *testing.T) {
 		{102_400, 10 << 10, 15 * time.Second},
 		{102_400, 100 << 10, 30 * time.Second},
 	} {
-		if got := h.bodyDeadline(c.declared, c.read); got != c.want {
+		if got := h.bodyTimeLimit(c.declared, c.read); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
 	h.minBodyRate = 0
-	if got := h.bodyDeadline(102_400, 0); got != h.bodyTimeout {
+	if got := h.bodyTimeLimit(102_400, 0); got != h.bodyTimeout {
 		t.Errorf("without a rate: %v", got)
 	}
 }

@@ -30,8 +30,8 @@ var requestSteps = [...]func(*handler, *delivery) *outcome{
 	(*handler).checkFilter,    // a request that does not match the node's filter starts nothing
 }
 
-// decide returns the outcome of a request: it calls parse, then each step, then startExecution.
-func (h *handler) decide(d *delivery, workflowID string) outcome {
+// runSteps returns the outcome of a request: it calls parse, then each step, then startExecution.
+func (h *handler) runSteps(d *delivery, workflowID string) outcome {
 	if refusal := h.parse(d, workflowID); refusal != nil { // 2 to 4
 		return outcome{refusal: refusal}
 	}

@@ -19,8 +19,8 @@ import (
 type waitResult struct {
 	await.Result
 
-	raw  bool              // the output is the response body
-	form sender.OutputForm // the form in which the sender expects an output
+	raw  bool                // the output is the response body
+	form sender.OutputFormat // the form in which the sender expects an output
 }
 
 // startAndWait starts an execution and waits for it to finish. The time limit counts from the start
@@ -46,12 +46,12 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 		raw:    a.Raw || out.response != nil,
 	}
 	if s := d.sender(); s != nil {
-		got.form = s.OutputForm(&d.request)
+		got.form = s.OutputFormat(&d.request)
 	}
 	out.waited = got
 	if wait != nil {
 		if out.duplicate {
-			wait.MarkRepeated(h.queuesWithOwnStreams())
+			wait.MarkStartedEarlier(h.queuesWithOwnStreams())
 		}
 		h.awaitExecution(d, a, wait, got)
 	}

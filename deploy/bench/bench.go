@@ -161,7 +161,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}
 	if c.Workflows > 1 {
-		if err := writeMemory(c.Out, s.systems); err != nil {
+		if err := writeMemoryAndReadyTimes(c.Out, s.systems); err != nil {
 			return err
 		}
 	}
@@ -337,7 +337,7 @@ func (t roundResult) cpuPerThousandRequests() float64 {
 func (s *speedRun) measureVariant(
 	ctx context.Context, target *system, burst time.Duration, rate float64,
 ) (roundResult, error) {
-	g, err := newGenerator(target.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed,
+	g, err := newGenerator(target.requestTarget, s.Connections, s.BodyBytes, s.Workflows, s.Seed,
 		&s.deliveryCount)
 	if err != nil {
 		return roundResult{}, fmt.Errorf("%s: %w", target.name, err)
@@ -354,7 +354,7 @@ func (s *speedRun) measureVariant(
 		run := g.run
 		if s.Vegeta && rate > 0 {
 			run = func(burst time.Duration, rate float64) (burstResult, error) {
-				return s.runVegeta(target.target, burst, rate)
+				return s.runVegeta(target.requestTarget, burst, rate)
 			}
 		}
 		r, err := run(burst, rate)

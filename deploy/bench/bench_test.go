@@ -244,7 +244,7 @@ func TestCommands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			want.commands.chosen = name
+			want.commands.chosenCommand = name
 			if err := want.commands.Run(t.Context(), &out); err != nil {
 				t.Fatalf("%v\n%s", err, &out)
 			}

@@ -10,17 +10,17 @@ import (
 	"text/template"
 )
 
-// chartText is the template of the chart. The chart has two panels, one below the other, and its
-// colours follow the reader's preference for light or dark.
+// chartTemplateText is the template of the chart. The chart has two panels, one below the other,
+// and its colours follow the reader's preference for light or dark.
 //
 //go:embed chart.svg.tmpl
-var chartText string
+var chartTemplateText string
 
 var chartTemplate = template.Must(template.New("chart").Funcs(template.FuncMap{
 	"text": escapeXML,
 	"add":  func(a, b int) int { return a + b },
 	"sub":  func(a, b int) int { return a - b },
-}).Parse(chartText))
+}).Parse(chartTemplateText))
 
 // The dimensions of the chart in pixels.
 const (

@@ -17,18 +17,18 @@ type Commands struct {
 	Scale      Scale          `cmd:"" help:"What streams on three NATS servers add to one, when the CPU of each server is bounded; as root on Linux."`
 	Tail       TailLatency    `cmd:"" help:"Where the slowest requests wait, at a constant rate, by execution traces."`
 
-	chosen string
+	chosenCommand string
 }
 
 // AfterApply records the chosen command. Kong calls it after parsing the flags.
 func (c *Commands) AfterApply(k *kong.Context) error {
-	c.chosen = k.Command()
+	c.chosenCommand = k.Command()
 	return nil
 }
 
 // Run runs the chosen measurement and writes its progress and tables to out.
 func (c *Commands) Run(ctx context.Context, out io.Writer) error {
-	switch c.chosen {
+	switch c.chosenCommand {
 	case "recording":
 		c.Recording.Out = out
 		return c.Recording.Run(ctx)

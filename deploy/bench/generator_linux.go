@@ -50,7 +50,7 @@ type httpConn struct {
 // for each delivery ID that it uses. Generators with the same seed must share the counter, so that
 // no ID is used twice.
 func newGenerator(
-	to target, connections, bodyBytes, workflows int, seed uint64, deliveryCount *uint64,
+	to requestTarget, connections, bodyBytes, workflows int, seed uint64, deliveryCount *uint64,
 ) (g *generator, err error) {
 	//nolint:gosec // not negative
 	g = &generator{

@@ -310,7 +310,7 @@ func (n *isolationRun) measure(
 	if ctx.Err() != nil {
 		return t, errInterrupted
 	}
-	to := n.target
+	to := n.requestTarget
 	to.firstWorkflow = calmWorkflow
 	calm, err := newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.calmIDCount)
 	if err != nil {
@@ -381,13 +381,13 @@ func (n *isolationRun) countUnrecordedStarts(
 	return waiting, err
 }
 
-// lagTimeout is how long the executor may take to record the start messages of both queues,
+// lagRecordTimeout is how long the executor may take to record the start messages of both queues,
 // including the n.Lag messages that are published for conditionRecordingLag.
-const lagTimeout = 30 * time.Minute
+const lagRecordTimeout = 30 * time.Minute
 
 // awaitBothRecorded waits until the start messages of both queues are recorded.
 func (n *isolationRun) awaitBothRecorded(ctx context.Context) error {
-	return awaitNoneUnrecorded(ctx, lagTimeout, func(ctx context.Context) (int, error) {
+	return awaitNoneUnrecorded(ctx, lagRecordTimeout, func(ctx context.Context) (int, error) {
 		return n.countUnrecordedStarts(ctx, calmQueue, troubledQueue)
 	})
 }
@@ -499,7 +499,7 @@ func (n *isolationRun) publishTroubledStarts(ctx context.Context, count int) err
 // awaitStored waits until the stream has stored a message, and returns errStreamFull if the stream
 // refuses it because it is full.
 func awaitStored(ctx context.Context, future jetstream.PubAckFuture) error {
-	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, publishAckTimeout)
 	defer cancel()
 	select {
 	case <-future.Ok():

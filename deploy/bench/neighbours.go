@@ -31,10 +31,10 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// floodedRoundResult holds the results of one turn. roundResult describes the requests to the calm
-// workflows. flood describes the requests to the flooded workflow, and is zero if the turn had no
-// flood.
-type floodedRoundResult struct {
+// neighboursRoundResult holds the results of one turn. roundResult describes the requests to the
+// calm workflows. flood describes the requests to the flooded workflow, and is zero if the turn had
+// no flood.
+type neighboursRoundResult struct {
 	roundResult
 	flood burstResult
 }
@@ -49,7 +49,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.close()) }()
-	s, err := at.start(ctx, installRecording, &launcher{
+	s, err := at.start(ctx, installWithExecutor, &launcher{
 		bin:       c.Bin,
 		folder:    at.folder,
 		name:      "neighbours",
@@ -62,12 +62,12 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	flooded := target{
+	flooded := requestTarget{
 		addr: s.addr, path: firstWebhookPath + "?token=" + token, firstWorkflow: c.Workflows,
 	}
 	n := &neighboursRun{Neighbours: c, system: s, floodedTarget: flooded}
 	var alone []roundResult
-	var beside []floodedRoundResult
+	var beside []neighboursRoundResult
 	for round := range c.Rounds {
 		for half := range 2 {
 			flood := (round+half)%2 == 1 // the flooded turn is the first in every other round
@@ -92,17 +92,27 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 type neighboursRun struct {
 	*Neighbours
 	*system
-	floodedTarget             target
+	floodedTarget             requestTarget
 	calmIDCount, floodIDCount uint64 // how many delivery IDs each of the two loads has used so far
 }
 
-func (n *neighboursRun) measureCalmWorkflows(ctx context.Context, flood bool) (t floodedRoundResult,
+func (n *neighboursRun) measureCalmWorkflows(
+	ctx context.Context,
+	flood bool,
+) (t neighboursRoundResult,
 	err error,
 ) {
 	if ctx.Err() != nil {
 		return t, errInterrupted
 	}
-	calm, err := newGenerator(n.target, n.Connections, n.BodyBytes, n.Workflows, 0, &n.calmIDCount)
+	calm, err := newGenerator(
+		n.requestTarget,
+		n.Connections,
+		n.BodyBytes,
+		n.Workflows,
+		0,
+		&n.calmIDCount,
+	)
 	if err != nil {
 		return t, err
 	}
@@ -132,7 +142,7 @@ func (n *neighboursRun) measureCalmWorkflows(ctx context.Context, flood bool) (t
 	return t, errors.Join(n.awaitRecorded(ctx), n.clearStreamsAndLogs(ctx))
 }
 
-func (c *Neighbours) writeResults(alone []roundResult, beside []floodedRoundResult) {
+func (c *Neighbours) writeResults(alone []roundResult, beside []neighboursRoundResult) {
 	besides := make([]roundResult, len(beside))
 	accepted, limited, allowed := make([]float64, len(beside)), make([]float64, len(beside)),
 		make([]float64, len(beside))

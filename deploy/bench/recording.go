@@ -100,12 +100,12 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		defer at.closeSystems() // before the server is removed
 		b.databaseURL = server.URL()
 	}
-	s, err := at.start(ctx, installRecording, b)
+	s, err := at.start(ctx, installWithExecutor, b)
 	if err != nil {
 		return err
 	}
 	var sent uint64
-	g, err := newGenerator(s.target, c.Connections, c.BodyBytes, 1, 0, &sent)
+	g, err := newGenerator(s.requestTarget, c.Connections, c.BodyBytes, 1, 0, &sent)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	}
 
 	at.progress.Show("%s: sending for %s", database, c.Duration)
-	samples := c.collectSamples(g)
+	samples := c.startSampling(g)
 	began := time.Now()
 	waiting := s.countUnrecordedByPeriod(ctx, c.Duration/numReportPeriods)
 	sending, err := g.run(c.Duration, c.Rate)
@@ -150,9 +150,9 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	return nil
 }
 
-// collectSamples makes a generator add every nth request to the returned slice, where n is
+// startSampling makes a generator add every nth request to the returned slice, where n is
 // c.Sample.
-func (c *Recording) collectSamples(g *generator) *[]sampledRequest {
+func (c *Recording) startSampling(g *generator) *[]sampledRequest {
 	var samples []sampledRequest
 	g.onAnswer = func(number uint64, at time.Time) {
 		if number%uint64(c.Sample) == 0 { //nolint:gosec // not negative

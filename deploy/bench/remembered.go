@@ -170,7 +170,10 @@ func (c *DeliveryIDCost) publishMessages(ctx context.Context, s *system, withID 
 		if err != nil {
 			return err
 		}
-		if _, err := s.js.PublishMsgAsync(msg, jetstream.WithStallWait(copyTimeout)); err != nil {
+		if _, err := s.js.PublishMsgAsync(
+			msg,
+			jetstream.WithStallWait(publishAckTimeout),
+		); err != nil {
 			return err
 		}
 	}

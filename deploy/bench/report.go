@@ -143,9 +143,9 @@ func writeOpenLoop(out io.Writer, names []string, loop openLoopResult) {
 		})
 }
 
-// writeMemory writes the memory that each process uses now, and how long each ingress took to
-// become ready.
-func writeMemory(out io.Writer, systems []*system) error {
+// writeMemoryAndReadyTimes writes the memory that each process uses now, and how long each ingress
+// took to become ready.
+func writeMemoryAndReadyTimes(out io.Writer, systems []*system) error {
 	_, _ = fmt.Fprintln(out, "\nMemory after the rounds, in MB:")
 	for _, s := range systems {
 		_, _ = fmt.Fprint(out, s.name, ":")
@@ -156,9 +156,9 @@ func writeMemory(out io.Writer, systems []*system) error {
 			}
 			_, _ = fmt.Fprint(out, " ", strings.TrimPrefix(p.name, s.name+"-"), " ", size)
 		}
-		if s.readyAfter > 0 {
+		if s.ingressReadyAfter > 0 {
 			_, _ = fmt.Fprintf(out, "; the ingress was ready after %.2f s",
-				s.readyAfter.Seconds())
+				s.ingressReadyAfter.Seconds())
 		}
 		_, _ = fmt.Fprintln(out)
 	}

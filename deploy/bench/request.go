@@ -45,7 +45,7 @@ func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigits, 
 
 const deliveryIDLength = 25 // seed and number, in hexadecimal digits, and a hyphen
 
-func newRequest(to target, bodyBytes int) request {
+func newRequest(to requestTarget, bodyBytes int) request {
 	if to.signed {
 		return newStripeRequest(to, bodyBytes)
 	}

@@ -254,7 +254,7 @@ func (cl *cluster) startServers(
 		own := *b
 		own.name += "-" + strconv.Itoa(n)
 		var addr string
-		if started[n], addr, err = cl.startServer(ctx, &own, options); err != nil {
+		if started[n], addr, err = cl.startNATSServer(ctx, &own, options); err != nil {
 			return nil, err
 		}
 		addrs = append(addrs, addr)
@@ -332,7 +332,7 @@ func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRou
 		connections = c.Connections
 	}
 	for n := range generators {
-		to, workflows := l.target, numServers
+		to, workflows := l.requestTarget, numServers
 		to.addr = l.ingresses[n%len(l.ingresses)]
 		if l.sendToNearIngress {
 			to.firstWorkflow, workflows = n+1, 1

@@ -37,7 +37,7 @@ func (s *stripeSigner) sign() {
 	hex.Encode(s.hex, s.mac.Sum(sum[:0]))
 }
 
-func newStripeRequest(to target, bodyBytes int) request {
+func newStripeRequest(to requestTarget, bodyBytes int) request {
 	const id, timeLength = `{"id":"`, 10
 	text := id + strings.Repeat("0", deliveryIDLength) + `",` +
 		jsonBody(bodyBytes - len(id) - deliveryIDLength - 1)[1:]

@@ -20,8 +20,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// target holds the address, the workflows and the credentials of the requests.
-type target struct {
+// requestTarget holds the address, the workflows and the credentials of the requests.
+type requestTarget struct {
 	addr, path string // HOST:PORT, and the path with the query of the first workflow's webhook
 	// firstWorkflow is the number of the first workflow that gets requests.
 	firstWorkflow int
@@ -32,14 +32,14 @@ type target struct {
 // system is a running variant: its processes, their addresses, and a connection to its NATS server.
 type system struct {
 	name string
-	target
+	requestTarget
 	processes []*process
 	nats      *process // the separate process of the NATS server; nil means that there is none
 	executor  *process // the separate process of the executor; nil means that there is none
 	apiAddr   string   // address of the operators' API
 	node      nodeSettings
-	// readyAfter is how long the ingress took to become ready, if it is a separate process.
-	readyAfter time.Duration
+	// ingressReadyAfter is how long the ingress took to become ready, if it is a separate process.
+	ingressReadyAfter time.Duration
 
 	nc          *nats.Conn
 	js          jetstream.JetStream
@@ -98,7 +98,7 @@ var variants = map[string]variant{
 		}}),
 	},
 	"hookstart-recording": {
-		"ingress, NATS server, and executor that records into SQLite", installRecording,
+		"ingress, NATS server, and executor that records into SQLite", installWithExecutor,
 	},
 	"hookstart-postgres": {
 		"ingress, NATS server, and executor that records into a PostgreSQL server, whose CPU is " +
@@ -183,7 +183,7 @@ func (s *system) startBenchProgram(
 		return err
 	}
 	at, err := p.awaitReady(ctx, role)
-	s.target = target{addr: at.Addr, path: firstWebhookPath}
+	s.requestTarget = requestTarget{addr: at.Addr, path: firstWebhookPath}
 	return err
 }
 
@@ -196,14 +196,14 @@ func (s *system) addProcess(p *process, err error) (*process, error) {
 
 func (s *system) startNATS(ctx context.Context, b *launcher) (addr string, err error) {
 	options := embednats.Options{StoreDir: b.dataDir("nats")}
-	if s.nats, addr, err = s.startServer(ctx, b, options); err != nil {
+	if s.nats, addr, err = s.startNATSServer(ctx, b, options); err != nil {
 		return "", err
 	}
 	return addr, s.connect("nats://" + addr)
 }
 
-// startServer starts a NATS server and returns its address.
-func (s *system) startServer(
+// startNATSServer starts a NATS server and returns its address.
+func (s *system) startNATSServer(
 	ctx context.Context, b *launcher, options embednats.Options,
 ) (p *process, addr string, err error) {
 	arg, err := json.Marshal(options)
@@ -225,13 +225,13 @@ func (s *system) connect(url string) (err error) {
 	return err
 }
 
-func installRecording(ctx context.Context, b *launcher) (*system, error) {
+func installWithExecutor(ctx context.Context, b *launcher) (*system, error) {
 	s, err := installServices(ctx, b)
 	s.hasExecutor = true
 	return s, err
 }
 
-// installPostgres is like installRecording, but the executor records into a temporary PostgreSQL
+// installPostgres is like installWithExecutor, but the executor records into a temporary PostgreSQL
 // server, which syncs every commit, as a production server does.
 func installPostgres(ctx context.Context, b *launcher) (*system, error) {
 	server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
@@ -240,13 +240,13 @@ func installPostgres(ctx context.Context, b *launcher) (*system, error) {
 	}
 	own := *b
 	own.databaseURL = server.URL()
-	s, err := installRecording(ctx, &own)
+	s, err := installWithExecutor(ctx, &own)
 	s.removeFiles = server.Remove
 	return s, err
 }
 
 func installWithRunner(ctx context.Context, b *launcher) (*system, error) {
-	s, err := installRecording(ctx, b)
+	s, err := installWithExecutor(ctx, b)
 	if err != nil {
 		return s, err
 	}
@@ -293,13 +293,13 @@ func installServices(ctx context.Context, b *launcher) (*system, error) {
 	}
 	began := time.Now()
 	s.addr, err = s.startIngress(ctx, b, natsAddr)
-	s.readyAfter = time.Since(began)
+	s.ingressReadyAfter = time.Since(began)
 	return s, err
 }
 
-// sealingFlags returns the flag that names the file with the key that encrypts senders' secrets, or
-// no flag if b.secretsKey is "".
-func (b *launcher) sealingFlags() []string {
+// secretsKeyFlags returns the flag that names the file with the key that encrypts senders' secrets,
+// or no flag if b.secretsKey is "".
+func (b *launcher) secretsKeyFlags() []string {
 	if b.secretsKey == "" {
 		return nil
 	}
@@ -311,7 +311,7 @@ func (b *launcher) sealingFlags() []string {
 func (s *system) startIngress(
 	ctx context.Context, b *launcher, natsAddr string,
 ) (addr string, err error) {
-	p, err := s.addProcess(b.start(roleIngress, append(b.sealingFlags(), "--addr=127.0.0.1:0",
+	p, err := s.addProcess(b.start(roleIngress, append(b.secretsKeyFlags(), "--addr=127.0.0.1:0",
 		"--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr)...))
 	if err != nil {
 		return "", err
@@ -329,7 +329,7 @@ func (s *system) startExecutor(
 	if databaseURL == "" {
 		databaseURL = "sqlite:" + b.dataDir("executor") + ".db"
 	}
-	flags = append(flags, b.sealingFlags()...)
+	flags = append(flags, b.secretsKeyFlags()...)
 	if s.executor, err = s.addProcess(b.start(roleExecutor,
 		append(flags, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
 			"--nats-url="+natsAddr,

@@ -78,7 +78,7 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 		return err
 	}
 	var sent uint64
-	g, err := newGenerator(s.target, c.Connections, c.BodyBytes, 1, 0, &sent)
+	g, err := newGenerator(s.requestTarget, c.Connections, c.BodyBytes, 1, 0, &sent)
 	if err != nil {
 		return err
 	}
@@ -228,9 +228,9 @@ type stageBreakdown struct {
 	total             time.Duration
 	stages            activityTimes
 	ackWaitActivities activityTimes // the activity of the processes during stageAckWait
-	// ranInstead holds how long the process ran each goroutine while the goroutine of a request was
-	// ready but had to wait to run.
-	ranInstead activityTimes
+	// ranWhileRunnable holds how long the process ran each goroutine while the goroutine of a
+	// request was ready but had to wait to run.
+	ranWhileRunnable activityTimes
 }
 
 func (b *stageBreakdown) add(
@@ -258,7 +258,7 @@ func (b *stageBreakdown) add(
 			stage(stageAckWait, from, to)
 			acked = true
 			for _, t := range all {
-				t.addMessageWork(b.ackWaitActivities, from, to)
+				t.addMessageActivityTimes(b.ackWaitActivities, from, to)
 			}
 		case s.state == stateWaiting:
 			stage(stageLockWait, from, to)
@@ -268,7 +268,7 @@ func (b *stageBreakdown) add(
 			} else {
 				stage(stageRunnable, from, to)
 			}
-			front.addGoroutineTimes(b.ranInstead, from, to)
+			front.addGoroutineTimes(b.ranWhileRunnable, from, to)
 		case s.state == stateSyscall:
 			stage(stageSyscall, from, to)
 		default:
@@ -311,7 +311,7 @@ func writeTail(
 		groups[n] = stageBreakdown{
 			stages:            activityTimes{},
 			ackWaitActivities: activityTimes{},
-			ranInstead:        activityTimes{},
+			ranWhileRunnable:  activityTimes{},
 		}
 	}
 	for n, o := range requests {
@@ -345,8 +345,11 @@ func writeTail(
 		func(b stageBreakdown) activityTimes { return b.stages })
 	rows("While it waits for the acknowledgement:", slowest.ackWaitActivities.largest(12),
 		func(b stageBreakdown) activityTimes { return b.ackWaitActivities })
-	rows("What the process runs while the request waits to run:", slowest.ranInstead.largest(12),
-		func(b stageBreakdown) activityTimes { return b.ranInstead })
+	rows(
+		"What the process runs while the request waits to run:",
+		slowest.ranWhileRunnable.largest(12),
+		func(b stageBreakdown) activityTimes { return b.ranWhileRunnable },
+	)
 	writeTable(out, "Processes:",
 		"\tready goroutines wait, p50, p99 ms\tGC cycles\tmarking, of the time"+
 			"\tworld stopped, times, longest ms\tthreads wait for a CPU, of one",

@@ -41,7 +41,9 @@ func TestBreakdown(t *testing.T) {
 		stopped:    []span{{from: 180, to: 205}},
 	}
 	b := stageBreakdown{
-		stages: activityTimes{}, ackWaitActivities: activityTimes{}, ranInstead: activityTimes{},
+		stages:            activityTimes{},
+		ackWaitActivities: activityTimes{},
+		ranWhileRunnable:  activityTimes{},
 	}
 	b.add(observedRequest{due: 50, sent: 60, answered: 350}, serving, front, []*timeline{front})
 	for what, same := range map[string]struct{ got, want activityTimes }{
@@ -54,7 +56,7 @@ func TestBreakdown(t *testing.T) {
 			"ingress: client's writer waits to run": 10, "ingress: client's writer runs": 10,
 			"ingress: the world is stopped": 25, "ingress: nothing of it is ready": 105,
 		}},
-		"occupants": {b.ranInstead, activityTimes{idleActivity: 30}},
+		"occupants": {b.ranWhileRunnable, activityTimes{idleActivity: 30}},
 	} {
 		if !maps.Equal(same.got, same.want) {
 			t.Errorf("%s: %v, want %v", what, same.got, same.want)

@@ -304,12 +304,12 @@ var messagePathFuncs = map[string]string{
 	"server.(*stream).internalLoop": "server's stream loop",
 }
 
-// addMessageWork divides the time between from and end among the activities that delay messages in
-// the process, and adds each activity's time to its entry in to. The activities are, in order of
-// precedence: the world is stopped, a goroutine of messagePathFuncs waits to run, such a goroutine
-// is in a system call, such a goroutine runs, none of these. If several activities overlap, the
-// time counts only for the first of them.
-func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
+// addMessageActivityTimes divides the time between from and end among the activities that delay
+// messages in the process, and adds each activity's time to its entry in to. The activities are, in
+// order of precedence: the world is stopped, a goroutine of messagePathFuncs waits to run, such a
+// goroutine is in a system call, such a goroutine runs, none of these. If several activities
+// overlap, the time counts only for the first of them.
+func (t *timeline) addMessageActivityTimes(to activityTimes, from, end int64) {
 	type doing struct {
 		what string
 		span span

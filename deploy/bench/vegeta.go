@@ -21,7 +21,7 @@ import (
 // counts from when vegeta starts to send it, not from when it is due. Vegeta opens more than
 // s.Connections connections if it needs them.
 func (s *speedRun) runVegeta(
-	to target, burst time.Duration, rate float64,
+	to requestTarget, burst time.Duration, rate float64,
 ) (result burstResult, err error) {
 	attacker := vegeta.NewAttacker(vegeta.Workers(uint64(s.Connections)), //nolint:gosec // positive
 		vegeta.Connections(s.Connections), vegeta.HTTP2(false), vegeta.Timeout(lastResponseTimeout))
@@ -44,7 +44,7 @@ func (s *speedRun) runVegeta(
 
 // vegetaTargeter returns a vegeta.Targeter that makes the same requests as this package's
 // generator.
-func (s *speedRun) vegetaTargeter(to target) vegeta.Targeter {
+func (s *speedRun) vegetaTargeter(to requestTarget) vegeta.Targeter {
 	var mu sync.Mutex
 	next := newRequest(to, s.BodyBytes)
 	return func(t *vegeta.Target) error {

@@ -70,8 +70,8 @@ func (s *system) makeWorkflow(
 	return created.Token, err
 }
 
-// copyTimeout is the maximum time to wait for the acknowledgement of a published message.
-const copyTimeout = time.Minute
+// publishAckTimeout is the maximum time to wait for the acknowledgement of a published message.
+const publishAckTimeout = time.Minute
 
 // copyWorkflow copies the first workflow until there are count workflows.
 func (s *system) copyWorkflow(ctx context.Context, count int) error {
@@ -117,11 +117,11 @@ func (s *system) storeWorkflowCopies(
 			return err
 		}
 		if _, err := s.js.PublishAsync(prefix+record.ID, data,
-			jetstream.WithStallWait(copyTimeout)); err != nil {
+			jetstream.WithStallWait(publishAckTimeout)); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, publishAckTimeout)
 	defer cancel()
 	return s.awaitPublished(ctx)
 }

@@ -90,7 +90,7 @@ func (r *Release) writeSBOM(name string, content []byte, binaries []string) erro
 	})
 	modules := map[string]spdxPackage{}
 	for _, binary := range slices.Sorted(slices.Values(binaries)) {
-		program, linked, err := r.programPackages(binary)
+		program, linked, err := r.programSPDXPackages(binary)
 		if err != nil {
 			return err
 		}
@@ -115,9 +115,9 @@ func (r *Release) writeSBOM(name string, content []byte, binaries []string) erro
 	return r.writeFile(name+".spdx.json", append(inJSON, '\n'))
 }
 
-// programPackages returns the SPDX package of a program and the packages of the modules that are
-// linked into it.
-func (r *Release) programPackages(
+// programSPDXPackages returns the SPDX package of a program and the packages of the modules that
+// are linked into it.
+func (r *Release) programSPDXPackages(
 	binary string,
 ) (program spdxPackage, linked []spdxPackage, err error) {
 	info, err := buildinfo.ReadFile(binary)

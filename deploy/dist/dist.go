@@ -58,8 +58,8 @@ type Release struct {
 	Commit string
 	// Time is the commit's time. All files of the release have it as their modification time.
 	Time time.Time
-	// Binaries maps each platform to the folder with its compiled programs. Compile fills it.
-	Binaries map[Platform]string
+	// BinaryFolders maps each platform to the folder with its compiled programs. Compile fills it.
+	BinaryFolders map[Platform]string
 	// NFPM is the path of the nfpm program, which builds packages. If it is "", Pack builds no
 	// packages.
 	NFPM string
@@ -74,7 +74,13 @@ func New(ctx context.Context, root, out, version string, log io.Writer) (*Releas
 		return nil,
 			fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)
 	}
-	r := &Release{Root: root, Out: out, Version: version, Log: log, Binaries: map[Platform]string{}}
+	r := &Release{
+		Root:          root,
+		Out:           out,
+		Version:       version,
+		Log:           log,
+		BinaryFolders: map[Platform]string{},
+	}
 	head, err := r.git(ctx, "log", "-1", "--format=%H %ct")
 	if err != nil {
 		return nil, err
@@ -128,8 +134,8 @@ func runProgram(
 	return stdout.Bytes(), nil
 }
 
-// programs maps each program's name to its main package.
-func programs() map[string]string {
+// mainPackages maps each program's name to its main package.
+func mainPackages() map[string]string {
 	return map[string]string{
 		"hookstart":       "./executor/cmd/hookstart",
 		"hookstart-local": "./deploy/local/cmd/hookstart-local",
@@ -162,14 +168,14 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 		"build", "-trimpath", "-buildvcs=false", "-pgo=deploy/bench/load.pgo", "-ldflags", ldflags,
 		"-o", folder + "/",
 	}
-	args = append(args, slices.Sorted(maps.Values(programs()))...)
+	args = append(args, slices.Sorted(maps.Values(mainPackages()))...)
 	args = append(args, nkeysToolPackage)
 	env := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOAMD64=v1",
 		"GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
 	if _, err := runProgram(ctx, r.Root, env, "go", args...); err != nil {
 		return err
 	}
-	r.Binaries[p] = folder
+	r.BinaryFolders[p] = folder
 	return nil
 }
 
@@ -179,7 +185,7 @@ func (r *Release) binDir() string { return filepath.Join(r.Out, ".bin") }
 // Clean deletes the programs that Compile has built. Call it after Pack.
 func (r *Release) Clean() error { return os.RemoveAll(r.binDir()) }
 
-// Pack builds all files of the release from the programs in Binaries, SHA256SUMS last.
+// Pack builds all files of the release from the programs in BinaryFolders, SHA256SUMS last.
 func (r *Release) Pack(ctx context.Context) error {
 	//nolint:gosec // the files in Out are for every user of the machine
 	if err := os.MkdirAll(r.Out, 0o755); err != nil {
@@ -193,7 +199,7 @@ func (r *Release) Pack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(r.Binaries), func(a, b Platform) int {
+	for _, p := range slices.SortedFunc(maps.Keys(r.BinaryFolders), func(a, b Platform) int {
 		return cmp.Compare(a.String(), b.String())
 	}) {
 		if err := r.writeArchive(p, shipped, made); err != nil {
@@ -221,14 +227,14 @@ func (r *Release) Pack(ctx context.Context) error {
 // completions.
 func (r *Release) generateManualsAndCompletions(ctx context.Context) (*tree, error) {
 	host := Platform{runtime.GOOS, runtime.GOARCH}
-	folder, ok := r.Binaries[host]
+	folder, ok := r.BinaryFolders[host]
 	if !ok {
 		return nil,
 			fmt.Errorf("manual pages are made by running the programs, and there are none for "+
 				"%s/%s", host.OS, host.Arch)
 	}
 	made := &tree{}
-	for name := range programs() {
+	for name := range mainPackages() {
 		page, err := runProgram(ctx, "", []string{}, filepath.Join(folder, name), "--man")
 		if err != nil {
 			return nil, err

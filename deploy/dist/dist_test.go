@@ -112,7 +112,7 @@ func newRelease(t *testing.T, checkout string) *dist.Release {
 				t.Fatal(err)
 			}
 		}
-		r.Binaries[p] = folder
+		r.BinaryFolders[p] = folder
 	}
 	r.NFPM = os.Getenv("HOOKSTART_NFPM")
 	return r

@@ -113,7 +113,7 @@ func caCertificates() []byte {
 // older versions of Docker.
 func (r *Release) buildImages(p Platform) error {
 	for name, about := range Images() {
-		binary := filepath.Join(r.Binaries[p], name)
+		binary := filepath.Join(r.BinaryFolders[p], name)
 		content, err := r.buildImage(p, name, binary, about)
 		if err != nil {
 			return fmt.Errorf("the image of %s: %w", name, err)

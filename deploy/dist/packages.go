@@ -248,7 +248,7 @@ func (r *Release) stageFiles(
 ) (binaries []string, err error) {
 	doc := "/usr/share/doc/" + name + "/"
 	for _, program := range about.Programs {
-		binary := filepath.Join(r.Binaries[p], program)
+		binary := filepath.Join(r.BinaryFolders[p], program)
 		data, err := os.ReadFile(binary) //nolint:gosec // made before
 		if err != nil {
 			return nil, err
@@ -286,7 +286,7 @@ func (r *Release) stageFiles(
 			get("deploy/systemd/"+file+".example"))
 	}
 	if about.IncludesNATSConfig {
-		binary := filepath.Join(r.Binaries[p], "nk")
+		binary := filepath.Join(r.BinaryFolders[p], "nk")
 		data, err := os.ReadFile(binary) //nolint:gosec // made before
 		if err != nil {
 			return nil, err

@@ -162,8 +162,8 @@ func (r *Release) writeArchive(p Platform, shipped, generated *tree) error {
 		}
 	}
 	var binaries []string
-	for _, name := range append(slices.Collect(maps.Keys(programs())), "nk") {
-		binary := filepath.Join(r.Binaries[p], name)
+	for _, name := range append(slices.Collect(maps.Keys(mainPackages())), "nk") {
+		binary := filepath.Join(r.BinaryFolders[p], name)
 		content, err := os.ReadFile(binary) //nolint:gosec // made before
 		if err != nil {
 			return err

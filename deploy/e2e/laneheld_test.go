@@ -223,7 +223,7 @@ func answerSettings(
 		return false
 	}
 	answering, err = nc.Subscribe(settingsRequests, func(msg *nats.Msg) {
-		settings, err := stream.EncodeQueueSettings(orderedQueue, execution.NumLanes,
+		settings, err := stream.EncodeQueueSettings(orderedQueue, execution.LanesPerQueue,
 			phase(delivered()))
 		if err == nil {
 			err = msg.Respond(settings)

@@ -160,7 +160,7 @@ func Run(ctx context.Context, c Config) error {
 	if c.OnReady != nil {
 		c.OnReady(l.started)
 	}
-	return l.Wait(ctx)
+	return l.WaitAndStop(ctx)
 }
 
 // installation holds everything that runs in the process. Its methods are called in the order of

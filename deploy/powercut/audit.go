@@ -22,7 +22,7 @@ import (
 // execution ID. It retries for up to readTimeout, because reading fails while a stream has no
 // leader or a busy machine responds late.
 func readStarts(
-	ctx context.Context, natsURL string, targets []target,
+	ctx context.Context, natsURL string, targets []targetWorkflow,
 ) (counts map[string]int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -36,7 +36,11 @@ func readStarts(
 // readTimeout is how long reading the streams may take in total, with all retries.
 const readTimeout = 2 * time.Minute
 
-func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[string]int, error) {
+func tryReadStarts(
+	ctx context.Context,
+	natsURL string,
+	targets []targetWorkflow,
+) (map[string]int, error) {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
 		return nil, err
@@ -58,7 +62,7 @@ func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[s
 // countStarts counts the start messages of a target, and adds the number for each execution ID to
 // counts. If the target's stream does not exist, countStarts adds nothing and returns nil.
 func countStarts(
-	ctx context.Context, js jetstream.JetStream, t target, counts map[string]int,
+	ctx context.Context, js jetstream.JetStream, t targetWorkflow, counts map[string]int,
 ) error {
 	err := stream.ForEachMessage(ctx, js, t.layout.StreamName(t.queue),
 		jetstream.OrderedConsumerConfig{
@@ -82,7 +86,7 @@ type record struct {
 
 // readRecords returns the records of the targets' executions, keyed by execution ID.
 func readRecords(
-	ctx context.Context, client *apiclient.Client, targets []target,
+	ctx context.Context, client *apiclient.Client, targets []targetWorkflow,
 ) (map[string]record, error) {
 	records := map[string]record{}
 	for _, t := range targets {
@@ -107,7 +111,7 @@ func readRecords(
 // passed, and returns the records that it read last. A timeout is no error, so the caller must
 // check the records again. awaitRecords returns an error if reading fails.
 func awaitRecords(
-	ctx context.Context, client *apiclient.Client, targets []target, timeout time.Duration,
+	ctx context.Context, client *apiclient.Client, targets []targetWorkflow, timeout time.Duration,
 	ok func(map[string]record) bool,
 ) (records map[string]record, err error) {
 	waiting, cancel := context.WithTimeout(ctx, timeout)

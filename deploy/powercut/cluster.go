@@ -168,8 +168,8 @@ func (c *cluster) executorURL() string        { return "http://" + c.executor.Ad
 func (c *cluster) natsURL() string            { return strings.Join(c.urls, ",") }
 
 // targets returns two workflows: one in the default queue, and one in a queue with its own stream.
-func (c *cluster) targets() []target {
-	return []target{
+func (c *cluster) targets() []targetWorkflow {
+	return []targetWorkflow{
 		{workflowID: workflowID, queue: execution.DefaultQueue},
 		{workflowID: workflowID + "-own", queue: ownStreamQueue, layout: stream.Layout{Own: true}},
 	}

@@ -13,9 +13,9 @@ type ledger struct {
 	prefix     string            // the beginning of every delivery ID
 	lastNumber int               // the number in the newest delivery ID
 	accepted   map[string]string // execution IDs keyed by delivery ID
-	// unanswered holds the IDs of deliveries that got a 503 or no response, so that it is unknown
-	// whether they are stored. They must be sent again.
-	unanswered []string
+	// unansweredIDs holds the IDs of deliveries that got a 503 or no response, so that it is
+	// unknown whether they are stored. They must be sent again.
+	unansweredIDs []string
 	// workflows holds the last confirmed state of each workflow, keyed by ID. A workflow with a
 	// change in flight is missing.
 	workflows        map[string]confirmedState
@@ -43,18 +43,18 @@ func newLedger(prefix string) *ledger {
 func (l *ledger) nextDelivery() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := len(l.unanswered); n > 0 {
-		id := l.unanswered[n-1]
-		l.unanswered = l.unanswered[:n-1]
+	if n := len(l.unansweredIDs); n > 0 {
+		id := l.unansweredIDs[n-1]
+		l.unansweredIDs = l.unansweredIDs[:n-1]
 		return id
 	}
 	l.lastNumber++
 	return fmt.Sprintf("%s-%d", l.prefix, l.lastNumber)
 }
 
-// accept records that a delivery was answered with 200. If an earlier response to the delivery had
-// a different execution ID, accept records that as a fault.
-func (l *ledger) accept(deliveryID, executionID string) {
+// recordAccepted records that a delivery was answered with 200. If an earlier response to the
+// delivery had a different execution ID, accept records that as a fault.
+func (l *ledger) recordAccepted(deliveryID, executionID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before, ok := l.accepted[deliveryID]; ok && before != executionID {
@@ -72,7 +72,7 @@ func (l *ledger) accept(deliveryID, executionID string) {
 func (l *ledger) markUnanswered(deliveryID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unanswered = append(l.unanswered, deliveryID)
+	l.unansweredIDs = append(l.unansweredIDs, deliveryID)
 }
 
 // recordUnexpected records a response that must not occur.
@@ -82,9 +82,9 @@ func (l *ledger) recordUnexpected(format string, args ...any) {
 	l.unexpected = append(l.unexpected, fmt.Sprintf(format, args...))
 }
 
-// confirm records the state of a workflow after a change that the API has confirmed, and counts the
-// change.
-func (l *ledger) confirm(id string, c confirmedState) {
+// recordConfirmed records the state of a workflow after a change that the API has confirmed, and
+// counts the change.
+func (l *ledger) recordConfirmed(id string, c confirmedState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.workflows[id] = c

@@ -29,9 +29,9 @@ const (
 // unavailableRetryPause is how long a sender waits after a 503.
 const unavailableRetryPause = 20 * time.Millisecond
 
-// target is a workflow that receives deliveries. layout says whether its queue uses the shared
-// stream or a stream of its own.
-type target struct {
+// targetWorkflow is a workflow that receives deliveries. layout says whether its queue uses the
+// shared stream or a stream of its own.
+type targetWorkflow struct {
 	workflowID, queue string
 	layout            stream.Layout
 }
@@ -89,7 +89,7 @@ func sendDeliveries(
 					l.markUnanswered(id)
 					return // the power was cut
 				case a.Status == http.StatusOK:
-					l.accept(id, a.ExecutionID)
+					l.recordAccepted(id, a.ExecutionID)
 				case a.Status == http.StatusServiceUnavailable:
 					l.markUnanswered(id)
 					retry.Sleep(ctx, unavailableRetryPause)
@@ -135,7 +135,7 @@ func changeWorkflows(ctx context.Context, l *ledger, client *apiclient.Client, p
 				return
 			}
 			c.token = trigger.Token
-			l.confirm(id, c)
+			l.recordConfirmed(id, c)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func putWorkflow(
 // prepareTargets creates and activates the workflows for the load, and their account, if they do
 // not exist yet. It returns the URLs of the webhooks, in the order of the targets.
 func prepareTargets(
-	ctx context.Context, client *apiclient.Client, targets []target,
+	ctx context.Context, client *apiclient.Client, targets []targetWorkflow,
 ) (urls []string, err error) {
 	if _, err = client.PutAccount(ctx, accountID, api.PutAccount{
 		Name: "Power cuts",
@@ -175,7 +175,7 @@ func prepareTargets(
 }
 
 func prepareTarget(
-	ctx context.Context, client *apiclient.Client, t target,
+	ctx context.Context, client *apiclient.Client, t targetWorkflow,
 ) (url string, err error) {
 	if _, err = putWorkflow(ctx, client, t.workflowID, t.queue); err != nil {
 		return "", err
@@ -194,7 +194,11 @@ func prepareTarget(
 
 // createOwnStreams gives each target's queue its own stream, if the target's layout says that it
 // has one.
-func createOwnStreams(ctx context.Context, client *apiclient.Client, targets []target) error {
+func createOwnStreams(
+	ctx context.Context,
+	client *apiclient.Client,
+	targets []targetWorkflow,
+) error {
 	for _, t := range targets {
 		if !t.layout.Own {
 			continue

@@ -126,7 +126,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s, after %d cuts: %w", always.Mode, always.Cuts, err)
 	}
-	control, err := c.controlConfig().runMode(ctx, filepath.Join(folder, "default"), false)
+	control, err := c.defaultSyncConfig().runMode(ctx, filepath.Join(folder, "default"), false)
 	if err != nil {
 		return fmt.Errorf("%s, after %d cuts: %w", control.Mode, control.Cuts, err)
 	}
@@ -138,10 +138,10 @@ func Run(ctx context.Context, c Config) (err error) {
 // NATS servers.
 const maxClusterControlCuts = 3
 
-// controlConfig returns the configuration of the control. With several NATS servers, the control
-// has only a few cuts, each on new disks, and each cut drops everything that was not synced.
-// Otherwise, whether anything is lost would depend on chance.
-func (c Config) controlConfig() Config {
+// defaultSyncConfig returns the configuration of the control. With several NATS servers, the
+// control has only a few cuts, each on new disks, and each cut drops everything that was not
+// synced. Otherwise, whether anything is lost would depend on chance.
+func (c Config) defaultSyncConfig() Config {
 	if c.Servers > 1 {
 		c.Cuts, c.CutsPerDisk, c.loseAllUnsynced = min(c.Cuts, maxClusterControlCuts), 1, true
 	}
@@ -206,9 +206,13 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 		if err != nil {
 			return r, err
 		}
-		l := &diskRun{
-			Config: c, installation: m, luck: luck, result: &r, alreadyCounted: map[string]bool{},
-			ledger: newLedger(fmt.Sprintf("%s-%d", filepath.Base(folder), number)),
+		l := &powerCutRun{
+			Config:             c,
+			installation:       m,
+			luck:               luck,
+			result:             &r,
+			missingDeliveryIDs: map[string]bool{},
+			ledger:             newLedger(fmt.Sprintf("%s-%d", filepath.Base(folder), number)),
 		}
 		err = l.run(ctx, min(c.CutsPerDisk, c.Cuts-r.Cuts))
 		err = errors.Join(err, m.cutPower())
@@ -236,7 +240,7 @@ type installation interface {
 	executorURL() string
 	natsURL() string
 	// targets returns the workflows to which the load is sent.
-	targets() []target
+	targets() []targetWorkflow
 }
 
 func (c Config) newInstallation(
@@ -248,28 +252,29 @@ func (c Config) newInstallation(
 	return newSingleMachine(folder, disk.Model(c.Model), syncAlways, luck)
 }
 
-// diskRun runs one installation through several power cuts. The installation begins on empty disks.
-type diskRun struct {
+// powerCutRun runs one installation through several power cuts. The installation begins on empty
+// disks.
+type powerCutRun struct {
 	Config
 	installation
 
 	luck   *rand.Rand
 	ledger *ledger
 	result *Result
-	// alreadyCounted holds the IDs of the deliveries that have been counted as lost or unrecorded,
-	// so that they are not counted again.
-	alreadyCounted map[string]bool
-	client         *apiclient.Client
-	urls           []string // the URLs of the targets' webhooks
+	// missingDeliveryIDs holds the IDs of the deliveries that have been counted as lost or
+	// unrecorded, so that they are not counted again.
+	missingDeliveryIDs map[string]bool
+	client             *apiclient.Client
+	urls               []string // the URLs of the targets' webhooks
 }
 
 // run cuts the power the given number of times. After each cut, it checks which data has survived.
-func (l *diskRun) run(ctx context.Context, cuts int) error {
+func (l *powerCutRun) run(ctx context.Context, cuts int) error {
 	for n := range cuts {
 		if err := l.powerOn(ctx, n > 0); err != nil {
 			return err
 		}
-		if err := l.loadAndCut(ctx, n); err != nil {
+		if err := l.cutPowerUnderLoad(ctx, n); err != nil {
 			return err
 		}
 		l.result.Cuts++
@@ -289,7 +294,7 @@ func (l *diskRun) run(ctx context.Context, cuts int) error {
 		return err
 	}
 	if !l.SkipAwaitingEnds {
-		if err := l.awaitExecutions(ctx); err != nil {
+		if err := l.awaitExecutionEnds(ctx); err != nil {
 			return err
 		}
 	}
@@ -301,7 +306,7 @@ func (l *diskRun) run(ctx context.Context, cuts int) error {
 }
 
 // checkTargets checks that each target has accepted deliveries, and prints how many.
-func (l *diskRun) checkTargets() {
+func (l *powerCutRun) checkTargets() {
 	counts := make([]int, len(l.urls))
 	for id := range l.ledger.accepted {
 		counts[targetIndex(id, len(l.urls))]++
@@ -321,7 +326,7 @@ func (l *diskRun) checkTargets() {
 // powerOn turns the installation on and prepares it for the load. The first time, with again false,
 // it creates the queues' own streams. After a cut, with again true, it checks the data that the cut
 // has left.
-func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
+func (l *powerCutRun) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.startAndAwaitReady(ctx); err != nil {
 		return err
 	}
@@ -353,9 +358,9 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	})
 }
 
-// loadAndCut cuts the power while it sends deliveries and changes workflows. n is the number of the
-// cut. The IDs of the changed workflows contain n, so that each cut has new workflows.
-func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
+// cutPowerUnderLoad cuts the power while it sends deliveries and changes workflows. n is the number
+// of the cut. The IDs of the changed workflows contain n, so that each cut has new workflows.
+func (l *powerCutRun) cutPowerUnderLoad(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
 	enough := l.ledger.acceptedCount() + 20 + l.luck.IntN(400)
@@ -381,7 +386,7 @@ func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 
 // checkDurability sends a few more deliveries, and then compares everything that was acknowledged
 // with the stream and the records.
-func (l *diskRun) checkDurability(ctx context.Context) error {
+func (l *powerCutRun) checkDurability(ctx context.Context) error {
 	before := l.ledger.acceptedCount()
 	sending, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
@@ -415,12 +420,12 @@ func (l *diskRun) checkDurability(ctx context.Context) error {
 	lost, unrecorded := 0, 0
 	for deliveryID, id := range l.ledger.accepted {
 		switch {
-		case l.alreadyCounted[deliveryID]:
+		case l.missingDeliveryIDs[deliveryID]:
 		case starts[id] == 0:
-			l.alreadyCounted[deliveryID] = true
+			l.missingDeliveryIDs[deliveryID] = true
 			lost++
 		case records[id].recordCount == 0:
-			l.alreadyCounted[deliveryID] = true
+			l.missingDeliveryIDs[deliveryID] = true
 			unrecorded++
 		case starts[id] > 1 || byDelivery[deliveryID] > 1:
 			l.result.Duplicated++
@@ -438,10 +443,10 @@ func (l *diskRun) checkDurability(ctx context.Context) error {
 }
 
 // redeliver sends up to 20 acknowledged deliveries again. Each must be recognized as a repeat.
-func (l *diskRun) redeliver(ctx context.Context) error {
+func (l *powerCutRun) redeliver(ctx context.Context) error {
 	n := 0
 	for deliveryID, id := range l.ledger.accepted {
-		if l.alreadyCounted[deliveryID] {
+		if l.missingDeliveryIDs[deliveryID] {
 			continue
 		}
 		a, err := l.repeatDelivery(ctx, deliveryID)
@@ -461,7 +466,7 @@ func (l *diskRun) redeliver(ctx context.Context) error {
 
 // repeatDelivery sends an acknowledged delivery again. Like a sender, it retries as long as the
 // response is a 503.
-func (l *diskRun) repeatDelivery(
+func (l *powerCutRun) repeatDelivery(
 	ctx context.Context, deliveryID string,
 ) (a deliver.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
@@ -474,9 +479,9 @@ func (l *diskRun) repeatDelivery(
 	return a, err
 }
 
-// awaitExecutions waits until every execution has ended. It adds the number of executions that have
-// not ended before the timeout to StuckExecutions.
-func (l *diskRun) awaitExecutions(ctx context.Context) error {
+// awaitExecutionEnds waits until every execution has ended. It adds the number of executions that
+// have not ended before the timeout to StuckExecutions.
+func (l *powerCutRun) awaitExecutionEnds(ctx context.Context) error {
 	open := func(records map[string]record) (n int) {
 		for _, r := range records {
 			if !r.status.Final() {

@@ -80,8 +80,8 @@ func (o *singleMachine) natsURL() string     { return o.process.natsAddr }
 
 // targets returns a workflow in the demo workflow's queue, so that the runner inside
 // hookstart-local runs its executions.
-func (o *singleMachine) targets() []target {
-	return []target{{
+func (o *singleMachine) targets() []targetWorkflow {
+	return []targetWorkflow{{
 		workflowID: workflowID,
 		queue:      "demo",
 	}}

@@ -27,10 +27,10 @@ type ledgerAuditResult struct {
 	oddities []string // contradictions that do not fit any other kind
 	// falseRepeats is the number of deliveries with a response that was marked as deduplicated
 	// although no earlier request can have been stored.
-	falseRepeats  int
-	ghostsByFault map[string]int
-	ghostsWithID  int // ghosts with a delivery ID, which the sender gave up retrying
-	unanswered    int // executions stored although the sender got no response and did not retry
+	falseRepeats            int
+	refusedButStoredByFault map[string]int
+	refusedButStoredWithID  int // ghosts with a delivery ID, which the sender gave up retrying
+	unanswered              int // stored although the sender got no response and did not retry
 
 	ownStreams     []string       // names of the streams that queues have of their own
 	storedByStream map[string]int // number of stored executions by the stream of their starts
@@ -55,10 +55,10 @@ func auditLedger(
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := &ledgerAuditResult{
-		deliveries:    len(b.deliveries),
-		stored:        len(s.starts),
-		recorded:      len(records),
-		ghostsByFault: map[string]int{},
+		deliveries:              len(b.deliveries),
+		stored:                  len(s.starts),
+		recorded:                len(records),
+		refusedButStoredByFault: map[string]int{},
 	}
 	acknowledged := a.auditAcknowledgedExecutions(b, s.starts, records, incidents)
 	a.acknowledged = len(acknowledged)
@@ -150,9 +150,9 @@ func (a *ledgerAuditResult) auditStoredExecutions(
 		case d.unanswered > 0 && d.refusals == 0:
 			a.unanswered++
 		case d.hasID:
-			a.ghostsWithID++
+			a.refusedButStoredWithID++
 		default:
-			a.ghostsByFault[lastFaultKind(d, incidents)]++
+			a.refusedButStoredByFault[lastFaultKind(d, incidents)]++
 		}
 		executionsOf[s.marker] = append(executionsOf[s.marker], id)
 		if records[id].count == 0 && !acknowledged[id] {

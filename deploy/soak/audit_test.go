@@ -176,10 +176,10 @@ func found(a *ledgerAuditResult) string {
 	all = append(all, slices.Repeat([]string{"wrong"}, len(a.wrongStatus))...)
 	all = append(all, slices.Repeat([]string{"doubled"}, len(a.duplicates))...)
 	all = append(all, slices.Repeat([]string{"strange"}, len(a.oddities))...)
-	for cause := range a.ghostsByFault {
+	for cause := range a.refusedButStoredByFault {
 		all = append(all, "ghost:"+cause)
 	}
-	all = append(all, slices.Repeat([]string{"given-up"}, a.ghostsWithID)...)
+	all = append(all, slices.Repeat([]string{"given-up"}, a.refusedButStoredWithID)...)
 	all = append(all, slices.Repeat([]string{"misjudged"}, a.falseRepeats)...)
 	all = append(all, slices.Repeat([]string{"unheard"}, a.unanswered)...)
 	return strings.Join(all, " ")

@@ -279,13 +279,13 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 	}
 }
 
-// minQueueBlockingSlots is the minimum number of slots with which a waiting fault blocks the queue:
+// minSlotsToBlockQueue is the minimum number of slots with which a waiting fault blocks the queue:
 // the faults behind it must wait until it has started. Otherwise, a fault that needs many slots
 // could wait forever, because faults with fewer slots would always take some of them.
-const minQueueBlockingSlots = 4
+const minSlotsToBlockQueue = 4
 
 // takeNextFault finds the first fault in the queue whose slots are all free, and occupies these
-// slots. It does not look behind a waiting fault that blocks the queue (see minQueueBlockingSlots).
+// slots. It does not look behind a waiting fault that blocks the queue (see minSlotsToBlockQueue).
 // It returns the fault, the rest of the queue, and true. If no fault can start, it returns the
 // unchanged queue and false. The caller holds mu.
 func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
@@ -300,7 +300,7 @@ func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 			}
 			return next, append(queue[:n:n], queue[n+1:]...), true
 		}
-		if len(next.slots) >= minQueueBlockingSlots {
+		if len(next.slots) >= minSlotsToBlockQueue {
 			break
 		}
 	}

@@ -32,7 +32,7 @@ func TestFrozenAndLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := awaitConsumers(t.Context(), i.js, recordTimeout); err != nil {
+	if err := awaitConsumersCaughtUp(t.Context(), i.js, recordTimeout); err != nil {
 		t.Fatal(err)
 	}
 	streams, err := readStreams(t.Context(), i.js)
@@ -43,13 +43,13 @@ func TestFrozenAndLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	aside, err := putAsideStarts(t.Context(), i.client())
+	aside, err := deadLetteredStarts(t.Context(), i.client())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &report{audit: auditLedger(s.ledger, streams, records, nil), putAside: aside}
+	r := &report{audit: auditLedger(s.ledger, streams, records, nil), deadLetteredStarts: aside}
 	r.write(t.Output())
-	if err := r.err(); err != nil {
+	if err := r.violationsErr(); err != nil {
 		t.Error(err)
 	}
 	if len(streams.starts) < 50 || len(streams.finalStatuses) < 50 {

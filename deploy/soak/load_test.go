@@ -172,7 +172,7 @@ func checkStored(
 	t *testing.T, i *installation, requests []posted, within time.Duration,
 ) map[string]bool {
 	t.Helper()
-	if err := awaitConsumers(t.Context(), i.js, within); err != nil {
+	if err := awaitConsumersCaughtUp(t.Context(), i.js, within); err != nil {
 		t.Fatal(err)
 	}
 	all, err := readStreams(t.Context(), i.js)

@@ -183,7 +183,7 @@ func (f *faultInjector) deleteRegistry(ctx context.Context, _ time.Duration) err
 func (i *installation) deleteStoresAndCheck(
 	ctx context.Context, s *senders, out io.Writer,
 ) (broken []string, err error) {
-	if err := setToggledActive(ctx, i.client(), false); err != nil {
+	if err := setToggledWorkflowActive(ctx, i.client(), false); err != nil {
 		return nil, err
 	}
 	before, err := readRecords(ctx, i.client())
@@ -203,7 +203,7 @@ func (i *installation) deleteStoresAndCheck(
 	back := eventually(ctx, convergenceTimeout, func(ctx context.Context) error {
 		var errs []error
 		for _, e := range i.ingresses {
-			for _, path := range s.queuePaths {
+			for _, path := range s.webhookPathPerQueue {
 				a, err := s.sendRequest(ctx, &delivery{marker: "lost"}, e.url+path)
 				switch {
 				case err != nil: // no response, which is not a refusal
@@ -238,10 +238,10 @@ func (i *installation) deleteStoresAndCheck(
 	check("all are well", i.awaitHealthy)
 	check("streams of queues", i.checkOwnStreams)
 	check("a workflow that was deactivated", func(ctx context.Context) error {
-		return i.checkViewsAgree(ctx, s, toggledWorkflowID, i.toggledPath, http.StatusForbidden)
+		return i.checkServicesAgree(ctx, s, toggledWorkflowID, i.toggledPath, http.StatusForbidden)
 	})
 	accepted := s.deliverBatch(ctx, "emptied")
-	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
+	if err := awaitConsumersCaughtUp(ctx, i.js, recordTimeout); err != nil {
 		broken = append(broken, err.Error())
 	}
 	check("records", func(ctx context.Context) error {

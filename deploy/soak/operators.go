@@ -63,22 +63,22 @@ type operators struct {
 // operator makes one change after another to its workflow and account, and keeps track of the state
 // that all services must show.
 type operator struct {
-	operators    *operators
-	installation *installation
-	senders      *senders
-	partition    func() string // describes the current partition
-	random       *rand.Rand
-	name         string // name of the account and of the workflow
-	checkRounds  int
+	operators         *operators
+	installation      *installation
+	senders           *senders
+	partition         func() string // describes the current partition
+	random            *rand.Rand
+	name              string // name of the account and of the workflow
+	ingressCheckCount int
 
 	// The state after all confirmed changes, which every service must show.
-	exists, active bool
-	plan           string
-	token          string
-	revokedToken   string     // "" means none
-	key            api.NewKey // no ID means no key
-	revokedSecret  string     // "" means none
-	lastChange     string     // the last confirmed change, quoted in failure messages
+	exists, active   bool
+	plan             string
+	token            string
+	revokedToken     string     // "" means none
+	key              api.NewKey // no ID means no key
+	revokedKeySecret string     // "" means none
+	lastChange       string     // the last confirmed change, quoted in failure messages
 }
 
 // newOperators creates count accounts, each with a workflow, and returns an operator for each of
@@ -140,7 +140,7 @@ func (all *operators) foundContradictions() []string {
 	return slices.Clone(all.contradictions)
 }
 
-func (all *operators) write(out io.Writer) {
+func (all *operators) writeCounts(out io.Writer) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	_, _ = fmt.Fprintf(out,
@@ -357,7 +357,7 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 		err = nil
 	}
 	if err == nil {
-		o.revokedSecret, o.key = o.key.Secret, api.NewKey{}
+		o.revokedKeySecret, o.key = o.key.Secret, api.NewKey{}
 	}
 	return err
 }
@@ -368,8 +368,8 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 func (o *operator) checkServices(ctx context.Context, strict bool) {
 	var all sync.WaitGroup
 	for _, e := range o.installation.ingresses {
-		o.checkRounds++
-		number := o.checkRounds
+		o.ingressCheckCount++
+		number := o.ingressCheckCount
 		all.Go(func() { o.checkIngress(ctx, e, number, strict) })
 	}
 	for _, e := range o.installation.executors {
@@ -480,8 +480,15 @@ func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 	if o.key.ID != "" {
 		o.checkExecutorResponse(ctx, e, strict, "the key", "valid", whoAmI(o.key.Secret))
 	}
-	if o.revokedSecret != "" {
-		o.checkExecutorResponse(ctx, e, strict, "the revoked key", "401", whoAmI(o.revokedSecret))
+	if o.revokedKeySecret != "" {
+		o.checkExecutorResponse(
+			ctx,
+			e,
+			strict,
+			"the revoked key",
+			"401",
+			whoAmI(o.revokedKeySecret),
+		)
 	}
 }
 

@@ -19,9 +19,9 @@ import (
 type partitionRecord struct {
 	partition
 	from, to time.Time
-	// ingressRecovery holds, for each ingress, the time from the healing of the network to the
+	// recoveryByIngress holds, for each ingress, the time from the healing of the network to the
 	// first 200 of the ingress, or 0 if there was none before the timeout.
-	ingressRecovery []time.Duration
+	recoveryByIngress []time.Duration
 	// replicaRecovery is the time from the healing of the network until every replica was current,
 	// or 0 if some replica was not current before the timeout.
 	replicaRecovery time.Duration
@@ -77,7 +77,7 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 	healed := time.Now()
 	f.updateRecord(index, func(p *partitionRecord) { p.to = healed })
 	reunion := f.probes.awaitAllAccepting(ctx, healed, hostRecoveryTimeout)
-	f.updateRecord(index, func(p *partitionRecord) { p.ingressRecovery = reunion })
+	f.updateRecord(index, func(p *partitionRecord) { p.recoveryByIngress = reunion })
 	if err := f.installation.awaitReplicas(ctx, hostRecoveryTimeout); err == nil {
 		f.updateRecord(index, func(p *partitionRecord) { p.replicaRecovery = time.Since(healed) })
 	}
@@ -96,7 +96,7 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 		formatShares(after),
 		formatShares(natsWithin),
 		formatShares(natsAfter),
-		p.ingressRecovery,
+		p.recoveryByIngress,
 		p.replicaRecovery.Round(100*time.Millisecond),
 	)
 }
@@ -146,7 +146,7 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 // maxUnavailability to answer a request with 200, or never did.
 func (f *partitioner) slowIngresses() (late []string) {
 	for _, p := range f.partitionRecords() {
-		for host, took := range p.ingressRecovery {
+		for host, took := range p.recoveryByIngress {
 			if took == 0 || took > maxUnavailability {
 				late = append(late,
 					fmt.Sprintf("%s, %s: %s", p, hostNames[host], durationOrNever(took)))
@@ -163,9 +163,9 @@ func durationOrNever(took time.Duration) string {
 	return took.Round(100 * time.Millisecond).String()
 }
 
-// err returns an error if any ingress took longer than maxUnavailability to recover from a
-// partition.
-func (f *partitioner) err() error {
+// slowIngressesErr returns an error if any ingress took longer than maxUnavailability to recover
+// from a partition.
+func (f *partitioner) slowIngressesErr() error {
 	if late := f.slowIngresses(); len(late) > 0 {
 		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200",
 			len(late), maxUnavailability)
@@ -173,9 +173,9 @@ func (f *partitioner) err() error {
 	return nil
 }
 
-// write prints a table with a row for each kind of partition, and a list of the ingresses that
-// recovered too slowly.
-func (f *partitioner) write(out io.Writer) {
+// writeResults prints a table with a row for each kind of partition, and a list of the ingresses
+// that recovered too slowly.
+func (f *partitioner) writeResults(out io.Writer) {
 	type row struct {
 		count                  int
 		within, after, cut     acceptedShare
@@ -207,7 +207,7 @@ func (f *partitioner) write(out io.Writer) {
 				r.below++
 			}
 		}
-		for _, took := range p.ingressRecovery {
+		for _, took := range p.recoveryByIngress {
 			if took == 0 {
 				took = hostRecoveryTimeout
 			}

@@ -17,9 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Partitions is the configuration of a soak of three hosts with network partitions. The struct tags
-// define the program's flags.
-type Partitions struct {
+// PartitionsConfig is the configuration of a soak of three hosts with network partitions. The
+// struct tags define the program's flags.
+type PartitionsConfig struct {
 	Duration   time.Duration `help:"Duration of load and partitions." default:"10m"`
 	Seed       uint64        `help:"Seed of the random choice of partitions. 0: another one each time; it is printed." default:"0"`
 	Rate       float64       `help:"Deliveries per second, in addition to ten probes per second at each ingress." default:"60"`
@@ -46,7 +46,7 @@ var hostNames = []string{"a", "b", "c"}
 // an error if anything acknowledged is lost or exists twice, if a response contradicts a change
 // that was confirmed earlier, if the hosts recover too slowly, or if ctx ends before the soak does.
 // The error wraps errors.ErrUnsupported if the machine cannot create the hosts.
-func RunPartitions(ctx context.Context, c Partitions) (err error) {
+func RunPartitions(ctx context.Context, c PartitionsConfig) (err error) {
 	if c.Duration <= 0 || c.Rate <= 0 || c.Senders <= 0 || c.Operators <= 0 {
 		return errors.New("--duration, --rate, --senders and --operators must be more than 0")
 	}
@@ -66,7 +66,11 @@ func RunPartitions(ctx context.Context, c Partitions) (err error) {
 	})
 }
 
-func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {
+func (c *PartitionsConfig) runIn(
+	ctx context.Context,
+	folder string,
+	hosts *network.Network,
+) (err error) {
 	_, _ = fmt.Fprintf(c.Out,
 		"seed %d: 3 hosts with a NATS server, an ingress, an executor and a runner each; "+
 			"PostgreSQL; %s\n", c.Seed, c.Duration)
@@ -116,18 +120,18 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	}
 	r.processProblems, r.contradictions = i.problems(), all.foundContradictions()
 	r.write(c.Out)
-	all.write(c.Out)
-	f.write(c.Out)
+	all.writeCounts(c.Out)
+	f.writeResults(c.Out)
 	if c.failOnlyOnDataLoss {
 		r.contradictions = nil
-		return r.err()
+		return r.violationsErr()
 	}
-	return errors.Join(r.err(), f.err(), r.falseRepeatsErr())
+	return errors.Join(r.violationsErr(), f.slowIngressesErr(), r.falseRepeatsErr())
 }
 
 // runLoadAndPartitions runs the senders, the operators and the partitions until c.Duration is over,
 // and then waits until everything is recorded.
-func (c *Partitions) runLoadAndPartitions(
+func (c *PartitionsConfig) runLoadAndPartitions(
 	ctx context.Context, i *installation, s *senders, f *partitioner, all *operators, r *report,
 ) error {
 	began := time.Now()
@@ -155,7 +159,7 @@ func (c *Partitions) runLoadAndPartitions(
 	}()
 	stopShowing()
 	shown.Wait()
-	r.took = time.Since(began)
+	r.loadDuration = time.Since(began)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
@@ -167,7 +171,7 @@ func (c *Partitions) runLoadAndPartitions(
 		return err
 	}
 	all.checkAllStrictly(ctx)
-	return awaitConsumers(ctx, i.js, recordTimeout)
+	return awaitConsumersCaughtUp(ctx, i.js, recordTimeout)
 }
 
 // Limits for the duration of a partition, the pause after the hosts have recovered, and the maximum

@@ -16,7 +16,7 @@ import (
 // nothing.
 func TestThreeHosts(t *testing.T) {
 	var out bytes.Buffer
-	err := RunPartitions(t.Context(), Partitions{
+	err := RunPartitions(t.Context(), PartitionsConfig{
 		Duration: 20 * time.Second, Seed: 3, Rate: 20, Senders: 20, Operators: 2, Only: "alone",
 		NATSConfig: "../nats/cluster.conf", Verbose: true, Out: &out, failOnlyOnDataLoss: true,
 	})

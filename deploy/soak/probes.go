@@ -91,7 +91,7 @@ func (p *probes) awaitAllAccepting(
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
-		first, all, grown := p.firstAcceptedAfter(healed)
+		first, all, grown := p.recoveryTimes(healed)
 		if all {
 			return first
 		}
@@ -103,7 +103,7 @@ func (p *probes) awaitAllAccepting(
 	}
 }
 
-func (p *probes) firstAcceptedAfter(
+func (p *probes) recoveryTimes(
 	healed time.Time,
 ) (first []time.Duration, all bool, grown <-chan struct{}) {
 	p.mu.Lock()

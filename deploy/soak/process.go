@@ -46,11 +46,11 @@ func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.restartOnExit = true
-	return p.launch()
+	return p.startLocked()
 }
 
-// launch starts the process unless it is running. The caller holds mu.
-func (p *process) launch() error {
+// startLocked starts the process unless it is running. The caller holds mu.
+func (p *process) startLocked() error {
 	if p.running != nil {
 		return nil
 	}
@@ -100,14 +100,14 @@ func (p *process) restartUnlessStopped(r *child.Process) {
 	if !p.restartOnExit {
 		return
 	}
-	if err := p.launch(); err != nil {
+	if err := p.startLocked(); err != nil {
 		p.problems = append(p.problems, err.Error())
 	}
 }
 
-// takeRunning returns the current run, or nil if the process is not running. The caller must end
+// detachRunning returns the current run, or nil if the process is not running. The caller must end
 // the run, after which the process is not restarted.
-func (p *process) takeRunning() *child.Process {
+func (p *process) detachRunning() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.running
@@ -117,14 +117,14 @@ func (p *process) takeRunning() *child.Process {
 
 // kill ends the process with SIGKILL, even if it is paused. The process is not restarted.
 func (p *process) kill() {
-	if r := p.takeRunning(); r != nil {
+	if r := p.detachRunning(); r != nil {
 		r.Kill()
 	}
 }
 
 // terminate ends the process with SIGTERM, and records a problem if it does not exit cleanly.
 func (p *process) terminate() {
-	r := p.takeRunning()
+	r := p.detachRunning()
 	if r == nil {
 		return
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// Regions is the configuration of a measurement with three zones. The struct tags define the
+// RegionsConfig is the configuration of a measurement with three zones. The struct tags define the
 // program's flags.
-type Regions struct {
+type RegionsConfig struct {
 	Latencies  []time.Duration `help:"Latencies between two zones in one direction, one after the other." default:"0s,2ms,10ms,30ms"`
 	Measure    time.Duration   `help:"Duration of the measurement of answers, for each latency." default:"20s"`
 	Cut        time.Duration   `help:"Duration for which a zone is cut off. For each latency this happens twice: to the zone of the streams' leaders, then to another one." default:"15s"`
@@ -37,7 +37,7 @@ type Regions struct {
 	Out io.Writer `kong:"-"`
 }
 
-func (c *Regions) validate() error {
+func (c *RegionsConfig) validate() error {
 	if c.Measure <= 0 || c.Cut <= 0 || c.Every <= 0 || c.Rate <= 0 || c.Senders <= 0 {
 		return errors.New("--measure, --cut, --every, --rate and --senders must be more than 0")
 	}
@@ -58,7 +58,7 @@ func (c *Regions) validate() error {
 // returns an error if anything acknowledged is lost or exists twice, if the remaining zones refuse
 // requests for too long, or if a zone takes too long to recover. The error wraps
 // errors.ErrUnsupported if the machine cannot create the hosts.
-func RunRegions(ctx context.Context, c Regions) (err error) {
+func RunRegions(ctx context.Context, c RegionsConfig) (err error) {
 	if err := c.validate(); err != nil {
 		return err
 	}
@@ -78,7 +78,11 @@ func RunRegions(ctx context.Context, c Regions) (err error) {
 	})
 }
 
-func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {
+func (c *RegionsConfig) runIn(
+	ctx context.Context,
+	folder string,
+	hosts *network.Network,
+) (err error) {
 	connects := "the NATS server of its own zone"
 	if !c.Nearest {
 		connects = "any of the NATS servers"
@@ -111,7 +115,7 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 			return err
 		}
 	}
-	r := &report{seed: c.Seed, took: time.Since(began)}
+	r := &report{seed: c.Seed, loadDuration: time.Since(began)}
 	if err := i.awaitSettled(ctx); err != nil {
 		return err
 	}
@@ -120,8 +124,8 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 	}
 	r.processProblems = i.problems()
 	r.write(c.Out)
-	z.write(c.Out)
-	return errors.Join(r.err(), r.falseRepeatsErr(), z.err())
+	z.writeResults(c.Out)
+	return errors.Join(r.violationsErr(), r.falseRepeatsErr(), z.unavailabilityErr())
 }
 
 // awaitSettled waits until the services are ready and all replicas are current. It then waits until
@@ -133,12 +137,12 @@ func (i *installation) awaitSettled(ctx context.Context) error {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
-	return awaitConsumers(ctx, i.js, recordTimeout)
+	return awaitConsumersCaughtUp(ctx, i.js, recordTimeout)
 }
 
 // zoneMeasurer measures an installation in which each host is a zone.
 type zoneMeasurer struct {
-	config       *Regions
+	config       *RegionsConfig
 	hosts        *network.Network
 	installation *installation
 	ledger       *ledger
@@ -198,7 +202,7 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 
 	from := time.Now()
 	retry.Sleep(ctx, z.config.Measure)
-	z.addTimes(s, p, leader, from, time.Now())
+	z.addResponseTimes(s, p, leader, from, time.Now())
 
 	starting, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()
@@ -214,9 +218,14 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 	return z.cutZoneOff(ctx, s, p, "other", other)
 }
 
-// addTimes adds to s the response times from an interval in which all zones were connected. leader
-// is the index of the zone with the leaders of the streams.
-func (z *zoneMeasurer) addTimes(s *resultsAtLatency, p *probes, leader int, from, to time.Time) {
+// addResponseTimes adds to s the response times from an interval in which all zones were connected.
+// leader is the index of the zone with the leaders of the streams.
+func (z *zoneMeasurer) addResponseTimes(
+	s *resultsAtLatency,
+	p *probes,
+	leader int,
+	from, to time.Time,
+) {
 	for host := range p.byHost {
 		for _, answer := range p.probesBetween(host, from, to) {
 			took := answer.ended.Sub(answer.began)
@@ -244,9 +253,9 @@ func (z *zoneMeasurer) cutZoneOff(
 ) error {
 	c := zoneCut{zoneKind: what, zoneIndex: zone, from: time.Now()}
 	host := z.hosts.Hosts()[zone]
-	z.hosts.Isolate(host, true)
+	z.hosts.SetIsolated(host, true)
 	retry.Sleep(ctx, z.config.Cut)
-	z.hosts.Isolate(host, false)
+	z.hosts.SetIsolated(host, false)
 	c.to = time.Now()
 	c.recovery = p.awaitAllAccepting(ctx, c.to, hostRecoveryTimeout)[zone]
 	if err := z.installation.awaitReplicas(ctx, replicaTimeout); err != nil {
@@ -287,9 +296,9 @@ func (z *zoneMeasurer) incidents() (all []incident) {
 	return all
 }
 
-// err returns an error if the remaining zones refused requests for too long, or if a zone took too
-// long to recover.
-func (z *zoneMeasurer) err() error {
+// unavailabilityErr returns an error if the remaining zones refused requests for too long, or if a
+// zone took too long to recover.
+func (z *zoneMeasurer) unavailabilityErr() error {
 	var broken []string
 	for _, s := range z.results {
 		if len(s.near) == 0 || len(s.far) == 0 {
@@ -312,9 +321,9 @@ func (z *zoneMeasurer) err() error {
 	return fmt.Errorf("more than %s: %s", maxUnavailability, strings.Join(broken, "; "))
 }
 
-// write prints a table of the response times, and a table with a row for each time that a zone was
-// cut off.
-func (z *zoneMeasurer) write(out io.Writer) {
+// writeResults prints a table of the response times, and a table with a row for each time that a
+// zone was cut off.
+func (z *zoneMeasurer) writeResults(out io.Writer) {
 	const answers = "%-8s %20s %20s %10v\n"
 	_, _ = fmt.Fprintf(out, "\nMilliseconds until a 200, p50 and p99 (number of requests); all "+
 		"zones connected\n"+answers, "latency", "leader's zone", "other zones", "refused")

@@ -15,14 +15,14 @@ const maxLinesPerKind = 10
 // report is the result of a soak.
 type report struct {
 	seed                uint64
-	took                time.Duration
+	loadDuration        time.Duration
 	totals              requestTotals
 	audit               *ledgerAuditResult
 	incidents           []incident
 	processProblems     []string // problems with processes, such as an unexpected exit
 	stalls              []string // descriptions of the times at which recording stalled
 	contradictions      []string // responses about the registry that contradicted a change
-	putAside            []string // starts that were put aside
+	deadLetteredStarts  []string // starts that were put aside
 	restoreViolations   []string // checks that failed after the store was restored
 	storeLossViolations []string // checks that failed after the store was deleted
 	reruns              []string // executions that a runner received again after their end
@@ -33,7 +33,12 @@ func (r *report) write(out io.Writer) {
 		_, _ = fmt.Fprintf(out, "%-14s %8v  %s\n", name, value, why)
 	}
 	t, a := r.totals, r.audit
-	_, _ = fmt.Fprintf(out, "\nLedger, seed %d, %s under load\n", r.seed, r.took.Round(time.Second))
+	_, _ = fmt.Fprintf(
+		out,
+		"\nLedger, seed %d, %s under load\n",
+		r.seed,
+		r.loadDuration.Round(time.Second),
+	)
 	line("deliveries", a.deliveries, "")
 	line("sent", t.sent, "requests, repeats too")
 	line("acknowledged", t.acknowledged, fmt.Sprintf("answers 200; %d executions", a.acknowledged))
@@ -48,33 +53,33 @@ func (r *report) write(out io.Writer) {
 	line("recorded", a.recorded, "")
 	line("run", a.ended, "executions whose runner reported the end")
 	line("unheard", a.unanswered, "stored; the answer was lost, and the sender did not ask again")
-	line("ghosts", totalCount(a.ghostsByFault),
+	line("ghosts", totalCount(a.refusedButStoredByFault),
 		"stored though refused, without a delivery ID, never sent again: a NATS server took it "+
 			"and did not say so in time")
-	if len(a.ghostsByFault) > 0 {
-		line("", "", formatCounts(a.ghostsByFault))
+	if len(a.refusedButStoredByFault) > 0 {
+		line("", "", formatCounts(a.refusedButStoredByFault))
 	}
-	line("given up", a.ghostsWithID,
+	line("given up", a.refusedButStoredWithID,
 		"stored though refused, with a delivery ID: sent again, they would have been deduplicated")
 	line("misjudged", a.falseRepeats, "called deduplicated though nothing came before")
 	line("faults", len(r.incidents), formatCounts(countByKind(r.incidents)))
 	line("ended", len(r.processProblems), "processes that ended by themselves or not well")
 	printFirstLines(out, r.processProblems)
 	for _, v := range r.violations() {
-		line(v.name, len(v.lines), v.explanation)
-		printFirstLines(out, v.lines)
+		line(v.name, len(v.cases), v.explanation)
+		printFirstLines(out, v.cases)
 	}
 }
 
-// violation is a kind of broken promise. lines describes each case that was found.
-type violation struct {
+// violationKind is a kind of broken promise. lines describes each case that was found.
+type violationKind struct {
 	name, explanation string
-	lines             []string
+	cases             []string
 }
 
 // violations returns the violations during the load. A correct installation has none.
-func (r *report) violations() []violation {
-	return []violation{
+func (r *report) violations() []violationKind {
+	return []violationKind{
 		{"stood still", "times that nothing was recorded though one executor was well", r.stalls},
 		{
 			"contradictions", "answers by another state than a confirmed change had left",
@@ -84,7 +89,11 @@ func (r *report) violations() []violation {
 		{"refused", "deliveries to active workflows that were refused for good", r.audit.refusals},
 		{"lost", "acknowledged, and not in the stream", r.audit.lost},
 		{"unrecorded", "in the stream, and not recorded", r.audit.unrecorded},
-		{"put aside", "starts that executors took for unreadable, recorded or not", r.putAside},
+		{
+			"put aside",
+			"starts that executors took for unreadable, recorded or not",
+			r.deadLetteredStarts,
+		},
 		{"doubled", "", r.audit.duplicates},
 		{"wrong", "not in the state that a runner reported", r.audit.wrongStatus},
 		{"ran again", "executions that a runner was given again after their end", r.reruns},
@@ -97,14 +106,15 @@ func (r *report) writeRestoreViolations(out io.Writer) {
 	printFirstLines(out, r.restoreViolations)
 }
 
-// err returns an error with the number of violations of each kind, or nil if there are none.
-func (r *report) err() error {
+// violationsErr returns an error with the number of violations of each kind, or nil if there are
+// none.
+func (r *report) violationsErr() error {
 	var all []string
-	for _, v := range append(r.violations(), violation{
+	for _, v := range append(r.violations(), violationKind{
 		"broken by the restored store", "", r.restoreViolations,
-	}, violation{"broken by the deleted store", "", r.storeLossViolations}) {
-		if len(v.lines) > 0 {
-			all = append(all, fmt.Sprintf("%d %s", len(v.lines), v.name))
+	}, violationKind{"broken by the deleted store", "", r.storeLossViolations}) {
+		if len(v.cases) > 0 {
+			all = append(all, fmt.Sprintf("%d %s", len(v.cases), v.name))
 		}
 	}
 	if len(all) == 0 {

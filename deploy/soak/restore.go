@@ -44,7 +44,7 @@ func (i *installation) restoreStoresAndCheck(
 	// would fail.
 	s.client.CloseIdleConnections()
 	http.DefaultClient.CloseIdleConnections()
-	if err := setToggledActive(ctx, i.client(), true); err != nil {
+	if err := setToggledWorkflowActive(ctx, i.client(), true); err != nil {
 		return nil, err
 	}
 	if err := i.copyStores(ctx); err != nil {
@@ -57,11 +57,11 @@ func (i *installation) restoreStoresAndCheck(
 	if err != nil {
 		return nil, err
 	}
-	if err := setToggledActive(ctx, i.client(), false); err != nil {
+	if err := setToggledWorkflowActive(ctx, i.client(), false); err != nil {
 		return nil, err
 	}
 	s.deliverBatch(ctx, "before")
-	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
+	if err := awaitConsumersCaughtUp(ctx, i.js, recordTimeout); err != nil {
 		return nil, err
 	}
 
@@ -77,10 +77,10 @@ func (i *installation) restoreStoresAndCheck(
 		return broken, nil
 	}
 	check("a workflow of after the copy", func(ctx context.Context) error {
-		return i.checkViewsAgree(ctx, s, "late", lateWorkflow, http.StatusOK)
+		return i.checkServicesAgree(ctx, s, "late", lateWorkflow, http.StatusOK)
 	})
 	check("a workflow that was deactivated after the copy", func(ctx context.Context) error {
-		return i.checkViewsAgree(ctx, s, toggledWorkflowID, i.toggledPath, http.StatusForbidden)
+		return i.checkServicesAgree(ctx, s, toggledWorkflowID, i.toggledPath, http.StatusForbidden)
 	})
 	check("streams of queues", i.checkOwnStreams)
 	broken = append(broken, i.toggleByEachExecutor(ctx, s)...)
@@ -92,7 +92,7 @@ func (i *installation) restoreStoresAndCheck(
 		}
 	}
 	s.deliverBatch(ctx, "before") // a sender may repeat a delivery even after the response 200
-	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
+	if err := awaitConsumersCaughtUp(ctx, i.js, recordTimeout); err != nil {
 		broken = append(broken, err.Error())
 	}
 	check("records", func(ctx context.Context) error { return i.checkRecords(ctx, first) })
@@ -133,12 +133,16 @@ func (i *installation) restoreStores() error {
 func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1
-		if err := setToggledActive(ctx, apiclient.New(e.url, adminToken), active); err != nil {
+		if err := setToggledWorkflowActive(
+			ctx,
+			apiclient.New(e.url, adminToken),
+			active,
+		); err != nil {
 			broken = append(broken, fmt.Sprintf("set active to %v: %v", active, err))
 			continue
 		}
 		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[active]
-		if err := i.checkViewsAgree(ctx, s, toggledWorkflowID, i.toggledPath, want); err != nil {
+		if err := i.checkServicesAgree(ctx, s, toggledWorkflowID, i.toggledPath, want); err != nil {
 			broken = append(broken, fmt.Sprintf("active was set to %v: %v", active, err))
 		}
 	}
@@ -167,8 +171,12 @@ func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deli
 	for n := range restoreDeliveryCount {
 		d := &delivery{marker: name + "-" + strconv.Itoa(n), hasID: true}
 		_ = eventually(ctx, recoverTimeout, func(ctx context.Context) error {
-			a, err := s.sendRequest(ctx, d,
-				s.urls[n%len(s.urls)]+s.queuePaths[n/len(s.urls)%len(s.queuePaths)])
+			a, err := s.sendRequest(
+				ctx,
+				d,
+				s.urls[n%len(s.urls)]+
+					s.webhookPathPerQueue[n/len(s.urls)%len(s.webhookPathPerQueue)],
+			)
 			if err == nil && a.Status >= 500 {
 				err = errors.New(a.Code)
 			}
@@ -181,11 +189,11 @@ func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deli
 	return answers
 }
 
-// checkViewsAgree returns an error that names the first service that shows the workflow in another
-// state than the one that status implies. Each ingress must answer a request to path, the
+// checkServicesAgree returns an error that names the first service that shows the workflow in
+// another state than the one that status implies. Each ingress must answer a request to path, the
 // workflow's webhook path, with that status. Each executor must show the workflow as active if the
 // status is 200, must not find it if the status is 404, and otherwise must show it as inactive.
-func (i *installation) checkViewsAgree(
+func (i *installation) checkServicesAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {
 	for _, e := range i.ingresses {

@@ -21,10 +21,10 @@ type executionRun struct {
 	receivedAt time.Time
 }
 
-// lateRuns describes the executions that a runner received more than maxRedeliveryDelay after their
-// end. By then, a lost acknowledgement can no longer be the reason, so the redelivery is a fault.
-// ended maps execution IDs to the times of their ends.
-func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err error) {
+// rerunsAfterEnd describes the executions that a runner received more than maxRedeliveryDelay after
+// their end. By then, a lost acknowledgement can no longer be the reason, so the redelivery is a
+// fault. ended maps execution IDs to the times of their ends.
+func (i *installation) rerunsAfterEnd(ended map[string]time.Time) (again []string, err error) {
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runsFile)
 		if err != nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// lateRuns reports an execution that a runner received long after the execution's end. It does not
-// report a redelivery soon after the end, which a lost acknowledgement may have caused. It ignores
-// a truncated last line of the file.
+// rerunsAfterEnd reports an execution that a runner received long after the execution's end. It
+// does not report a redelivery soon after the end, which a lost acknowledgement may have caused. It
+// ignores a truncated last line of the file.
 func TestRanAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "runs")
@@ -32,7 +32,7 @@ func TestRanAgain(t *testing.T) {
 			runsFile: filepath.Join(t.TempDir(), "was-given-nothing"),
 		},
 	}}
-	again, err := i.lateRuns(map[string]time.Time{"again": end, "repeated": end})
+	again, err := i.rerunsAfterEnd(map[string]time.Time{"again": end, "repeated": end})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,17 +38,17 @@ type senders struct {
 	ledger       *ledger
 	urls         []string // URLs of the ingresses
 	webhookPaths []string // paths of the webhooks
-	// queuePaths holds the path of one webhook for each queue.
-	queuePaths []string
-	client     *http.Client
-	runID      string // makes the delivery IDs differ from those of another run
+	// webhookPathPerQueue holds the path of one webhook for each queue.
+	webhookPathPerQueue []string
+	client              *http.Client
+	runID               string // makes the delivery IDs differ from those of another run
 }
 
 func newSenders(b *ledger, i *installation, run string) *senders {
 	s := &senders{ledger: b, webhookPaths: i.webhookPaths, runID: run, client: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 30 * time.Second},
 	}}
-	s.queuePaths = i.webhookPaths[:len(i.queues())]
+	s.webhookPathPerQueue = i.webhookPaths[:len(i.queues())]
 	for _, e := range i.ingresses {
 		s.urls = append(s.urls, e.url)
 	}

@@ -163,7 +163,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 			len(r.storeLossViolations))
 		printFirstLines(c.Out, r.storeLossViolations)
 	}
-	return r.err()
+	return r.violationsErr()
 }
 
 // runLoadAndFaults runs the senders and the faults, and shows the progress, until c.Duration is
@@ -186,7 +186,7 @@ func (c *Config) runLoadAndFaults(
 	r.contradictions = runLoad(ctx, *c, i, s, f)
 	stopShowing()
 	shown.Wait()
-	r.took = time.Since(began)
+	r.loadDuration = time.Since(began)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
@@ -197,7 +197,7 @@ func (c *Config) runLoadAndFaults(
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
-	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
+	if err := awaitConsumersCaughtUp(ctx, i.js, recordTimeout); err != nil {
 		return err
 	}
 	return f.awaitUnreportedExecutionsEnd(ctx)
@@ -219,7 +219,7 @@ func (r *report) addAudit(
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
-	if r.putAside, err = putAsideStarts(ctx, i.client()); err != nil {
+	if r.deadLetteredStarts, err = deadLetteredStarts(ctx, i.client()); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for id, acknowledged := range unreported {
@@ -228,7 +228,7 @@ func (r *report) addAudit(
 			streams.finalStatusTimes[id] = acknowledged
 		}
 	}
-	if r.reruns, err = i.lateRuns(streams.finalStatusTimes); err != nil {
+	if r.reruns, err = i.rerunsAfterEnd(streams.finalStatusTimes); err != nil {
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
 	r.totals, r.incidents = b.currentTotals(), incidents
@@ -267,7 +267,7 @@ func runLoad(
 	var all sync.WaitGroup
 	all.Go(func() { s.sendLoad(ctx, starting, c.Senders, c.Rate, c.Seed) })
 	all.Go(func() { f.run(ctx, starting) })
-	all.Go(func() { contradictions = i.toggleWorkflow(ctx, starting, s, f, c.Seed) })
+	all.Go(func() { contradictions = i.toggleAndCheckWorkflow(ctx, starting, s, f, c.Seed) })
 	all.Wait()
 	return contradictions
 }

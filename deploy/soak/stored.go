@@ -57,7 +57,7 @@ func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, e
 		names, err := executionStreamNames(ctx, js)
 		for _, name := range names {
 			if err == nil {
-				err = all.read(ctx, js, name)
+				err = all.addStream(ctx, js, name)
 			}
 		}
 		return err
@@ -75,7 +75,11 @@ func executionStreamNames(ctx context.Context, js jetstream.JetStream) ([]string
 	return slices.Concat(starts, reports), err
 }
 
-func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, name string) error {
+func (all *streamContents) addStream(
+	ctx context.Context,
+	js jetstream.JetStream,
+	name string,
+) error {
 	return stream.ForEachMessage(ctx, js, name, jetstream.OrderedConsumerConfig{},
 		func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 			if err := all.addMessage(msg, meta); err != nil {
@@ -146,9 +150,13 @@ func (all *streamContents) addEvent(
 	return nil
 }
 
-// awaitConsumers waits until the executors and the runners have processed all messages in the
-// streams.
-func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
+// awaitConsumersCaughtUp waits until the executors and the runners have processed all messages in
+// the streams.
+func awaitConsumersCaughtUp(
+	ctx context.Context,
+	js jetstream.JetStream,
+	timeout time.Duration,
+) error {
 	return eventually(ctx, timeout, func(ctx context.Context) error {
 		return checkConsumersCaughtUp(ctx, js)
 	})
@@ -226,9 +234,9 @@ func itemsWithRetry[T any](
 	})
 }
 
-// putAsideStarts describes the start messages that executors have put aside. There should be
+// deadLetteredStarts describes the start messages that executors have put aside. There should be
 // none, because all start messages of a soak can be recorded.
-func putAsideStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
+func deadLetteredStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range itemsWithRetry(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)

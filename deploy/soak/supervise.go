@@ -32,12 +32,12 @@ func fillNodeDisk(ctx context.Context, n *node, freeBytes uint64, lasts time.Dur
 	if err := n.disk.restoreSize(); err != nil {
 		return err
 	}
-	return n.supervise(ctx)
+	return n.restartIfUnhealthy(ctx)
 }
 
-// supervise probes a node 2*livenessFailureThreshold times. After livenessFailureThreshold
+// restartIfUnhealthy probes a node 2*livenessFailureThreshold times. After livenessFailureThreshold
 // consecutive failures, it restarts the node and returns.
-func (n *node) supervise(ctx context.Context) error {
+func (n *node) restartIfUnhealthy(ctx context.Context) error {
 	failures := 0
 	for range 2 * livenessFailureThreshold {
 		if err := n.checkAlive(ctx); err != nil {

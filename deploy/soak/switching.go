@@ -22,11 +22,11 @@ const (
 	unansweredEffectWindow = 2 * longestFreeze
 )
 
-// toggleWorkflow alternately deactivates and activates a workflow until the starting context is
-// done. It makes each change through a random executor that has no fault at the moment, but may
-// have just recovered from one. Immediately after each change, it sends a request to every ingress.
-// The result describes the responses that show the state before the change.
-func (i *installation) toggleWorkflow(
+// toggleAndCheckWorkflow alternately deactivates and activates a workflow until the starting
+// context is done. It makes each change through a random executor that has no fault at the moment,
+// but may have just recovered from one. Immediately after each change, it sends a request to every
+// ingress. The result describes the responses that show the state before the change.
+func (i *installation) toggleAndCheckWorkflow(
 	ctx, starting context.Context, s *senders, f *faultInjector, seed uint64,
 ) (contradictions []string) {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
@@ -38,7 +38,11 @@ func (i *installation) toggleWorkflow(
 			continue
 		}
 		active = !active
-		if err := setToggledActive(ctx, apiclient.New(e.url, adminToken), active); err != nil {
+		if err := setToggledWorkflowActive(
+			ctx,
+			apiclient.New(e.url, adminToken),
+			active,
+		); err != nil {
 			unsure = time.Now().Add(unansweredEffectWindow)
 			continue
 		}
@@ -58,7 +62,7 @@ func (i *installation) toggleWorkflow(
 	return contradictions
 }
 
-func setToggledActive(ctx context.Context, client *apiclient.Client, active bool) error {
+func setToggledWorkflowActive(ctx context.Context, client *apiclient.Client, active bool) error {
 	ctx, cancel := context.WithTimeout(ctx, toggleTimeout)
 	defer cancel()
 	change := client.Deactivate

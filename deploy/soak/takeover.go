@@ -24,9 +24,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Takeover is the configuration of a takeover by a second site. The struct tags define the
+// TakeoverConfig is the configuration of a takeover by a second site. The struct tags define the
 // program's flags.
-type Takeover struct {
+type TakeoverConfig struct {
 	Before           time.Duration `help:"Duration of load before the first site is lost." default:"20s"`
 	After            time.Duration `help:"Duration of load after that." default:"30s"`
 	Near             time.Duration `help:"Latency between two zones of the first site, in one direction." default:"2ms"`
@@ -51,7 +51,7 @@ const secondSiteHost = "d"
 // although it is older than the newest copied message, or if there is a duplicate that the copy
 // should have prevented. The error wraps errors.ErrUnsupported if the machine cannot create the
 // hosts.
-func RunTakeover(ctx context.Context, c Takeover) (err error) {
+func RunTakeover(ctx context.Context, c TakeoverConfig) (err error) {
 	if c.Before <= 0 || c.After <= 0 || c.Rate <= 0 || c.Senders <= 0 {
 		return errors.New("--before, --after, --rate and --senders must be more than 0")
 	}
@@ -74,7 +74,7 @@ func RunTakeover(ctx context.Context, c Takeover) (err error) {
 
 // takeoverRun holds the two sites and the measurements of the takeover.
 type takeoverRun struct {
-	config              *Takeover
+	config              *TakeoverConfig
 	hosts               *network.Network
 	keys                *secrets
 	first, second       *installation
@@ -87,7 +87,11 @@ type takeoverRun struct {
 	repeatCount         int       // number of copied deliveries that were repeated
 }
 
-func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {
+func (c *TakeoverConfig) runIn(
+	ctx context.Context,
+	folder string,
+	hosts *network.Network,
+) (err error) {
 	_, _ = fmt.Fprintf(c.Out, "seed %d: a site of 3 hosts, and %s away a site of one host with a "+
 		"copy and an empty database; %g deliveries/s\n", c.Seed, c.Latency, c.Rate)
 	all := hosts.Hosts()
@@ -240,7 +244,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	}
 	// First cut the second site's connection, so that messages on their way to it are lost as well.
 	all := s.hosts.Hosts()
-	s.hosts.Isolate(all[len(all)-1], true)
+	s.hosts.SetIsolated(all[len(all)-1], true)
 	s.killedAt = time.Now()
 	for _, p := range s.first.processes() {
 		p.kill()
@@ -334,7 +338,7 @@ func (s *takeoverRun) resendDeliveries(ctx context.Context, senders *senders) er
 	slices.SortFunc(copied, func(a, b *delivery) int { return b.ended.Compare(a.ended) })
 	for _, d := range copied[:min(len(copied), maxResentDeliveries)] {
 		start := all.starts[d.executions[0]]
-		path, err := s.workflowWebhookPath(ctx, d.executions[0])
+		path, err := s.webhookPathOfExecution(ctx, d.executions[0])
 		if err != nil {
 			return err
 		}
@@ -352,8 +356,8 @@ func (s *takeoverRun) resendDeliveries(ctx context.Context, senders *senders) er
 	return nil
 }
 
-// workflowWebhookPath returns the webhook path of an execution's workflow.
-func (s *takeoverRun) workflowWebhookPath(ctx context.Context, id string) (string, error) {
+// webhookPathOfExecution returns the webhook path of an execution's workflow.
+func (s *takeoverRun) webhookPathOfExecution(ctx context.Context, id string) (string, error) {
 	e, err := s.second.client().Execution(ctx, id)
 	if err != nil {
 		return "", err

@@ -8,9 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// computeCost counts each kind of loss and duplicate of a takeover separately. Of the lost
-// executions, it also counts those that were acknowledged before the newest copied message, because
-// the copy should have contained them.
+// computeTakeoverResult counts each kind of loss and duplicate of a takeover separately. Of the
+// lost executions, it also counts those that were acknowledged before the newest copied message,
+// because the copy should have contained them.
 func TestCountOfATakeover(t *testing.T) {
 	t.Parallel()
 	killed := time.Now()
@@ -59,7 +59,7 @@ func TestCountOfATakeover(t *testing.T) {
 	} {
 		s := &takeoverRun{ledger: newLedger(), killedAt: killed, copyEnd: copied}
 		s.ledger.deliveries["m"] = c.d
-		got := s.computeCost(c.all, c.records, c.runs, c.again)
+		got := s.computeTakeoverResult(c.all, c.records, c.runs, c.again)
 		text := ""
 		for _, part := range []struct {
 			name  string

@@ -23,10 +23,10 @@ type takeoverResult struct {
 	ranAgain []string
 }
 
-// computeCost compares the responses to senders with what the second site has. all is the contents
-// of the second site's streams, and records is what its executor has recorded. ranAtFirst and
-// ranAtSecond hold the IDs of the executions that ran at the first and at the second site.
-func (s *takeoverRun) computeCost(
+// computeTakeoverResult compares the responses to senders with what the second site has. all is the
+// contents of the second site's streams, and records is what its executor has recorded. ranAtFirst
+// and ranAtSecond hold the IDs of the executions that ran at the first and at the second site.
+func (s *takeoverRun) computeTakeoverResult(
 	all streamContents,
 	records map[string]recordSummary,
 	ranAtFirst map[string]bool,
@@ -92,7 +92,7 @@ func (s *takeoverRun) auditTakeover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	aside, err := putAsideStarts(ctx, s.second.client())
+	aside, err := deadLetteredStarts(ctx, s.second.client())
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (s *takeoverRun) auditTakeover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := s.computeCost(all, records, runs, again)
+	c := s.computeTakeoverResult(all, records, runs, again)
 	t := s.ledger.currentTotals()
 	var broken []string
 	line := func(name string, value any, why string) {

@@ -219,7 +219,7 @@ func startAndRepair(o Options) (*server.Server, error) {
 	if err != nil || len(damaged) == 0 || o.Cluster != nil {
 		return ns, err
 	}
-	last, err := lastSequences(ns, damaged)
+	last, err := lastStreamSequences(ns, damaged)
 	ns.Shutdown()
 	ns.WaitForShutdown()
 	if err != nil {

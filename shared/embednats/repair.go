@@ -93,8 +93,8 @@ func encodeAckedState(last uint64) []byte {
 	return state
 }
 
-// lastSequences returns, for each consumer, the sequence of the last message in its stream.
-func lastSequences(ns *server.Server, consumers []damagedConsumer) ([]uint64, error) {
+// lastStreamSequences returns, for each consumer, the sequence of the last message in its stream.
+func lastStreamSequences(ns *server.Server, consumers []damagedConsumer) ([]uint64, error) {
 	all := make([]uint64, len(consumers))
 	for i, c := range consumers {
 		account, err := ns.JszAccount(&server.JSzOptions{Account: c.account, Streams: true})

@@ -51,7 +51,7 @@ type Filter struct {
 // condition tests the value at one place in a request, such as a header or a JSON pointer.
 type condition struct {
 	placeText string // the place as written in the filter
-	place     sender.Place
+	place     sender.RequestPlace
 	// pointerIndex is the index of the place's JSON pointer in Filter.pointers, or -1 if the place
 	// is not a JSON pointer.
 	pointerIndex int
@@ -83,7 +83,7 @@ func Parse(text []byte) (*Filter, error) {
 	var paths [][]string
 	for _, m := range members {
 		c := condition{placeText: m.name, pointerIndex: -1}
-		if c.place, err = sender.ParsePlace(m.name); err != nil {
+		if c.place, err = sender.ParseRequestPlace(m.name); err != nil {
 			return nil, &Error{Place: m.name, Detail: err.Error()}
 		}
 		if c.test, err = parsePredicate(m.value, 0); err != nil {

@@ -20,7 +20,7 @@ const (
 // of a request. It is immutable and safe for concurrent use.
 type OrderKeyPlace struct {
 	text     string
-	place    sender.Place
+	place    sender.RequestPlace
 	pointers *pointerSet // nil means that the place is not a JSON pointer
 }
 
@@ -30,7 +30,7 @@ func ParseOrderKeyPlace(text string) (*OrderKeyPlace, error) {
 	if len(text) > MaxBytes || !utf8.ValidString(text) {
 		return nil, &Error{Detail: "is longer than 16 KiB, or is not UTF-8"}
 	}
-	place, err := sender.ParsePlace(text)
+	place, err := sender.ParseRequestPlace(text)
 	if err != nil {
 		return nil, &Error{Detail: err.Error()}
 	}

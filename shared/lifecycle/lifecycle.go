@@ -30,9 +30,9 @@ func (p *Components) Go(ctx context.Context, run func(context.Context)) {
 	})
 }
 
-// Start runs a component that the process cannot do without: when run returns, Wait stops all other
-// components and then returns as well. run must call ready at most once, as soon as others can use
-// the component.
+// Start runs a component that the process cannot do without: when run returns, WaitAndStop stops
+// all other components and then returns as well. run must call ready at most once, as soon as
+// others can use the component.
 func (p *Components) Start(
 	ctx context.Context, run func(ctx context.Context, ready func()) error,
 ) *Component {
@@ -61,10 +61,10 @@ func (p *Components) startInBackground(
 	return s
 }
 
-// Wait waits until ctx ends or a component that was started with Start returns. Then it stops all
-// components and returns the error of the most recently started one that failed, or nil if none
-// did.
-func (p *Components) Wait(ctx context.Context) error {
+// WaitAndStop waits until ctx ends or a component that was started with Start returns. Then it
+// stops all components and returns the error of the most recently started one that failed, or nil
+// if none did.
+func (p *Components) WaitAndStop(ctx context.Context) error {
 	ended := make(chan struct{}, len(p.requiredComponents))
 	for _, s := range p.requiredComponents {
 		go func() {

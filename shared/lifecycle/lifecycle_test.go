@@ -64,7 +64,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// When one component ends, all others are stopped, and Wait returns its error.
+// When one component ends, all others are stopped, and WaitAndStop returns its error.
 func TestWaitForAPartThatFails(t *testing.T) {
 	t.Parallel()
 	var parts lifecycle.Components
@@ -75,7 +75,7 @@ func TestWaitForAPartThatFails(t *testing.T) {
 		return nil
 	})
 	parts.Start(t.Context(), func(context.Context, func()) error { return errBroken })
-	if err := parts.Wait(t.Context()); !errors.Is(err, errBroken) || !stopped {
+	if err := parts.WaitAndStop(t.Context()); !errors.Is(err, errBroken) || !stopped {
 		t.Errorf("%v; all stopped: %v", err, stopped)
 	}
 }
@@ -91,7 +91,7 @@ func TestWaitForTheEnd(t *testing.T) {
 		return nil
 	})
 	cancel()
-	if err := parts.Wait(ctx); err != nil || !ended {
+	if err := parts.WaitAndStop(ctx); err != nil || !ended {
 		t.Errorf("%v; ended: %v", err, ended)
 	}
 }

@@ -63,7 +63,7 @@ func (m Field) append(line []byte) []byte {
 		return append(line, m.text...)
 	case fieldText:
 	}
-	return appendText(line, m.text)
+	return appendJSONString(line, m.text)
 }
 
 // lineBuffers holds buffers in which LogEvent formats lines, for reuse.

@@ -64,18 +64,23 @@ func (f jsonLineFormatter) appendStandardField(
 ) []byte {
 	switch name {
 	case "level":
-		return appendText(line, level.String())
+		return appendJSONString(line, level.String())
 	case "msg":
-		return appendText(line, message)
+		return appendJSONString(line, message)
 	case "program":
-		return appendText(line, f.program)
+		return appendJSONString(line, f.program)
 	default:
 		line = at.UTC().AppendFormat(append(line, '"'), time.RFC3339Nano)
 		return append(line, '"')
 	}
 }
 
-func appendName(line []byte, name string) []byte { return append(appendText(line, name), ':') }
+func appendName(
+	line []byte,
+	name string,
+) []byte {
+	return append(appendJSONString(line, name), ':')
+}
 
 // fieldOf returns a Field with a value of any type.
 func fieldOf(name string, value any) Field {
@@ -98,8 +103,8 @@ func fieldOf(name string, value any) Field {
 	return Field{Name: name, kind: fieldJSON, text: string(text)}
 }
 
-// appendText appends a string as JSON. Nearly all strings need no escaping.
-func appendText(line []byte, text string) []byte {
+// appendJSONString appends a string as JSON. Nearly all strings need no escaping.
+func appendJSONString(line []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			quoted, err := json.Marshal(text)

@@ -20,9 +20,9 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// RegisterReadiness registers the gauge hookstart_{component}_ready. It is 1 while all components
+// RegisterReadyGauge registers the gauge hookstart_{component}_ready. It is 1 while all components
 // of the process are ready, not only this one, and 0 otherwise.
-func (o *Ops) RegisterReadiness(component string) {
+func (o *Ops) RegisterReadyGauge(component string) {
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_" + component + "_ready", Help: "1 while /readyz answers 200.",
 	}, func() float64 {

@@ -152,14 +152,14 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	if err != nil {
 		return nil,
 			fmt.Errorf("cannot listen on %s (%w); free it, or choose another with %s", addr,
-				rootCause(err), flag)
+				unwrapOpError(err), flag)
 	}
 	return listener, nil
 }
 
-// rootCause removes a prefix like "listen tcp 127.0.0.1:80: ", which package net adds, from an
+// unwrapOpError removes a prefix like "listen tcp 127.0.0.1:80: ", which package net adds, from an
 // error, because the message of Listen already contains the address.
-func rootCause(err error) error {
+func unwrapOpError(err error) error {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation.Err
 	}

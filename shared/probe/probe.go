@@ -44,8 +44,8 @@ func NewQuestion(keys [][]byte) Question {
 	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeysPerQuestion)]}
 }
 
-// Header returns the value of the header that contains the question.
-func (q Question) Header() string {
+// HeaderValue returns the value of the header that contains the question.
+func (q Question) HeaderValue() string {
 	parts := []string{q.nonce}
 	for _, key := range q.keys {
 		parts = append(parts, sign(key, "question", q.nonce))
@@ -92,14 +92,14 @@ func (a *Answerer) Answer(question string) string {
 	for signature := range strings.SplitSeq(signatures, ".") {
 		asked = asked || hmac.Equal([]byte(signature), want)
 	}
-	if !asked || !a.isNewNonce(nonce) {
+	if !asked || !a.recordNonceIfNew(nonce) {
 		return ""
 	}
 	return sign(a.key, "answer", nonce)
 }
 
-// isNewNonce reports whether a nonce is new, and records it.
-func (a *Answerer) isNewNonce(nonce string) bool {
+// recordNonceIfNew reports whether a nonce is new, and records it.
+func (a *Answerer) recordNonceIfNew(nonce string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.seenNonces[:], nonce) {

@@ -12,24 +12,30 @@ func TestWhoCanAnswer(t *testing.T) {
 	keys := [][]byte{mate, mine}
 	question := probe.NewQuestion(keys)
 	ingress := probe.NewAnswerer(mine)
-	answer := ingress.Answer(question.Header())
+	answer := ingress.Answer(question.HeaderValue())
 	if answer == "" || !question.IsAnsweredBy(answer) {
-		t.Errorf("the answer %q to %q", answer, question.Header())
+		t.Errorf("the answer %q to %q", answer, question.HeaderValue())
 	}
-	if again := ingress.Answer(question.Header()); again != "" {
+	if again := ingress.Answer(question.HeaderValue()); again != "" {
 		t.Errorf("the same question is answered twice: %q", again)
 	}
-	if answer := probe.NewAnswerer(mate).Answer(question.Header()); !question.IsAnsweredBy(answer) {
+	if answer := probe.NewAnswerer(
+		mate,
+	).Answer(
+		question.HeaderValue(),
+	); !question.IsAnsweredBy(
+		answer,
+	) {
 		t.Error("another ingress of the installation cannot answer")
 	}
-	if answer := probe.NewAnswerer(stranger).Answer(question.Header()); answer != "" {
+	if answer := probe.NewAnswerer(stranger).Answer(question.HeaderValue()); answer != "" {
 		t.Errorf("a stranger's ingress answers %q", answer)
 	}
 	// Invalid answers, including a valid answer to another question, are refused.
 	old := probe.NewQuestion(keys)
 	for _, wrong := range []string{
-		"", question.Header(), strings.Split(question.Header(), ".")[2],
-		ingress.Answer(old.Header()), answer + ".",
+		"", question.HeaderValue(), strings.Split(question.HeaderValue(), ".")[2],
+		ingress.Answer(old.HeaderValue()), answer + ".",
 	} {
 		if question.IsAnsweredBy(wrong) {
 			t.Errorf("%q is taken for an answer", wrong)
@@ -43,11 +49,12 @@ func TestWhoCanAnswer(t *testing.T) {
 func TestWhatIsNoQuestionHasNoAnswer(t *testing.T) {
 	key := probe.NewKey()
 	ingress := probe.NewAnswerer(key)
-	asked := probe.NewQuestion([][]byte{key}).Header()
+	asked := probe.NewQuestion([][]byte{key}).HeaderValue()
 	for _, text := range []string{
 		"", ".", "x", asked[:len(asked)-1], asked + "x", "y" + asked,
 		strings.Replace(asked, ".", "", 1), asked + strings.Repeat(".x", 2000),
-		probe.NewQuestion([][]byte{probe.NewKey()}).Header(), probe.NewQuestion(nil).Header(),
+		probe.NewQuestion([][]byte{probe.NewKey()}).HeaderValue(),
+		probe.NewQuestion(nil).HeaderValue(),
 	} {
 		if answer := ingress.Answer(text); answer != "" {
 			t.Errorf("%q is answered %q", text, answer)
@@ -62,7 +69,7 @@ func TestWhatIsNoQuestionHasNoAnswer(t *testing.T) {
 	}
 	question := probe.NewQuestion(many)
 	if answer := probe.NewAnswerer(many[0]).
-		Answer(question.Header()); !question.IsAnsweredBy(answer) {
+		Answer(question.HeaderValue()); !question.IsAnsweredBy(answer) {
 		t.Error("of many ingresses, none can answer")
 	}
 }

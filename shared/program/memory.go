@@ -34,10 +34,10 @@ func gcPercentFor(live uint64) int {
 		min(gcPercent, largeHeapGrowthBytes*100/live)))
 }
 
-// adjustGCPercent adjusts the percentage after each collection, according to the size of the live
-// heap. Go has no event for that, but it runs the finalizer of an object that a collection finds
-// unreachable.
-func adjustGCPercent() {
+// keepAdjustingGCPercent adjusts the percentage after each collection, according to the size of the
+// live heap. Go has no event for that, but it runs the finalizer of an object that a collection
+// finds unreachable.
+func keepAdjustingGCPercent() {
 	type witness struct{ percent int }
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	var collected func(*witness)
@@ -60,7 +60,7 @@ func adjustGCPercent() {
 // of its limit become the soft limit of the Go runtime's memory. GOGC and GOMEMLIMIT override it.
 func tuneMemory() {
 	if _, set := os.LookupEnv("GOGC"); !set {
-		adjustGCPercent()
+		keepAdjustingGCPercent()
 	}
 	if _, set := os.LookupEnv("GOMEMLIMIT"); set {
 		return

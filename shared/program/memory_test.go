@@ -29,7 +29,7 @@ func TestGarbageIsBoundedByWhatIsInUse(t *testing.T) {
 func TestThePercentageFollowsTheHeap(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
-	adjustGCPercent()
+	keepAdjustingGCPercent()
 	await := func(what string, is func(percent int) bool) {
 		t.Helper()
 		deadline := time.After(30 * time.Second)

@@ -27,7 +27,7 @@ const EnvPrefix = "HOOKSTART"
 func Main[C any](name, description string, run func(context.Context, C) error) {
 	var flags struct {
 		Config C `embed:""`
-		Version
+		StandardFlags
 	}
 	parser, err := kong.New(&flags,
 		kong.Name(name), kong.Description(description),

@@ -12,9 +12,9 @@ import (
 // licence is the text that --version prints after "licence:". No licence has been chosen yet.
 const licence = "none has been chosen yet: no permission beyond what the law gives"
 
-// Version holds the flags that every program has, --version and --man. Each prints its text and
-// ends the program.
-type Version struct {
+// StandardFlags holds the flags that every program has, --version and --man. Each prints its text
+// and ends the program.
+type StandardFlags struct {
 	Version versionFlag `help:"Print version, commit and build, and exit." env:"-"`
 	// Man prints the manual page that the packages ship. It is hidden because people use --help.
 	Man manFlag `help:"Print the manual page and exit." hidden:"" env:"-"`

@@ -37,7 +37,7 @@ func TestVersionSaysCommitBuildAndLicence(t *testing.T) {
 	version, commit := ops.Version, ops.Commit
 	defer func() { ops.Version, ops.Commit = version, commit }()
 	ops.Version, ops.Commit = "v1.2.3", "abc of 2026-11-24T00:00:00Z"
-	out := printed(t, &struct{ program.Version }{}, "--version")
+	out := printed(t, &struct{ program.StandardFlags }{}, "--version")
 	for _, want := range []string{
 		"sample v1.2.3\n", "commit: abc of 2026-11-24T00:00:00Z\n", "built with: go1.",
 		"licence: none has been chosen yet",
@@ -52,7 +52,7 @@ func TestVersionSaysCommitBuildAndLicence(t *testing.T) {
 // text that roff would interpret by mistake.
 func TestManual(t *testing.T) {
 	var flags struct {
-		program.Version
+		program.StandardFlags
 		Secret string `help:"Not for people." hidden:""`
 		Go     struct {
 			Where string `arg:"" help:"A place."`

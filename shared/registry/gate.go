@@ -35,9 +35,9 @@ const (
 	gateReopenTimeout = 4500 * time.Millisecond
 )
 
-// monotonicNow returns the time since monotonicOrigin in nanoseconds, plus 1. The 1 keeps the
+// monotonicNanos returns the time since monotonicOrigin in nanoseconds, plus 1. The 1 keeps the
 // result from being 0, which in a closedAt field means that the queue or workflow is open.
-func monotonicNow() int64 { return int64(time.Since(monotonicOrigin)) + 1 }
+func monotonicNanos() int64 { return int64(time.Since(monotonicOrigin)) + 1 }
 
 var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
 
@@ -72,7 +72,7 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 			before = StoreTargetOwn
 		}
 		q.targetBeforeClosing.Store(uint32(before))
-		q.closedAt.Store(monotonicNow())
+		q.closedAt.Store(monotonicNanos())
 	} else {
 		q.closedAt.Store(0)
 	}
@@ -91,10 +91,10 @@ func (q *queueGate) currentTarget() StoreTarget {
 }
 
 // hasReopened reports whether a queue or workflow counts as open again because it was closed more
-// than gateReopenTimeout ago. closedAt is the result of monotonicNow when it was closed; 0 means
+// than gateReopenTimeout ago. closedAt is the result of monotonicNanos when it was closed; 0 means
 // that it is not closed, and hasReopened then returns false.
 func hasReopened(closedAt int64) bool {
-	return closedAt != 0 && monotonicNow()-closedAt > int64(gateReopenTimeout)
+	return closedAt != 0 && monotonicNanos()-closedAt > int64(gateReopenTimeout)
 }
 
 // enter counts a request as running. Call it before the request reads the target, and call leave
@@ -141,18 +141,18 @@ func (q *queueGate) awaitIdle() {
 // workflowGate determines where the start messages of one workflow are stored.
 type workflowGate struct {
 	queue *queueGate
-	// closedAt is the result of monotonicNow when the workflow was closed; 0 means that it is open.
-	// gateSuperseded means that this gate is no longer in use: the workflow has a later record, the
-	// workflow was deleted, or the registry was reloaded.
+	// closedAt is the result of monotonicNanos when the workflow was closed; 0 means that it is
+	// open. closedAtSuperseded means that this gate is no longer in use: the workflow has a later
+	// record, the workflow was deleted, or the registry was reloaded.
 	closedAt atomic.Int64
 }
 
-const gateSuperseded = -1
+const closedAtSuperseded = -1
 
 func (g *workflowGate) init(queue *queueGate, closed bool) {
 	g.queue = queue
 	if closed {
-		g.closedAt.Store(monotonicNow())
+		g.closedAt.Store(monotonicNanos())
 	}
 }
 
@@ -161,13 +161,13 @@ func (g *workflowGate) init(queue *queueGate, closed bool) {
 // even if differs is false: a request that holds an old record checks only the gate of that record,
 // so it would otherwise miss a later change of the queue or a later closing.
 func (g *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
-	wasClosed := g.closedAt.Swap(gateSuperseded) != 0
+	wasClosed := g.closedAt.Swap(closedAtSuperseded) != 0
 	return g.queue != next.queue || wasClosed != (next.closedAt.Load() != 0)
 }
 
 // supersede marks g as superseded although there is no next record. Call it when the workflow was
 // deleted (it may be created again later) and when the registry was reloaded.
-func (g *workflowGate) supersede() { g.closedAt.Store(gateSuperseded) }
+func (g *workflowGate) supersede() { g.closedAt.Store(closedAtSuperseded) }
 
 // StorePermit is the permission to store one start message of a workflow.
 type StorePermit struct {
@@ -185,14 +185,14 @@ type StorePermit struct {
 // AcquirePermit returns a permit that states where to store a start message, or a rejection, for
 // the workflow. Changes of the queue's target wait for the permit, so the caller must call Release
 // once the message has been stored or could not be stored.
-func (w *Webhook) AcquirePermit() StorePermit {
+func (w *CompiledWorkflow) AcquirePermit() StorePermit {
 	q := w.gate.queue
 	if q == nil {
 		return StorePermit{}
 	}
 	p := StorePermit{queue: q, epoch: q.enter(), HasOwnStream: q.hasOwnStream.Load()}
 	switch closed := w.gate.closedAt.Load(); {
-	case closed == gateSuperseded:
+	case closed == closedAtSuperseded:
 		p.Target, p.Superseded = StoreTargetClosed, true
 	case closed != 0 && !hasReopened(closed):
 		p.Target = StoreTargetClosed
@@ -266,17 +266,17 @@ func (t *tables) noteOwnStream(queue string, hasOwnStream bool) {
 	t.ownStreams.Store(&queues)
 }
 
-// pendingMoves tracks the revisions that have been applied but are not in force yet, because
+// pendingRevisions tracks the revisions that have been applied but are not in force yet, because
 // requests that read a queue's previous target are still storing messages there.
-type pendingMoves struct {
+type pendingRevisions struct {
 	mu                 sync.Mutex
 	drainingByRevision map[uint64]int // number of queues still draining, by revision
 	queueDrained       chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// trackMove records that a revision is not in force until all requests that are now storing
+// trackUntilIdle records that a revision is not in force until all requests that are now storing
 // messages for q have finished. It returns immediately; a goroutine waits for the requests.
-func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
+func (d *pendingRevisions) trackUntilIdle(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return
 	}
@@ -301,7 +301,7 @@ func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 // firstRevision returns the lowest revision that is not in force yet, or 0 if all are in force.
 // settled is closed when that result may have changed. settled may be nil if all revisions are in
 // force.
-func (d *pendingMoves) firstRevision() (since uint64, settled <-chan struct{}) {
+func (d *pendingRevisions) firstRevision() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for revision := range d.drainingByRevision {

@@ -9,7 +9,7 @@ import (
 
 // following returns a loaded snapshot in which the workflow wf uses the queue q, and a function
 // that looks up wf in the snapshot.
-func following(t *testing.T) (*registry.Snapshot, func() *registry.Webhook) {
+func following(t *testing.T) (*registry.Snapshot, func() *registry.CompiledWorkflow) {
 	t.Helper()
 	s := registry.NewSnapshot(nil)
 	s.Apply(registry.Change{
@@ -17,7 +17,7 @@ func following(t *testing.T) (*registry.Snapshot, func() *registry.Webhook) {
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q"},
 	})
 	s.FinishLoad()
-	return s, func() *registry.Webhook {
+	return s, func() *registry.CompiledWorkflow {
 		view, ok := s.Lookup("wf")
 		if !ok {
 			t.Fatal("no workflow")
@@ -129,7 +129,7 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	}
 	// All earlier records must be superseded, not only the last one: a request may have held an old
 	// record for a long time while it received its body.
-	for _, before := range []*registry.Webhook{old, renamed} {
+	for _, before := range []*registry.CompiledWorkflow{old, renamed} {
 		if permit := before.AcquirePermit(); !permit.Superseded {
 			t.Errorf("with a record from before the closing: %+v", permit)
 		} else {

@@ -218,9 +218,9 @@ type SenderSecret struct {
 	Last4      string // the last characters of the text, for display; "" if the text is short
 	SetAt      time.Time
 	ExpiresAt  time.Time // the zero time means never
-	// Unseen means that the secret was received from the provider and has not been shown to an
-	// operator yet. It is shown only once.
-	Unseen bool
+	// NotYetRevealed means that the secret was received from the provider and has not been shown to
+	// an operator yet. It is shown only once.
+	NotYetRevealed bool
 
 	unknown unknownFields
 }
@@ -245,10 +245,10 @@ type Installation struct {
 	ID string // a random UUID, which is also in the database
 	// Restoring is true while a backup is being restored.
 	Restoring bool
-	// WriteStamp is a random UUID that changes each time the record is written. If a process has
+	// WriteID is a random UUID that changes each time the record is written. If a process has
 	// seen the registry go back to an earlier state, it does not rely on the registry again until
 	// the stamp has changed: see package consistency.
-	WriteStamp string
+	WriteID string
 	// RestoreID is a random UUID that changes each time the registry is restored from the copy in
 	// the database.
 	RestoreID string

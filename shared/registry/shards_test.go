@@ -11,9 +11,9 @@ import (
 // empty again.
 func TestShardsAreAMap(t *testing.T) {
 	t.Parallel()
-	var table shardedMap[*Webhook]
+	var table shardedMap[*CompiledWorkflow]
 	table.init()
-	want := map[string]*Webhook{}
+	want := map[string]*CompiledWorkflow{}
 	random := rand.New(rand.NewPCG(1, 2))
 	change := func(keys int) {
 		key := "wf-" + strconv.Itoa(random.IntN(keys))
@@ -22,12 +22,12 @@ func TestShardsAreAMap(t *testing.T) {
 			delete(want, key)
 			return
 		}
-		w := &Webhook{ID: key}
+		w := &CompiledWorkflow{ID: key}
 		table.set(w)
 		want[key] = w
 	}
 	const keys = 20 * shardCount
-	check := func(get func(string) (*Webhook, bool)) {
+	check := func(get func(string) (*CompiledWorkflow, bool)) {
 		t.Helper()
 		for i := range keys {
 			key := "wf-" + strconv.Itoa(i)

@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Webhook is the part of a workflow that is needed to handle a request. It is immutable: a change
-// replaces it.
-type Webhook struct {
+// CompiledWorkflow is the part of a workflow that is needed to handle a request. It is immutable: a
+// change replaces it.
+type CompiledWorkflow struct {
 	ID          string
 	AccountID   string
 	Queue       string
@@ -26,10 +26,11 @@ type Webhook struct {
 	gate        workflowGate // determines where the workflow's start messages are stored
 }
 
-func (w *Webhook) key() string { return w.ID }
+func (w *CompiledWorkflow) key() string { return w.ID }
 
-// compare orders an account's active workflows by the time of their activation, earliest first.
-func (w *Webhook) compare(other *Webhook) int {
+// compareActivation orders an account's active workflows by the time of their activation, earliest
+// first.
+func (w *CompiledWorkflow) compareActivation(other *CompiledWorkflow) int {
 	return cmp.Or(cmp.Compare(w.Transition, other.Transition), cmp.Compare(w.ID, other.ID))
 }
 
@@ -57,7 +58,7 @@ type TriggerNode struct {
 
 // WorkflowView is a workflow and its account's plan, as needed to handle a request.
 type WorkflowView struct {
-	Workflow *Webhook
+	Workflow *CompiledWorkflow
 	Plan     *Plan // nil means that the account or its plan is unknown, and nothing is allowed
 	// WithinPlan reports whether the plan allows the workflow to be active.
 	WithinPlan bool
@@ -83,28 +84,29 @@ func (v WorkflowView) RateLimit() RateLimit {
 type accountView struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
-	// limitsActive reports whether the plan limits the number of active workflows. If it does,
-	// cutoff is the last workflow that the plan allows to be active, in the order of activation, or
-	// nil if the plan allows none.
-	limitsActive bool
-	cutoff       *Webhook
+	// limitsActiveCount reports whether the plan limits the number of active workflows. If it does,
+	// lastAllowed is the last workflow that the plan allows to be active, in the order of
+	// activation, or nil if the plan allows none.
+	limitsActiveCount bool
+	lastAllowed       *CompiledWorkflow
 }
 
 func (a *accountView) key() string { return a.id }
 
 // allows reports whether the plan allows w to be active. If the plan limits the number of active
 // workflows, allows returns false for an inactive workflow.
-func (a *accountView) allows(w *Webhook) bool {
-	return !a.limitsActive || a.cutoff != nil && w.Active && w.compare(a.cutoff) <= 0
+func (a *accountView) allows(w *CompiledWorkflow) bool {
+	return !a.limitsActiveCount ||
+		a.lastAllowed != nil && w.Active && w.compareActivation(a.lastAllowed) <= 0
 }
 
 // accountWriterState is the state of an account from which the writers of the snapshot compute the
 // account's accountView. Lookup reads only the accountView.
 type accountWriterState struct {
 	id        string
-	hasRecord bool       // whether the account has a record; otherwise only workflows refer to it
-	planID    string     // the ID of the account's plan
-	active    []*Webhook // the active workflows, in no particular order
+	hasRecord bool                // whether it has a record; otherwise only workflows refer to it
+	planID    string              // the ID of the account's plan
+	active    []*CompiledWorkflow // the active workflows, in no particular order
 }
 
 // Snapshot is the registry in memory. Lookup takes no lock. After the bucket has been recreated or
@@ -116,16 +118,16 @@ type Snapshot struct {
 	mu sync.Mutex
 	// writeTarget holds the tables to which changes are applied: the current ones, or the separate
 	// ones while the registry is being reloaded.
-	writeTarget  *tables
-	keys         *seal.Keys   // decrypt senders' secrets
-	pendingMoves pendingMoves // the changes that have been applied but are not yet in force
+	writeTarget      *tables
+	keys             *seal.Keys       // decrypt senders' secrets
+	pendingRevisions pendingRevisions // the changes that have been applied but are not yet in force
 }
 
 // tables holds the records of one copy of the registry. The maps that Lookup reads are split into
 // shards. A change copies and replaces only the shard of its key, which takes about 10 µs with a
 // million workflows. Readers take no lock.
 type tables struct {
-	workflows shardedMap[*Webhook]
+	workflows shardedMap[*CompiledWorkflow]
 	accounts  shardedMap[*accountView]
 
 	// The following fields are only for writers, which hold Snapshot.mu. Lookup does not read them.
@@ -237,7 +239,7 @@ func (s *Snapshot) Apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.writeTarget.apply(c) {
-		s.pendingMoves.trackMove(q, c.Revision)
+		s.pendingRevisions.trackUntilIdle(q, c.Revision)
 	}
 }
 
@@ -246,7 +248,7 @@ func (s *Snapshot) Apply(c Change) {
 // is 0 if all changes are in force. settled is closed when a later call may return another since.
 // settled may be nil if since is 0.
 func (s *Snapshot) FirstPendingRevision() (since uint64, settled <-chan struct{}) {
-	return s.pendingMoves.firstRevision()
+	return s.pendingRevisions.firstRevision()
 }
 
 // FinishLoad implements consistency.Sink.
@@ -264,7 +266,7 @@ func (s *Snapshot) FinishLoad() {
 	// Requests that looked up their workflow in the previous tables may still be storing messages.
 	// Until they have finished, no change counts as in force, from revision 1 on.
 	for _, q := range before.queueGates {
-		s.pendingMoves.trackMove(q, 1)
+		s.pendingRevisions.trackUntilIdle(q, 1)
 	}
 }
 
@@ -286,15 +288,15 @@ func (t *tables) lookup(workflowID string) (WorkflowView, bool) {
 			return view, true
 		}
 		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted between
-		// the reads of the workflow and of its account. If the map still has the same Webhook, the
-		// workflow exceeds the limit.
+		// the reads of the workflow and of its account. If the map still has the same
+		// CompiledWorkflow, the workflow exceeds the limit.
 		if again, _ := t.workflows.get(workflowID); again == w {
 			return view, true
 		}
 	}
 }
 
-func (t *tables) newView(w *Webhook) WorkflowView {
+func (t *tables) newView(w *CompiledWorkflow) WorkflowView {
 	view := WorkflowView{Workflow: w}
 	if a, ok := t.accounts.get(w.AccountID); ok {
 		view.Plan, view.WithinPlan = a.plan, a.allows(w)
@@ -309,7 +311,7 @@ func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 	switch {
 	case c.Plans != nil:
 		t.plans = c.Plans
-		t.recomputeAllAccounts()
+		t.recomputeAllAllowedWorkflows()
 	case c.Account != nil:
 		o := t.ensureAccountState(c.Account.ID)
 		o.hasRecord, o.planID = true, t.intern(c.Account.Plan)
@@ -319,7 +321,7 @@ func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 		t.dropEmptyAccountState(c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
-		return t.setWorkflow(t.webhookOf(c.Workflow))
+		return t.setWorkflow(t.compileWebhook(c.Workflow))
 	case c.Queue != nil:
 		q := t.ensureQueueGate(c.Queue.Name)
 		t.noteOwnStream(c.Queue.Name, c.Queue.Stream != nil)
@@ -341,13 +343,13 @@ func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 // publish makes the loaded tables visible to Lookup.
 func (t *tables) publish() {
 	t.loading = false
-	t.recomputeAllAccounts()
+	t.recomputeAllAllowedWorkflows()
 	// Publish the accounts first: a lookup that finds a workflow must also find its account.
 	t.accounts.publish()
 	t.workflows.publish()
 }
 
-func (t *tables) setWorkflow(w *Webhook) (affectedQueues []*queueGate) {
+func (t *tables) setWorkflow(w *CompiledWorkflow) (affectedQueues []*queueGate) {
 	before, existed := t.workflows.getAsWriter(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
 	// If Lookup finds an active workflow, the account must already count the workflow as active.
@@ -378,7 +380,7 @@ func (t *tables) setWorkflow(w *Webhook) (affectedQueues []*queueGate) {
 }
 
 // removeFromActive removes w from its account's active workflows, if it was active.
-func (t *tables) removeFromActive(w *Webhook) {
+func (t *tables) removeFromActive(w *CompiledWorkflow) {
 	if !w.Active {
 		return
 	}
@@ -409,7 +411,7 @@ func (t *tables) dropEmptyAccountState(accountID string) {
 	}
 }
 
-func (t *tables) recomputeAllAccounts() {
+func (t *tables) recomputeAllAllowedWorkflows() {
 	for accountID := range t.accountStates {
 		t.recomputeAllowedWorkflows(accountID)
 	}
@@ -424,30 +426,32 @@ func (t *tables) recomputeAllowedWorkflows(accountID string) {
 	}
 	a := &accountView{id: o.id, plan: t.plans.Find(o.planID)}
 	if a.plan != nil && a.plan.MaxActive != Unlimited {
-		a.limitsActive = true
+		a.limitsActiveCount = true
 		if allowed := min(len(o.active), int(a.plan.MaxActive)); allowed > 0 {
-			a.cutoff = slices.SortedFunc(slices.Values(o.active), (*Webhook).compare)[allowed-1]
+			byActivation := slices.SortedFunc(slices.Values(o.active),
+				(*CompiledWorkflow).compareActivation)
+			a.lastAllowed = byActivation[allowed-1]
 		}
 	}
 	t.accounts.set(a)
 }
 
-// webhookOf compiles a workflow's record into the Webhook that Lookup returns. It also records
-// whether the workflow's senders are usable and could be decrypted.
-func (t *tables) webhookOf(r *Workflow) *Webhook {
-	// Most workflows have one node with one token. So allocate the Webhook together with space for
-	// one node and one token.
+// compileWebhook compiles a workflow's record into the CompiledWorkflow that Lookup returns. It
+// also records whether the workflow's senders are usable and could be decrypted.
+func (t *tables) compileWebhook(r *Workflow) *CompiledWorkflow {
+	// Most workflows have one node with one token. So allocate the CompiledWorkflow together with
+	// space for one node and one token.
 	whole := &struct {
-		Webhook
+		CompiledWorkflow
 		node  [1]TriggerNode
 		token [1]HashedToken
 	}{}
-	whole.Webhook = Webhook{
+	whole.CompiledWorkflow = CompiledWorkflow{
 		ID: r.ID, AccountID: r.AccountID, Queue: t.intern(r.Queue),
 		Active: r.Active, Transition: r.Transition, RateLimit: r.RateLimit,
 		Nodes: whole.node[:0],
 	}
-	w, tokens := &whole.Webhook, whole.token[:0]
+	w, tokens := &whole.CompiledWorkflow, whole.token[:0]
 	w.gate.init(t.ensureQueueGate(w.Queue), r.IntakeClosed)
 	if o := t.accountStates[w.AccountID]; o != nil {
 		w.AccountID = o.id

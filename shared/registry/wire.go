@@ -232,7 +232,7 @@ func (s *Sender) toWire() *hookstartv1.Sender {
 			Last4:     secret.Last4,
 			SetAt:     timeToWire(secret.SetAt),
 			ExpiresAt: timeToWire(secret.ExpiresAt),
-			Unseen:    secret.Unseen,
+			Unseen:    secret.NotYetRevealed,
 		}
 		secret.unknown.addTo(encoded)
 		wire.Secrets = append(wire.Secrets, encoded)
@@ -253,14 +253,14 @@ func senderFromWire(wire *hookstartv1.Sender) *Sender {
 	}
 	for _, secret := range wire.GetSecrets() {
 		s.Secrets = append(s.Secrets, SenderSecret{
-			ID:         secret.GetId(),
-			SealedText: secret.GetSealed(),
-			PublicKey:  secret.GetPublicKey(),
-			Last4:      secret.GetLast4(),
-			SetAt:      timeFromWire(secret.GetSetAt()),
-			ExpiresAt:  timeFromWire(secret.GetExpiresAt()),
-			Unseen:     secret.GetUnseen(),
-			unknown:    unknownFieldsOf(secret),
+			ID:             secret.GetId(),
+			SealedText:     secret.GetSealed(),
+			PublicKey:      secret.GetPublicKey(),
+			Last4:          secret.GetLast4(),
+			SetAt:          timeFromWire(secret.GetSetAt()),
+			ExpiresAt:      timeFromWire(secret.GetExpiresAt()),
+			NotYetRevealed: secret.GetUnseen(),
+			unknown:        unknownFieldsOf(secret),
 		})
 	}
 	return s
@@ -323,7 +323,7 @@ func (i *Installation) Encode() ([]byte, error) {
 	wire := &hookstartv1.Installation{
 		Id:        i.ID,
 		Restoring: i.Restoring,
-		Stamp:     i.WriteStamp,
+		Stamp:     i.WriteID,
 		Life:      i.RestoreID,
 	}
 	i.unknown.addTo(wire)
@@ -337,11 +337,11 @@ func DecodeInstallation(data []byte) (*Installation, error) {
 		return nil, fmt.Errorf("the installation's identity: %w", err)
 	}
 	return &Installation{
-		ID:         wire.GetId(),
-		Restoring:  wire.GetRestoring(),
-		WriteStamp: wire.GetStamp(),
-		RestoreID:  wire.GetLife(),
-		unknown:    unknownFieldsOf(&wire),
+		ID:        wire.GetId(),
+		Restoring: wire.GetRestoring(),
+		WriteID:   wire.GetStamp(),
+		RestoreID: wire.GetLife(),
+		unknown:   unknownFieldsOf(&wire),
 	}, nil
 }
 

@@ -32,7 +32,7 @@ const reportOverheadBytes = 16 << 10
 // runs in a separate goroutine. The caller must have taken a concurrency slot. The slot is freed
 // when the handler has returned or has been abandoned. o is the lease of a message with an order
 // key, and nil for all other messages.
-func (r *runner) beginAttempt(msg jetstream.Msg, o *leaseState) {
+func (r *runner) beginAttempt(msg jetstream.Msg, o *orderedMessageState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
@@ -226,7 +226,7 @@ func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 		return o.retryAfter
 	}
 	wait = defaultBackoff(attempt) //nolint:wastedassign // the result if Backoff panics
-	defer r.logOptionPanic("Backoff")
+	defer r.recoverOptionPanic("Backoff")
 	return r.Backoff(attempt)
 }
 
@@ -307,7 +307,7 @@ func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, e
 	p.Error = strings.ToValidUTF8(p.Error, "\uFFFD")
 	last := r.inFlight.lastReport(m)
 	if last != nil {
-		p.EndedGroups = last.EndedGroups[:min(len(last.EndedGroups), maxEndedGroups)]
+		p.EndedGroups = last.OtherEndedGroups[:min(len(last.OtherEndedGroups), maxEndedGroups)]
 	}
 	msg, err := m.layout.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace,
 		p)
@@ -375,13 +375,13 @@ func (r *runner) observe(a Attempt) {
 	if r.Observe == nil {
 		return
 	}
-	defer r.logOptionPanic("Observe")
+	defer r.recoverOptionPanic("Observe")
 	r.Observe(a)
 }
 
-// logOptionPanic must be deferred where the runner calls a function from Options. It logs a panic
-// of that function.
-func (r *runner) logOptionPanic(option string) {
+// recoverOptionPanic must be deferred where the runner calls a function from Options. It logs a
+// panic of that function.
+func (r *runner) recoverOptionPanic(option string) {
 	if p := recover(); p != nil {
 		r.log(slog.LevelError, "panic in the options of the runner", func() []slog.Attr {
 			return []slog.Attr{

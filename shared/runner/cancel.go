@@ -36,7 +36,7 @@ const (
 	// whose handlers are running.
 	cancelPollInterval = time.Second
 	// cancelCheckInterval is how often a runner that stays connected and finds no new keys checks
-	// that the bucket has not been replaced by a new one: see catchUp.
+	// that the bucket has not been replaced by a new one: see readNewKeys.
 	cancelCheckInterval = time.Second
 	// cancelCatchUpWait is how long a message waits for the runner to read all new keys. After
 	// that, the runner reads only the key of the message's own execution.
@@ -76,12 +76,12 @@ type cancellations struct {
 	// reconnectsAtCheck is the connection's number of reconnects at that time.
 	lastCheck         time.Time
 	reconnectsAtCheck uint64
-	// everRead means that at least one request has succeeded. From then on, failed requests are
-	// always retried.
-	everRead bool
-	// failures is the number of failed requests since the last call to pause. It is used only until
-	// the first request succeeds.
-	failures int
+	// anyReadSucceeded means that at least one request has succeeded. From then on, failed requests
+	// are always retried.
+	anyReadSucceeded bool
+	// failedReads is the number of failed requests since the last call to pause. It is used only
+	// until the first request succeeds.
+	failedReads int
 	// forgetAtCount is the number of known cancellations that triggers the next removal of expired
 	// ones.
 	forgetAtCount int
@@ -153,7 +153,7 @@ func (c *cancellations) awaitFreshRead(ctx context.Context) error {
 	waiting := c.nextRead
 	if !c.reading {
 		c.reading = true
-		go c.serveReads() //nolint:contextcheck // several calls wait for the result
+		go c.readWhileAwaited() //nolint:contextcheck // several calls wait for the result
 	}
 	c.mu.Unlock()
 	select {
@@ -164,8 +164,8 @@ func (c *cancellations) awaitFreshRead(ctx context.Context) error {
 	}
 }
 
-// serveReads reads the bucket again and again, until no call is waiting for a read.
-func (c *cancellations) serveReads() {
+// readWhileAwaited reads the bucket again and again, until no call is waiting for a read.
+func (c *cancellations) readWhileAwaited() {
 	for {
 		c.mu.Lock()
 		now := c.nextRead
@@ -176,22 +176,23 @@ func (c *cancellations) serveReads() {
 			return
 		}
 		c.mu.Unlock()
-		now.err = c.catchUp()
+		now.err = c.readNewKeys()
 		close(now.done)
 	}
 }
 
-// catchUp reads the keys of new cancellations, which have higher revisions than those that it has
-// already read. This would miss keys if the bucket had been recreated, because revisions then begin
-// with 1 again. So catchUp also checks that the bucket still contains the newest key of the
-// previous call. It does so if it has found new keys, after a reconnect, and whenever
+// readNewKeys reads the keys of new cancellations, which have higher revisions than those that it
+// has already read. This would miss keys if the bucket had been recreated, because revisions then
+// begin with 1 again. So readNewKeys also checks that the bucket still contains the newest key of
+// the previous call. It does so if it has found new keys, after a reconnect, and whenever
 // cancelCheckInterval has passed since the last check. If that key is gone, the bucket has been
-// recreated or has lost keys: catchUp then reads all keys again, and keeps the cancellations that
-// it already knows.
+// recreated or has lost keys: readNewKeys then reads all keys again, and keeps the cancellations
+// that it already knows.
 //
-// In case the bucket is recreated while all keys are being read again, catchUp then checks that it
-// still contains the newest of them. It does not check an older key, because that may have expired.
-func (c *cancellations) catchUp() error {
+// In case the bucket is recreated while all keys are being read again, readNewKeys then checks that
+// it still contains the newest of them. It does not check an older key, because that may have
+// expired.
+func (c *cancellations) readNewKeys() error {
 	reconnects, last, lastID := c.nc.Stats().Reconnects, c.lastRevision, c.lastExecutionID
 	fromBeginning := last == 0
 	for check := false; ; {
@@ -205,7 +206,7 @@ func (c *cancellations) catchUp() error {
 		if err != nil {
 			return c.handleReadError(err)
 		}
-		c.everRead = true
+		c.anyReadSucceeded = true
 		if id != "" {
 			c.add(id, revision)
 		}
@@ -272,18 +273,18 @@ func (c *cancellations) forgetExpired() {
 func (c *cancellations) handleReadError(err error) error {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		c.lastRevision = 0 // if the bucket is recreated, it begins again with the first revision
-		if !c.everRead {
+		if !c.anyReadSucceeded {
 			c.pause(cancelReadTimeout)
 		}
 		return nil
 	}
-	if !c.everRead && (errors.Is(err, nats.ErrNoResponders) ||
-		c.failures >= maxCancelReadFailures) {
-		c.failures = 0
+	if !c.anyReadSucceeded && (errors.Is(err, nats.ErrNoResponders) ||
+		c.failedReads >= maxCancelReadFailures) {
+		c.failedReads = 0
 		c.pause(cancelRetryDelay)
 		return nil
 	}
-	c.failures++
+	c.failedReads++
 	return err
 }
 

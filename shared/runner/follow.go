@@ -24,9 +24,10 @@ const (
 	settingsReadTimeout = 5 * time.Second
 )
 
-// followSettings consumes executions from the queue's lanes and from the queue's own stream, as
-// soon as these exist, until ctx ends. main is the group's consumer in the shared stream.
-func (r *runner) followSettings(
+// consumeLanesAndOwnStream consumes executions from the queue's lanes and from the queue's own
+// stream, as soon as these exist, until ctx ends. main is the group's consumer in the shared
+// stream.
+func (r *runner) consumeLanesAndOwnStream(
 	ctx context.Context,
 	js jetstream.JetStream,
 	main *jetstream.ConsumerInfo,
@@ -46,7 +47,7 @@ func (r *runner) followSettings(
 		case !known:
 		case !settings.Stream.Phase.HasOwnStream():
 			leave()
-		case r.ownSource.Load() == nil:
+		case r.ownStreamSource.Load() == nil:
 			leave = r.consumeOwnStream(ctx, js, main, &taking)
 		}
 		for ; begun < settings.Lanes; begun++ {
@@ -76,7 +77,7 @@ func (r *runner) readSettings(
 	s, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
 	if !errors.Is(err, nats.ErrNoResponders) { // otherwise the account may lack the permission
 		if err == nil {
-			r.mayReadSettings.Store(true)
+			r.hasReadSettings.Store(true)
 		}
 		return s, err == nil
 	}
@@ -97,7 +98,7 @@ func (r *runner) consumeOwnStream(
 ) (leave func()) {
 	consumer, err := r.ensureOwnConsumer(ctx, js, main)
 	if err == nil {
-		err = r.inFlight.openOwnPublisher(r.Queue)
+		err = r.inFlight.openOwnStreamPublisher(r.Queue)
 	}
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -109,12 +110,12 @@ func (r *runner) consumeOwnStream(
 	}
 	own := &pullSource{stream.Layout{Own: true}, consumer}
 	ctx, leave = context.WithCancel(ctx)
-	r.ownSource.Store(own)
+	r.ownStreamSource.Store(own)
 	r.shareSlots()
 	taking.Go(func() {
 		defer leave()
-		_ = r.consumeSource(ctx, own) // after an error, followSettings begins again
-		r.ownSource.CompareAndSwap(own, nil)
+		_ = r.consumeSource(ctx, own) // after an error, consumeLanesAndOwnStream begins again
+		r.ownStreamSource.CompareAndSwap(own, nil)
 	})
 	return leave
 }

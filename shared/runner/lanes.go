@@ -64,11 +64,11 @@ type laneConsumer struct {
 	stream.Layout
 	consumer jetstream.Consumer // nil means that it has not been looked up yet
 	failures int                // number of consecutive failed requests
-	// held is a message that arrived from the newer stream before the group had finished with the
-	// older one. nil means that no message is waiting. While the queue moves, both consumers of the
-	// lane may hold a message. Before the execution of either message begins, mayBegin determines
-	// again which stream is the older one.
-	held *heldMessage
+	// waiting is a message that arrived from the newer stream before the group had finished with
+	// the older one. nil means that no message is waiting. While the queue moves, both consumers of
+	// the lane may hold a message. Before the execution of either message begins, mayBegin
+	// determines again which stream is the older one.
+	waiting *waitingMessage
 }
 
 // consumeLane runs the executions of one lane, one after another, until ctx ends. main is the
@@ -94,30 +94,31 @@ func (r *runner) consumeLane(
 			wait = min(wait*3/2, maxPullPause)
 		}
 	}
-	r.finishHeldMessages(js, l)
+	r.finishWaitingMessages(js, l)
 }
 
-// finishHeldMessages hands back or runs the held messages of a lane when the runner stops. It hands
-// a message back to the group, unless this is the message's last attempt: another member would then
-// report the execution as failed without calling the handler. So the runner waits until it may
-// begin such an execution, and runs it. If it may not begin before handlers must stop, it is handed
-// back after all.
-func (r *runner) finishHeldMessages(js jetstream.JetStream, l *lane) {
+// finishWaitingMessages hands back or runs the held messages of a lane when the runner stops. It
+// hands a message back to the group, unless this is the message's last attempt: another member
+// would then report the execution as failed without calling the handler. So the runner waits until
+// it may begin such an execution, and runs it. If it may not begin before handlers must stop, it is
+// handed back after all.
+func (r *runner) finishWaitingMessages(js jetstream.JetStream, l *lane) {
 	consumers := []*laneConsumer{&l.sharedConsumer, &l.ownConsumer}
 	handBack := func(c *laneConsumer) {
-		r.handBackWithoutLease(r.handlersCtx, c.held.release())
-		c.held = nil
+		r.handBackWithoutLease(r.handlersCtx, c.waiting.stopHeartbeats())
+		c.waiting = nil
 	}
 	for _, c := range consumers {
-		if c.held != nil && !r.isLastAttempt(c.held.msg) {
+		if c.waiting != nil && !r.isLastAttempt(c.waiting.msg) {
 			handBack(c)
 		}
 	}
-	for r.handlersCtx.Err() == nil && (l.sharedConsumer.held != nil || l.ownConsumer.held != nil) {
+	for r.handlersCtx.Err() == nil &&
+		(l.sharedConsumer.waiting != nil || l.ownConsumer.waiting != nil) {
 		began := false
 		for _, c := range consumers {
-			if c.held != nil {
-				taken, _ := r.runHeld(r.handlersCtx, js, l, c)
+			if c.waiting != nil {
+				taken, _ := r.runWaitingMessage(r.handlersCtx, js, l, c)
 				began = began || taken
 			}
 		}
@@ -126,7 +127,7 @@ func (r *runner) finishHeldMessages(js jetstream.JetStream, l *lane) {
 		}
 	}
 	for _, c := range consumers {
-		if c.held != nil {
+		if c.waiting != nil {
 			handBack(c)
 		}
 	}
@@ -150,7 +151,7 @@ func (r *runner) findLaneConsumers(
 		c.consumer, c.failures = found, 0
 		return true
 	}
-	if own := r.ownSource.Load(); own == nil {
+	if own := r.ownStreamSource.Load(); own == nil {
 		l.ownConsumer.consumer = nil
 	} else if !find(&l.ownConsumer, own.consumer.CachedInfo()) {
 		return false
@@ -163,20 +164,21 @@ func (r *runner) findLaneConsumers(
 func (r *runner) runNext(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
-	if l.ownConsumer.consumer == nil && l.ownConsumer.held == nil && l.sharedConsumer.held == nil {
+	if l.ownConsumer.consumer == nil && l.ownConsumer.waiting == nil &&
+		l.sharedConsumer.waiting == nil {
 		return r.runNextFrom(ctx, js, l, &l.sharedConsumer)
 	}
 	older, newer := &l.ownConsumer, &l.sharedConsumer
 	if stream.QueueStreamPhase(r.queuePhase.Load()).NewestLayout().Own {
 		older, newer = newer, older
 	}
-	if older.consumer != nil || older.held != nil {
+	if older.consumer != nil || older.waiting != nil {
 		if taken, err = r.runNextFrom(ctx, js, l, older); taken || err != nil {
 			return taken, err
 		}
 	}
-	if newer.held != nil {
-		return r.runHeld(ctx, js, l, newer)
+	if newer.waiting != nil {
+		return r.runWaitingMessage(ctx, js, l, newer)
 	}
 	if drained, err := r.isLaneDrained(ctx, js, l, older.Layout); !drained ||
 		newer.consumer == nil {
@@ -190,8 +192,8 @@ func (r *runner) runNext(
 func (r *runner) runNextFrom(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
-	if c.held != nil {
-		return r.runHeld(ctx, js, l, c)
+	if c.waiting != nil {
+		return r.runWaitingMessage(ctx, js, l, c)
 	}
 	msg, err := r.pullLane(ctx, c.consumer)
 	if err != nil {
@@ -208,16 +210,16 @@ func (r *runner) runNextFrom(
 		asking = r.handlersCtx
 	}
 	if r.mayBegin(asking, js, l, c.Layout) {
-		r.runPulled(ctx, l.number, msg)
+		r.runLaneMessage(ctx, l.number, msg)
 		return true, nil
 	}
 	r.freeSlot()
-	c.held = r.holdMessage(msg)
+	c.waiting = r.keepAlive(msg)
 	return true, nil
 }
 
-// runHeld runs the lane's execution that is waiting in c.held, if it may begin now.
-func (r *runner) runHeld(
+// runWaitingMessage runs the lane's execution that is waiting in c.held, if it may begin now.
+func (r *runner) runWaitingMessage(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
 	if !r.mayBegin(ctx, js, l, c.Layout) {
@@ -228,17 +230,17 @@ func (r *runner) runHeld(
 	case <-ctx.Done():
 		return false, nil
 	}
-	msg := c.held.release()
-	c.held = nil
-	r.runPulled(ctx, l.number, msg)
+	msg := c.waiting.stopHeartbeats()
+	c.waiting = nil
+	r.runLaneMessage(ctx, l.number, msg)
 	return true, nil
 }
 
 // mayBegin reports whether an execution of a lane may begin. It may if its stream, given by layout,
 // is the older one, or if the group has finished with the lane in the other stream. mayBegin reads
 // the queue's record for each execution, because the queue may have moved to its own stream and
-// back since followSettings read the record. If a request fails, mayBegin retries for a quarter of
-// AckWait, and then returns false.
+// back since consumeLanesAndOwnStream read the record. If a request fails, mayBegin retries for a
+// quarter of AckWait, and then returns false.
 func (r *runner) mayBegin(
 	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) bool {
@@ -247,11 +249,11 @@ func (r *runner) mayBegin(
 	for ctx.Err() == nil {
 		settings, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
 		if errors.Is(err, nats.ErrNoResponders) && l.ownConsumer.consumer == nil &&
-			!r.mayReadSettings.Load() {
+			!r.hasReadSettings.Load() {
 			return true // the account lacks the permission, and therefore has no own stream
 		}
 		if err == nil {
-			r.mayReadSettings.Store(true)
+			r.hasReadSettings.Store(true)
 			phase := settings.Stream.Phase
 			r.queuePhase.Store(int32(phase))
 			switch {
@@ -290,17 +292,18 @@ func (r *runner) logLaneFailure(ctx context.Context, lane int, err error) {
 	}
 }
 
-// heldMessage is a message of a lane that must not begin yet. The runner sends heartbeats for it.
-type heldMessage struct {
+// waitingMessage is a message of a lane that must not begin yet. The runner sends heartbeats for
+// it.
+type waitingMessage struct {
 	msg  jetstream.Msg
 	stop func() // stops the heartbeats and waits for the last one
 }
 
-// holdMessage keeps a message, and sends heartbeats for it until release is called.
-func (r *runner) holdMessage(msg jetstream.Msg) *heldMessage {
+// keepAlive keeps a message, and sends heartbeats for it until release is called.
+func (r *runner) keepAlive(msg jetstream.Msg) *waitingMessage {
 	ctx, cancel := context.WithCancel(r.handlersCtx)
 	stopped := make(chan struct{})
-	h := &heldMessage{msg: msg, stop: func() { cancel(); <-stopped }}
+	h := &waitingMessage{msg: msg, stop: func() { cancel(); <-stopped }}
 	go func() {
 		defer close(stopped)
 		for ctx.Err() == nil {
@@ -311,23 +314,23 @@ func (r *runner) holdMessage(msg jetstream.Msg) *heldMessage {
 	return h
 }
 
-// release stops the heartbeats and returns the message.
-func (h *heldMessage) release() jetstream.Msg {
+// stopHeartbeats stops the heartbeats and returns the message.
+func (h *waitingMessage) stopHeartbeats() jetstream.Msg {
 	h.stop()
 	return h.msg
 }
 
-// runPulled runs an execution from a lane, and waits until its message is acknowledged or handed
-// back. If the runner is stopping, and this is not the message's last attempt, runPulled hands the
-// message back immediately. The caller has taken a concurrency slot.
-func (r *runner) runPulled(ctx context.Context, lane int, msg jetstream.Msg) {
+// runLaneMessage runs an execution from a lane, and waits until its message is acknowledged or
+// handed back. If the runner is stopping, and this is not the message's last attempt,
+// runLaneMessage hands the message back immediately. The caller has taken a concurrency slot.
+func (r *runner) runLaneMessage(ctx context.Context, lane int, msg jetstream.Msg) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		r.freeSlot()
 		r.handBackWithoutLease(ctx, msg)
 		return
 	}
 	r.unacknowledgedMessages.Add(1)
-	o := &leaseState{ended: make(chan struct{}), lane: lane}
+	o := &orderedMessageState{ended: make(chan struct{}), lane: lane}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 	r.beginAttempt(msg, o)
 	<-o.ended
@@ -390,7 +393,7 @@ func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
 	if r.isLastAttempt(msg) {
 		//nolint:contextcheck // a runner that stops runs the last attempt, too
-		defer r.holdMessage(msg).release()
+		defer r.keepAlive(msg).stopHeartbeats()
 		select {
 		case <-r.freeSlots:
 			return true
@@ -419,8 +422,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// leaseState is the additional state that a message of a lane has while it is in flight.
-type leaseState struct {
+// orderedMessageState is the additional state that a message of a lane has while it is in flight.
+type orderedMessageState struct {
 	expiresAt time.Time     // zero before takeLease; guarded by inFlightMessages.mu
 	lost      bool          // whether the lease has expired; guarded by inFlightMessages.mu
 	ended     chan struct{} // closed when the message was acknowledged, handed back or given up
@@ -563,7 +566,7 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 		switch {
 		case err == nil:
 			r.inFlight.setLastReport(m, &last)
-			return last.Ended, nil
+			return last.EndedInGroup, nil
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case !errors.Is(err, nats.ErrNoResponders):
@@ -616,7 +619,7 @@ func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
 	if err != nil {
 		return nil, err
 	}
-	if last.Ended {
+	if last.EndedInGroup {
 		return nil, nil //nolint:nilnil // there is nothing to report
 	}
 	r.inFlight.setLastReport(m, &last)

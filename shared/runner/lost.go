@@ -65,7 +65,7 @@ func (r *runner) recreateLostConsumers(
 func (r *runner) recreateConsumerInNewOwnStream(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) error {
-	own := r.ownSource.Load()
+	own := r.ownStreamSource.Load()
 	if own == nil {
 		return nil
 	}

@@ -28,9 +28,9 @@ type inFlightMessages struct {
 	nc        *nats.Conn
 	js        jetstream.JetStream
 	publisher *ack.Publisher // for reports on executions in the shared stream
-	// ownPublisher is for reports on executions in the queue's own stream. It is nil until
-	// openOwnPublisher is called.
-	ownPublisher       *ack.Publisher
+	// ownStreamPublisher is for reports on executions in the queue's own stream. It is nil until
+	// openOwnStreamPublisher is called.
+	ownStreamPublisher *ack.Publisher
 	ackWait            time.Duration                          // Options.AckWait
 	reportRunningAfter time.Duration                          // Options.ReportRunningAfter
 	reportRunning      func(*message)                         // reports the execution as running
@@ -59,11 +59,11 @@ type message struct {
 	messageKey
 	layout          stream.Layout // where the start message is stored
 	start           *execution.Start
-	attempt         int                // counts from 1
-	receivedAt      time.Time          // when the message arrived
-	handlerCalledAt time.Time          // when the handler was called
-	lease           *leaseState        // nil for a message without an order key
-	finalProgress   execution.Progress // content of the final report, set before the field report
+	attempt         int                  // counts from 1
+	receivedAt      time.Time            // when the message arrived
+	handlerCalledAt time.Time            // when the handler was called
+	lease           *orderedMessageState // nil for a message without an order key
+	finalProgress   execution.Progress   // content of the final report, set before the field report
 
 	// The fields below are guarded by inFlightMessages.mu until the message is removed from there.
 	jetstream.Msg           // the last delivery
@@ -110,17 +110,17 @@ func newInFlightMessages(r *runner, js jetstream.JetStream) (*inFlightMessages, 
 	return u, nil
 }
 
-// openOwnPublisher opens the publisher for reports on executions from the queue's own stream,
+// openOwnStreamPublisher opens the publisher for reports on executions from the queue's own stream,
 // unless it is open already. It must be called before the first message from that stream is added.
-func (u *inFlightMessages) openOwnPublisher(queue string) error {
-	if u.ownPublisher != nil {
+func (u *inFlightMessages) openOwnStreamPublisher(queue string) error {
+	if u.ownStreamPublisher != nil {
 		return nil
 	}
 	acks, err := ack.New(u.nc, stream.OwnProgressStreamName(queue))
 	if err != nil {
 		return fmt.Errorf("subscribe to the own stream's confirmations: %w", err)
 	}
-	u.ownPublisher = acks
+	u.ownStreamPublisher = acks
 	return nil
 }
 
@@ -128,8 +128,8 @@ func (u *inFlightMessages) close() {
 	close(u.stop)
 	<-u.stopped
 	u.publisher.Close()
-	if u.ownPublisher != nil {
-		u.ownPublisher.Close()
+	if u.ownStreamPublisher != nil {
+		u.ownStreamPublisher.Close()
 	}
 }
 
@@ -222,7 +222,7 @@ func (u *inFlightMessages) sendReport(m *message) {
 	u.mu.Unlock()
 	acks := u.publisher
 	if m.layout.Own {
-		acks = u.ownPublisher
+		acks = u.ownStreamPublisher
 	}
 	acks.PublishAsync(&attempt, deadline, func(_ ack.Ack, err error) { u.handleReply(m, err) })
 }

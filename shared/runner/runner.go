@@ -247,22 +247,23 @@ type runner struct {
 	inFlight      *inFlightMessages // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
-	// slotsShared is canceled as soon as the runner also consumes from lanes or from the queue's
-	// own stream. The group's consumer in the shared stream must then share the concurrency slots
-	// with them.
-	slotsShared context.Context    //nolint:containedctx // it says since when slots are shared
-	shareSlots  context.CancelFunc // cancels slotsShared
+	// untilSlotsShared is canceled as soon as the runner also consumes from lanes or from the
+	// queue's own stream. The group's consumer in the shared stream must then share the concurrency
+	// slots with them.
+	untilSlotsShared context.Context    //nolint:containedctx // it says since when slots are shared
+	shareSlots       context.CancelFunc // cancels untilSlotsShared
 	// queuePhase is the stream.QueueStreamPhase in the queue's record when it was last read. It
 	// determines where the queue's new start messages are stored.
 	queuePhase atomic.Int32
-	// ownSource is the consumer in the queue's own stream; nil while the runner does not use it.
-	ownSource atomic.Pointer[pullSource]
+	// ownStreamSource is the consumer in the queue's own stream; nil while the runner does not use
+	// it.
+	ownStreamSource atomic.Pointer[pullSource]
 	// lastFromOwnStream reports whether the last execution without an order key came from the
 	// queue's own stream: see usesLongPoll.
 	lastFromOwnStream atomic.Bool
-	// mayReadSettings reports whether the queue's record has ever been read, which proves that the
+	// hasReadSettings reports whether the queue's record has ever been read, which proves that the
 	// runner's NATS account has the permission to read it.
-	mayReadSettings atomic.Bool
+	hasReadSettings atomic.Bool
 	// readableStreams holds the names of the streams of reports in which the last report on an
 	// execution has ever been looked up successfully, which proves that the runner's NATS account
 	// has the permission to do so. An account may have it for some of the streams only.
@@ -318,7 +319,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		freeSlots:          make(chan struct{}, options.Concurrency),
 		unconfirmedReports: make(chan struct{}, options.Concurrency),
 	}
-	r.slotsShared, r.shareSlots = context.WithCancel(working)
+	r.untilSlotsShared, r.shareSlots = context.WithCancel(working)
 	r.attemptTracer = r.tracer()
 	r.notifyReady()
 	for range options.Concurrency {
@@ -349,7 +350,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	go r.watchCancellations(working)
 	go r.recreateLostConsumers(taking, js, consumer.CachedInfo())
 	var following sync.WaitGroup
-	following.Go(func() { r.followSettings(taking, js, consumer.CachedInfo()) })
+	following.Go(func() { r.consumeLanesAndOwnStream(taking, js, consumer.CachedInfo()) })
 	if err = r.consumeSource(taking, &pullSource{consumer: consumer}); err != nil {
 		stop()
 	}
@@ -370,7 +371,7 @@ func (r *runner) notifyReady() {
 	if r.OnReady == nil {
 		return
 	}
-	defer r.logOptionPanic("OnReady")
+	defer r.recoverOptionPanic("OnReady")
 	r.OnReady()
 }
 

@@ -35,7 +35,7 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 			return nil
 		}
 		pull := r.pull
-		if r.slotsShared.Err() != nil { // other loops also need concurrency slots
+		if r.untilSlotsShared.Err() != nil { // other loops also need concurrency slots
 			pull = r.pullWithSharedSlots
 			for ; free > (r.Concurrency+1)/2; free-- {
 				r.freeSlot()
@@ -89,7 +89,7 @@ var errIteratorFailed = errors.New("the request for messages has failed")
 // its own stream, this applies only to the source that delivered the last execution, because an
 // open request reserves concurrency slots. The other source is polled at intervals.
 func (r *runner) usesLongPoll(s *pullSource) bool {
-	return r.ownSource.Load() == nil || r.lastFromOwnStream.Load() == s.Own
+	return r.ownStreamSource.Load() == nil || r.lastFromOwnStream.Load() == s.Own
 }
 
 // receiveTokens waits for one token and then receives all that are available. It returns their
@@ -113,7 +113,7 @@ func receiveTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 }
 
 // pull requests one message for each of the free concurrency slots, and starts the executions of
-// the messages as they arrive, until it has received them all, ctx ends, or slotsShared is
+// the messages as they arrive, until it has received them all, ctx ends, or untilSlotsShared is
 // canceled. Each call has its own iterator. A long-lived iterator would request more messages as
 // soon as half of them had been received, even if no slot was free. A message that waits for a slot
 // for longer than AckWait would also run on another member.
@@ -127,7 +127,7 @@ func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int,
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Drain)()
 	//nolint:contextcheck // it says since when slots are shared
-	defer context.AfterFunc(r.slotsShared, messages.Drain)()
+	defer context.AfterFunc(r.untilSlotsShared, messages.Drain)()
 	for {
 		msg, err := stream.Next(messages)
 		switch {

@@ -14,7 +14,7 @@ import (
 // no spans.
 func (r *runner) tracer() (tracer trace.Tracer) {
 	tracer = noop.Tracer{} //nolint:wastedassign // the result if the provider panics
-	defer r.logOptionPanic("Traces")
+	defer r.recoverOptionPanic("Traces")
 	provider := r.Traces
 	if provider == nil {
 		provider = otel.GetTracerProvider()
@@ -26,7 +26,7 @@ func (r *runner) tracer() (tracer trace.Tracer) {
 // that contains it. The spans of the handler and of the reports become its children.
 func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 	ctx = r.handlersCtx //nolint:wastedassign // the result if the provider panics
-	defer r.logOptionPanic("Traces")
+	defer r.recoverOptionPanic("Traces")
 	ctx, _ = tracing.StartProcessSpan(r.handlersCtx, r.attemptTracer, "process", r.consumer(),
 		m.start.Trace, subject, m.start.ID,
 		trace.WithAttributes(tracing.WorkflowIDKey.String(m.start.WorkflowID),
@@ -39,7 +39,7 @@ func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 
 // endSpan ends the span in ctx with the attempt's outcome.
 func (r *runner) endSpan(ctx context.Context, o outcome) {
-	defer r.logOptionPanic("Traces")
+	defer r.recoverOptionPanic("Traces")
 	span := trace.SpanFromContext(ctx)
 	switch {
 	case o.err == nil:

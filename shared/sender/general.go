@@ -7,10 +7,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// methods returns the preset's verification methods. A general preset has one method, which is
+// methodSpecs returns the preset's verification methods. A general preset has one method, which is
 // built from the settings. If that method reads the secret itself from a header, secretHeaders
 // holds the canonical name of the header, which a setting names. Otherwise, secretHeaders is nil.
-func (e *presetEntry) methods(
+func (e *presetEntry) methodSpecs(
 	settings map[string]string,
 ) (specs []methodSpec, secretHeaders []string, err error) {
 	header := settings["header"]

@@ -26,11 +26,12 @@ func (k *verificationKey) isValid(now time.Time) bool {
 	return k.expiresAt.IsZero() || now.Before(k.expiresAt)
 }
 
-// secretKindError means that a secret does not have the prefix that a method expects, so it may be
-// meant for another method. The error is reported only if no method fails with a more specific one.
-type secretKindError struct{ text string }
+// secretPrefixError means that a secret does not have the prefix that a method expects, so it may
+// be meant for another method. The error is reported only if no method fails with a more specific
+// one.
+type secretPrefixError struct{ text string }
 
-func (e secretKindError) Error() string { return e.text }
+func (e secretPrefixError) Error() string { return e.text }
 
 // readKey parses a secret. Its errors describe the expected form and never quote the secret.
 func (m *method) readKey(text string) (verificationKey, error) {
@@ -39,10 +40,10 @@ func (m *method) readKey(text string) (verificationKey, error) {
 		what = "the public key"
 	}
 	if p := m.spec.SecretPrefix; p != "" && !strings.HasPrefix(text, p) {
-		return verificationKey{}, secretKindError{what + " must begin with " + p}
+		return verificationKey{}, secretPrefixError{what + " must begin with " + p}
 	}
 	if p := m.spec.NotSecretPrefix; p != "" && strings.HasPrefix(text, p) {
-		return verificationKey{}, secretKindError{what + " must not begin with " + p}
+		return verificationKey{}, secretPrefixError{what + " must not begin with " + p}
 	}
 	if m.scheme == schemeBasic || m.scheme == schemeStatic {
 		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f }) {

@@ -12,33 +12,33 @@ import (
 // entry whose conditions hold for the request is used.
 type outputSpec struct {
 	When map[string]string `json:"when"`
-	Form OutputForm        `json:"form"`
+	Form OutputFormat      `json:"form"`
 }
 
-type conditionalOutputForm struct {
+type conditionalOutputFormat struct {
 	when []condition
-	form OutputForm
+	form OutputFormat
 }
 
-// OutputForm is the format to which an execution's output is converted before it is sent to the
+// OutputFormat is the format to which an execution's output is converted before it is sent to the
 // provider as the response.
-type OutputForm string
+type OutputFormat string
 
 const (
 	// outputFormTextObject is a JSON object that contains the text: {"text": "…"}. An output that
 	// is an object is left unchanged.
-	outputFormTextObject OutputForm = "text"
+	outputFormTextObject OutputFormat = "text"
 	// outputFormTwiMLMessage and outputFormTwiMLSay are TwiML that contains the text as a message
 	// or as speech. An output that is already TwiML is left unchanged.
-	outputFormTwiMLMessage OutputForm = "twiml-message"
-	outputFormTwiMLSay     OutputForm = "twiml-say"
+	outputFormTwiMLMessage OutputFormat = "twiml-message"
+	outputFormTwiMLSay     OutputFormat = "twiml-say"
 	// outputFormJSONOrNoContent is the output itself as JSON. If there is no output, the response
 	// has no body and the status 204.
-	outputFormJSONOrNoContent OutputForm = "json-or-no-content"
+	outputFormJSONOrNoContent OutputFormat = "json-or-no-content"
 )
 
-func (e *presetEntry) compileOutputs() ([]conditionalOutputForm, error) {
-	outputs := make([]conditionalOutputForm, 0, len(e.Outputs))
+func (e *presetEntry) compileOutputs() ([]conditionalOutputFormat, error) {
+	outputs := make([]conditionalOutputFormat, 0, len(e.Outputs))
 	for _, spec := range e.Outputs {
 		when, err := compileConditions(spec.When)
 		if err != nil {
@@ -50,14 +50,14 @@ func (e *presetEntry) compileOutputs() ([]conditionalOutputForm, error) {
 		default:
 			return nil, fmt.Errorf("there is no form of outputs %q", spec.Form)
 		}
-		outputs = append(outputs, conditionalOutputForm{when, spec.Form})
+		outputs = append(outputs, conditionalOutputFormat{when, spec.Form})
 	}
 	return outputs, nil
 }
 
-// OutputForm returns the format to which an output must be converted for the response to a request,
-// or "" if the provider accepts any JSON text.
-func (s *Sender) OutputForm(r *Request) OutputForm {
+// OutputFormat returns the format to which an output must be converted for the response to a
+// request, or "" if the provider accepts any JSON text.
+func (s *Sender) OutputFormat(r *Request) OutputFormat {
 	for i := range s.outputs {
 		if allHold(s.outputs[i].when, r) {
 			return s.outputs[i].form
@@ -68,7 +68,7 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 
 // EmptyBodyStatus returns the status of a response without a body, for an output that does not set
 // a status itself.
-func (f OutputForm) EmptyBodyStatus() int {
+func (f OutputFormat) EmptyBodyStatus() int {
 	if f == outputFormJSONOrNoContent {
 		return 204
 	}
@@ -77,7 +77,7 @@ func (f OutputForm) EmptyBodyStatus() int {
 
 // Response returns the response that contains an output. It returns nil if the output itself is the
 // response body. output must be one JSON text.
-func (f OutputForm) Response(output []byte) *Response {
+func (f OutputFormat) Response(output []byte) *Response {
 	text, isText := outputText(output)
 	switch f {
 	case outputFormTextObject:
@@ -117,7 +117,7 @@ func outputText(output []byte) (text string, ok bool) {
 }
 
 // twiml returns a text as TwiML. A text that begins with < is assumed to be TwiML already.
-func (f OutputForm) twiml(text string) []byte {
+func (f OutputFormat) twiml(text string) []byte {
 	if strings.HasPrefix(strings.TrimSpace(text), "<") {
 		return []byte(strings.TrimSpace(text))
 	}

@@ -10,39 +10,39 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Place identifies a place in a request, such as a header, in the notation of a trigger node's
-// settings.
-type Place struct{ source valueSource }
+// RequestPlace identifies a place in a request, such as a header, in the notation of a trigger
+// node's settings.
+type RequestPlace struct{ source valueSource }
 
 var errInvalidPlace = errors.New(
 	"a place is header:Name, ptr:/json/pointer, form:field or query:name",
 )
 
-// ParsePlace parses a place. It refuses a place that contains a secret, because operators can
-// see the place and the values that it is compared with.
-func ParsePlace(text string) (Place, error) {
+// ParseRequestPlace parses a place. It refuses a place that contains a secret, because operators
+// can see the place and the values that it is compared with.
+func ParseRequestPlace(text string) (RequestPlace, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	s, err := parseSource(text, false)
 	switch {
 	case kind == "query" && rest != "":
 		if rest == "token" || rest == "access_token" {
-			return Place{}, fmt.Errorf("the parameter %s holds the node's token", rest)
+			return RequestPlace{}, fmt.Errorf("the parameter %s holds the node's token", rest)
 		}
-		return Place{valueSource{kind: sourceQueryParam, name: rest}}, nil
+		return RequestPlace{valueSource{kind: sourceQueryParam, name: rest}}, nil
 	case errors.Is(err, errInvalidSource):
-		return Place{}, errInvalidPlace
+		return RequestPlace{}, errInvalidPlace
 	case err != nil:
-		return Place{}, err
+		return RequestPlace{}, err
 	case s.kind == sourceHeader &&
 		slices.Contains(credentialHeaders, textproto.CanonicalMIMEHeaderKey(rest)):
-		return Place{},
+		return RequestPlace{},
 			fmt.Errorf("the header %s holds a secret, and what is compared with it is shown", rest)
 	}
-	return Place{s}, nil
+	return RequestPlace{s}, nil
 }
 
 // Pointer returns the tokens of a JSON pointer, or nil if the place is not a JSON pointer.
-func (p Place) Pointer() []string {
+func (p RequestPlace) Pointer() []string {
 	if p.source.kind != sourceJSONPointer {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (p Place) Pointer() []string {
 }
 
 // Header returns the canonical name of the header, or "" if the place is not a header.
-func (p Place) Header() string {
+func (p RequestPlace) Header() string {
 	if p.source.kind != sourceHeader {
 		return ""
 	}
@@ -59,7 +59,7 @@ func (p Place) Header() string {
 
 // Text returns the decoded value at a place that is not a JSON pointer: the first value of a
 // header, form field or query parameter. ok reports whether there is a value, which may be empty.
-func (p Place) Text(r *Request) (text string, ok bool) {
+func (p RequestPlace) Text(r *Request) (text string, ok bool) {
 	switch p.source.kind {
 	case sourceHeader:
 		if values := r.headerValues(p.source.name); len(values) > 0 {
@@ -70,7 +70,8 @@ func (p Place) Text(r *Request) (text string, ok bool) {
 	case sourceQueryParam:
 		f := parseForm(r.Query)
 		return f.firstValue(p.source.name)
-	// For JSON pointers, callers use JSONDocument. ParsePlace accepts no part of a signature.
+	// For JSON pointers, callers use JSONDocument. ParseRequestPlace accepts no part of a
+	// signature.
 	case sourceJSONPointer, sourceSignaturePart:
 	}
 	return "", false

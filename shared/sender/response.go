@@ -65,11 +65,11 @@ type hmacResponseSpec struct {
 
 type handshake struct {
 	spec         *handshakeSpec
-	method       string
+	httpMethod   string
 	when         []condition
 	secretChecks []condition
 	value        valueSource // the source of the value to echo, or of the token to sign
-	hasValue     bool        // whether there is a value
+	needsValue   bool        // whether there is a value
 	response     Response    // the part of the response that is the same for every request
 }
 
@@ -91,7 +91,7 @@ func (e *presetEntry) compileHandshakes(settings map[string]string) ([]handshake
 	all := make([]handshake, 0, len(e.Handshakes))
 	for i := range e.Handshakes {
 		spec := &e.Handshakes[i]
-		h := handshake{spec: spec, method: cmp.Or(spec.Method, deliveryHTTPMethod)}
+		h := handshake{spec: spec, httpMethod: cmp.Or(spec.Method, deliveryHTTPMethod)}
 		var err error
 		if h.when, err = compileConditions(spec.When); err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ func (e *presetEntry) compileHandshakes(settings map[string]string) ([]handshake
 			if h.value, err = parseSource(from, true); err != nil {
 				return nil, err
 			}
-			h.hasValue = true
+			h.needsValue = true
 		}
 		if h.response, err = fixedResponse(spec.Status, spec.JSON); err != nil {
 			return nil, err
@@ -130,7 +130,7 @@ const maxEchoBytes = 4 << 10
 // HandshakeNeedsBody reports whether the body is needed to recognize a POST as a handshake.
 func (s *Sender) HandshakeNeedsBody() bool {
 	return slices.ContainsFunc(s.handshakes, func(h handshake) bool {
-		return h.method == deliveryHTTPMethod && anyInBody(h.when)
+		return h.httpMethod == deliveryHTTPMethod && anyInBody(h.when)
 	}) || s.WaitsForSecret()
 }
 
@@ -146,11 +146,11 @@ func anyInBody(conditions []condition) bool {
 func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 	for i := range s.handshakes {
 		h := &s.handshakes[i]
-		if h.method != r.Method || !allHold(h.when, r) {
+		if h.httpMethod != r.Method || !allHold(h.when, r) {
 			continue
 		}
 		value := ""
-		if h.hasValue {
+		if h.needsValue {
 			if value = h.value.value(r); value == "" || len(value) > maxEchoBytes {
 				continue
 			}
@@ -168,7 +168,7 @@ var nonPOSTHandshakes = sync.OnceValue(func() (all []handshake) {
 			panic(fmt.Sprintf("sender: preset %s: %v", e.ID, err)) // readTable has compiled them
 		}
 		for _, h := range handshakes {
-			if h.method != deliveryHTTPMethod {
+			if h.httpMethod != deliveryHTTPMethod {
 				all = append(all, h)
 			}
 		}
@@ -180,7 +180,7 @@ var nonPOSTHandshakes = sync.OnceValue(func() (all []handshake) {
 // other than POST. It does not check the values that depend on a sender's settings.
 func IsNonPOSTHandshake(r *Request) bool {
 	return slices.ContainsFunc(nonPOSTHandshakes(), func(h handshake) bool {
-		return h.method == r.Method && allHold(h.when, r)
+		return h.httpMethod == r.Method && allHold(h.when, r)
 	})
 }
 
@@ -225,7 +225,7 @@ func (s *Sender) buildHandshakeResponse(
 	case h.spec.HMAC != nil:
 		response.ContentType = "application/json"
 		response.Body = s.hmacBody(h.spec.HMAC, value, secretID)
-	case h.hasValue:
+	case h.needsValue:
 		response.ContentType, response.Body = plainTextType, []byte(value)
 	}
 	for name, from := range h.spec.Headers {

@@ -71,7 +71,7 @@ type Sender struct {
 	deliveryIDSources []deliveryIDSource
 	handshakes        []handshake
 	responses         []conditionalResponse
-	outputs           []conditionalOutputForm
+	outputs           []conditionalOutputFormat
 	secretHeaders     []string
 	wwwAuthenticate   string
 	tolerance         time.Duration // 0 means that the time is not checked
@@ -124,7 +124,7 @@ func newWithoutSecrets(c Config) (s *Sender, settings map[string]string, err err
 }
 
 func (s *Sender) compileMethods(e *presetEntry, settings map[string]string) error {
-	specs, drop, err := e.methods(settings)
+	specs, drop, err := e.methodSpecs(settings)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (s *Sender) parseSecrets(secrets []Secret) error {
 		for i := range s.methods {
 			k, err := s.methods[i].readKey(secret.Text)
 			if err != nil {
-				if why == nil || errors.As(why, new(secretKindError)) {
+				if why == nil || errors.As(why, new(secretPrefixError)) {
 					why = err
 				}
 				continue
@@ -237,7 +237,8 @@ func (s *Sender) NeedsURL() bool {
 func (s *Sender) NonPOSTHandshakeMethods() []string {
 	var methods []string
 	for i := range s.handshakes {
-		if m := s.handshakes[i].method; m != deliveryHTTPMethod && !slices.Contains(methods, m) {
+		if m := s.handshakes[i].httpMethod; m != deliveryHTTPMethod &&
+			!slices.Contains(methods, m) {
 			methods = append(methods, m)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// nonSecretHeaders lists the canonical names of headers that an operator must not choose for a
-// secret. Records show the values of some of them outside the request's headers, where the secret
+// forbiddenSecretHeaders lists the canonical names of headers that an operator must not choose for
+// a secret. Records show the values of some of them outside the request's headers, where the secret
 // would not be hidden. The others are used by HTTP itself, so the secret could get lost.
-var nonSecretHeaders = canonicalNames(slices.Concat(
+var forbiddenSecretHeaders = canonicalNames(slices.Concat(
 	webhook.PriorityDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
 	[]string{
 		"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection",
@@ -36,14 +36,14 @@ func CheckSecretsHidden(c Config) error {
 		return err
 	}
 	header := textproto.CanonicalMIMEHeaderKey(settings["header"])
-	if e.GeneralKind == generalPresetHeader && slices.Contains(nonSecretHeaders, header) {
+	if e.GeneralKind == generalPresetHeader && slices.Contains(forbiddenSecretHeaders, header) {
 		return &ConfigError{
 			"settings.header",
 			fmt.Sprintf("what %s holds is not kept secret: choose a header that has no other "+
 				"meaning", header),
 		}
 	}
-	_, drop, err := e.methods(settings)
+	_, drop, err := e.methodSpecs(settings)
 	if err != nil {
 		return err
 	}

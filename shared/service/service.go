@@ -73,7 +73,7 @@ type Service struct {
 func Run(ctx context.Context, c Config, run func(context.Context, *Service) error) error {
 	s := &Service{config: c}
 	defer s.Stop()
-	err := s.startListening(ctx)
+	err := s.startOpsAndListener(ctx)
 	if err == nil {
 		err = run(ctx, s)
 	}
@@ -83,9 +83,9 @@ func Run(ctx context.Context, c Config, run func(context.Context, *Service) erro
 	return err
 }
 
-// startListening starts to listen before anything else, so that a port in use is reported
+// startOpsAndListener starts to listen before anything else, so that a port in use is reported
 // immediately. Requests are served once everything is ready.
-func (s *Service) startListening(ctx context.Context) (err error) {
+func (s *Service) startOpsAndListener(ctx context.Context) (err error) {
 	c := s.config
 	var stopOps func()
 	if s.Ops, s.Log, s.opsAddr, stopOps, err = ops.NewLoggerAndOps(ctx, c.Name, c.Ops, c.Log,
@@ -94,7 +94,7 @@ func (s *Service) startListening(ctx context.Context) (err error) {
 		return err
 	}
 	s.Add(stopOps)
-	s.Ops.RegisterReadiness(c.Name)
+	s.Ops.RegisterReadyGauge(c.Name)
 	if c.Ops == nil {
 		traces, stopTraces, err := otlp.Start(ctx, c.Name, s.Log)
 		if err != nil {
@@ -146,7 +146,7 @@ func (s *Service) Serve(
 	),
 ) error {
 	s.Add(s.Ops.Watch(ctx, s.Log, checks...))
-	s.Start(ctx, s.watchConnection)
+	s.Start(ctx, s.awaitConnectionClosed)
 	s.Start(ctx, func(ctx context.Context, _ func()) error { return s.serve(ctx, server) })
 	s.Ops.Ready.MarkReady(s.config.Name)
 	addr := s.listener.Addr().String()
@@ -158,11 +158,11 @@ func (s *Service) Serve(
 	if ready != nil {
 		ready(addr, s.opsAddr)
 	}
-	return s.Wait(ctx)
+	return s.WaitAndStop(ctx)
 }
 
-// watchConnection returns when the connection to NATS is closed for good, or when ctx ends.
-func (s *Service) watchConnection(ctx context.Context, _ func()) error {
+// awaitConnectionClosed returns when the connection to NATS is closed for good, or when ctx ends.
+func (s *Service) awaitConnectionClosed(ctx context.Context, _ func()) error {
 	select {
 	case err := <-s.natsClosed:
 		return err

@@ -68,7 +68,7 @@ func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) er
 		config := s.CachedInfo().Config
 		config.MaxAge = to.MaxAge
 		if name == ExecutionsName {
-			config.Duplicates, config.MaxBytes = to.DedupWindow, to.Config().MaxBytes
+			config.Duplicates, config.MaxBytes = to.DedupWindow, to.ExecutionsConfig().MaxBytes
 		}
 		if _, err := js.UpdateStream(ctx, config); err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)

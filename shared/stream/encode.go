@@ -26,12 +26,12 @@ func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 	e.text(3, s.NodeID)
 	e.text(4, s.AccountID)
 	e.text(5, s.Queue)
-	e.enum(6, int32(sourceToWire(s.Source)))
+	e.varint(6, int32(sourceToWire(s.Source)))
 	e.text(7, s.DeliveryID)
 	e.text(8, s.RerunOf)
 	e.time(9, s.AcceptedAt)
 	e.text(10, s.Payload.ContentType)
-	e.enum(11, int32(hookstartv1.BodyKind(s.Payload.Kind)))
+	e.varint(11, int32(hookstartv1.BodyKind(s.Payload.Kind)))
 	e.bytes(12, s.Payload.Body)
 	e.values(13, s.Headers)
 	e.values(14, s.Query)
@@ -49,7 +49,7 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 	e := encoder{make([]byte, 0, 96+len(p.Error)+len(p.Output)+len(p.Group)), nil}
 	e.text(1, p.ID)
 	if state := stateToWire(p.Status); state != 0 {
-		e.enum(2, int32(state))
+		e.varint(2, int32(state))
 	}
 	e.time(3, p.At)
 	e.text(4, p.Error)
@@ -58,7 +58,7 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 		e.time(6, p.StartedAt)
 	}
 	if p.Attempt > 0 {
-		e.enum(7, int32(min(p.Attempt, math.MaxInt32)))
+		e.varint(7, int32(min(p.Attempt, math.MaxInt32)))
 	}
 	e.text(8, p.Group)
 	for _, group := range p.EndedGroups {
@@ -96,7 +96,7 @@ func (e *encoder) bytes(field protowire.Number, b []byte) {
 	}
 }
 
-func (e *encoder) enum(field protowire.Number, value int32) {
+func (e *encoder) varint(field protowire.Number, value int32) {
 	e.data = protowire.AppendTag(e.data, field, protowire.VarintType)
 	//nolint:gosec // the enums have no negative values
 	e.data = protowire.AppendVarint(e.data, uint64(value))
@@ -104,7 +104,7 @@ func (e *encoder) enum(field protowire.Number, value int32) {
 
 func (e *encoder) bool(field protowire.Number, value bool) {
 	if value {
-		e.enum(field, 1)
+		e.varint(field, 1)
 	}
 }
 

@@ -55,12 +55,12 @@ func RunnerFilterSubject(subject string) string {
 type LastReport struct {
 	// Sequence is the report's sequence number in its stream; 0 means that there is no report.
 	Sequence uint64
-	// Ended means that the execution has ended in the caller's group. It is also true if the
+	// EndedInGroup means that the execution has ended in the caller's group. It is also true if the
 	// execution was ended by a runner whose reports name no group.
-	Ended bool
-	// EndedGroups holds the names of the groups, other than the caller's, in which the execution
-	// has ended.
-	EndedGroups []string
+	EndedInGroup bool
+	// OtherEndedGroups holds the names of the groups, other than the caller's, in which the
+	// execution has ended.
+	OtherEndedGroups []string
 }
 
 // ReadLastReport reads the last report on an execution. group is the caller's group of runners, and
@@ -94,15 +94,15 @@ func ReadLastReport(
 	reporter := event.Progress.Group
 	ended := event.Progress.EndedGroups
 	if event.Progress.Status.Final() {
-		last.Ended = reporter == ""
+		last.EndedInGroup = reporter == ""
 		ended = append(ended, reporter)
 	}
 	for _, other := range ended {
 		switch {
 		case other == group:
-			last.Ended = true
-		case other != "" && !slices.Contains(last.EndedGroups, other):
-			last.EndedGroups = append(last.EndedGroups, other)
+			last.EndedInGroup = true
+		case other != "" && !slices.Contains(last.OtherEndedGroups, other):
+			last.OtherEndedGroups = append(last.OtherEndedGroups, other)
 		}
 	}
 	return last, nil

@@ -349,7 +349,7 @@ func (l QueueStreamLimits) placement() *jetstream.Placement {
 // OwnStreamConfig returns the configuration of a queue's own stream of start messages and
 // rejections: the settings s, overridden by limits.
 func (s Settings) OwnStreamConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
-	config := s.withLimits(limits).Config()
+	config := s.withLimits(limits).ExecutionsConfig()
 	config.Name, config.Subjects = OwnStreamName(queue), []string{ownSubjectPrefix + queue + ".>"}
 	config.Description = "hookstart: starts and rejections of the queue " + queue
 	config.Placement = limits.placement()

@@ -151,10 +151,10 @@ var DefaultSettings = Settings{
 	ProgressMaxBytes: 1 << 30,
 }
 
-// Config returns the configuration of EXECUTIONS. With LimitsPolicy and DiscardNew, the stream
-// keeps every message until it expires, even after it has been consumed, because the server
+// ExecutionsConfig returns the configuration of EXECUTIONS. With LimitsPolicy and DiscardNew, the
+// stream keeps every message until it expires, even after it has been consumed, because the server
 // rebuilds the deduplication window from the stored messages when it restarts.
-func (s Settings) Config() jetstream.StreamConfig {
+func (s Settings) ExecutionsConfig() jetstream.StreamConfig {
 	maxBytes := s.MaxBytes
 	if maxBytes == 0 {
 		maxBytes = -1
@@ -210,7 +210,7 @@ var ErrSettingsMismatch = errors.New("exists with other settings")
 // which a command can change while the installation is running, and in the size and the age of
 // PROGRESS.
 func EnsureSharedStreams(ctx context.Context, js jetstream.JetStream, s Settings) error {
-	want := s.Config()
+	want := s.ExecutionsConfig()
 	existing, err := js.Stream(ctx, ExecutionsName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		existing, err = js.CreateStream(ctx, want)
@@ -281,7 +281,7 @@ func SettingsDifferences(
 	if err != nil {
 		return nil, err
 	}
-	have, want := existing.CachedInfo().Config, s.Config()
+	have, want := existing.CachedInfo().Config, s.ExecutionsConfig()
 	switch name {
 	case ProgressName:
 		want = s.ProgressConfig()

@@ -77,7 +77,7 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		}
 		return s.CachedInfo().Config.Subjects
 	}
-	earlier := stream.DefaultSettings.Config()
+	earlier := stream.DefaultSettings.ExecutionsConfig()
 	all := earlier.Subjects
 	earlier.Subjects, earlier.Metadata = all[:2], map[string]string{"operator": "me"}
 	if _, err := js.CreateStream(ctx, earlier); err != nil {

@@ -48,7 +48,7 @@ func TestKeyValueAgreesWithTheClient(t *testing.T) {
 	}
 
 	if _, err := js.PublishMsg(t.Context(), &nats.Msg{
-		Subject: keyvalue.SubjectPrefix + "bucket.key", Header: keyvalue.Deletion(),
+		Subject: keyvalue.SubjectPrefix + "bucket.key", Header: keyvalue.DeletionHeader(),
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 // connections.
 type Network struct {
 	number       int          // number of the subnet, unique on this machine while held is open
-	held         net.Listener // reserves the number until the process ends
+	reservation  net.Listener // reserves the number until the process ends
 	hosts        []*Host
 	created      []*Host // hosts whose namespaces were created
 	devices      []*os.File
@@ -127,7 +127,7 @@ func (n *Network) reserveSubnet() error {
 		// Listening on a name in the abstract namespace reserves the number. It leaves no socket
 		// file behind, even if this process is killed.
 		//nolint:noctx // it does not block
-		n.held, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number))
+		n.reservation, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number))
 		if err == nil {
 			return n.removeLeftoverNamespaces()
 		}
@@ -275,9 +275,9 @@ func (n *Network) SetBoth(a, b *Host, c Condition) {
 	n.Set(b, a, c)
 }
 
-// Isolate cuts a host off from all other hosts, in both directions, or reconnects it. The delay and
-// the loss of its connections stay unchanged.
-func (n *Network) Isolate(h *Host, cut bool) {
+// SetIsolated cuts a host off from all other hosts, in both directions, or reconnects it. The delay
+// and the loss of its connections stay unchanged.
+func (n *Network) SetIsolated(h *Host, cut bool) {
 	for _, other := range n.hosts {
 		if other != h {
 			n.packetSwitch.link(h.index, other.index).setCut(cut)
@@ -308,8 +308,8 @@ func (n *Network) Close() error {
 	for _, h := range n.created {
 		errs = append(errs, removeNamespace(h.namespace))
 	}
-	if n.held != nil {
-		errs = append(errs, n.held.Close())
+	if n.reservation != nil {
+		errs = append(errs, n.reservation.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -25,8 +25,8 @@ func (*Network) Set(*Host, *Host, Condition) {}
 // SetBoth does nothing: it exists only so that its callers compile.
 func (*Network) SetBoth(*Host, *Host, Condition) {}
 
-// Isolate does nothing: it exists only so that its callers compile.
-func (*Network) Isolate(*Host, bool) {}
+// SetIsolated does nothing: it exists only so that its callers compile.
+func (*Network) SetIsolated(*Host, bool) {}
 
 // Heal does nothing: it exists only so that its callers compile.
 func (*Network) Heal() {}

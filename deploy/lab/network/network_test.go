@@ -311,7 +311,7 @@ func TestAnIsolatedHost(t *testing.T) {
 	}
 
 	const sent = 20
-	n.Isolate(c, true)
+	n.SetIsolated(c, true)
 	for _, w := range ways {
 		w.begin = last(w.sender, "sent") + 2 // one datagram may be in flight
 	}
@@ -326,7 +326,7 @@ func TestAnIsolatedHost(t *testing.T) {
 		}
 	}
 
-	n.Isolate(c, false)
+	n.SetIsolated(c, false)
 	checkTrips(t, launch(a, roleTrips, "c:"+port), 2*latency)
 }
 

@@ -32,9 +32,9 @@ type Client struct {
 	// header. ifNoneMatch is sent only with PUT.
 	ifMatch, ifNoneMatch string
 	lastEventID          string // resumes an event stream; "" means none
-	// lastETag points to the variable that receives the ETag of each successful response. nil means
+	// etagOut points to the variable that receives the ETag of each successful response. nil means
 	// that no ETag is stored.
-	lastETag *string
+	etagOut *string
 }
 
 // callTimeout is the timeout of a call. It exceeds every timeout that the API itself enforces.
@@ -87,7 +87,7 @@ func (c *Client) IfNew() *Client {
 // response has none. Do not use this client concurrently.
 func (c *Client) WithETag(tag *string) *Client {
 	noting := *c
-	noting.lastETag = tag
+	noting.etagOut = tag
 	return &noting
 }
 
@@ -637,8 +637,8 @@ func (c *Client) send(
 			causeOf(ctx, err))
 	}
 	if response.StatusCode/100 == 2 {
-		if c.lastETag != nil {
-			*c.lastETag = response.Header.Get("ETag")
+		if c.etagOut != nil {
+			*c.etagOut = response.Header.Get("ETag")
 		}
 		return response, nil
 	}

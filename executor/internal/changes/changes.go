@@ -283,7 +283,7 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.hasMissed(&changed) {
+	if c.detectGap(&changed) {
 		c.endAllWatchesLocked()
 	}
 	if len(changed.GetExecutionIds()) == 0 {
@@ -301,9 +301,9 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	}
 }
 
-// hasMissed stores the number of the announcement or heartbeat, and reports whether an earlier
+// detectGap stores the number of the announcement or heartbeat, and reports whether an earlier
 // announcement of the same publisher did not reach this process. mu must be held.
-func (c *Notifier) hasMissed(changed *hookstartv1.ExecutionsChanged) bool {
+func (c *Notifier) detectGap(changed *hookstartv1.ExecutionsChanged) bool {
 	publisher, before := changed.GetPublisher(), changed.GetNumber()
 	if publisher == "" {
 		return false

@@ -108,7 +108,9 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 	}
 	now = store.StoredTime(now)
 	at := MessagePosition{Sequence: msg.Sequence, StoredAt: msg.Time}
-	batch := store.Batch{Recovered: []store.MessageKey{MessageKeyOf(msg.Sequence, msg.Subject)}}
+	batch := store.Batch{
+		RecoveredAside: []store.MessageKey{MessageKeyOf(msg.Sequence, msg.Subject)},
+	}
 	switch {
 	case event.Start != nil:
 		record := StartRecord(event.Start, bodyBytes, at, now)

@@ -69,10 +69,10 @@ func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
 	return info.Config.Metadata[ownerMetadataKey] == r.ownerID
 }
 
-// NextMetadata returns the metadata of msg, which must come from r's consumer. Call it for every
+// CheckedMetadata returns the metadata of msg, which must come from r's consumer. Call it for every
 // message, in the order of delivery. It fails with ErrMessagesLost if the server has sent a message
 // before msg that was not delivered.
-func (r *Reader) NextMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
+func (r *Reader) CheckedMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, err

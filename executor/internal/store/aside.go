@@ -46,15 +46,15 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStartPrefix is what StreamPrefix returns for the shared stream of start messages. That
+// sharedStartPrefix is what SubjectPrefix returns for the shared stream of start messages. That
 // stream has no prefix of its own: its subjects have only "executions." in common, with which the
 // subjects of all other streams begin, too.
 const sharedStartPrefix = "-"
 
-// StreamPrefix returns the subject prefix that identifies the message's stream, or
+// SubjectPrefix returns the subject prefix that identifies the message's stream, or
 // sharedStartPrefix for the shared stream of start messages. SQL conditions derive the same value
-// from the subjects of stored messages, and compare it with the result of StreamPrefix.
-func (k MessageKey) StreamPrefix() string {
+// from the subjects of stored messages, and compare it with the result of SubjectPrefix.
+func (k MessageKey) SubjectPrefix() string {
 	switch {
 	case k.Queue == "" && k.Progress:
 		return "executions.progress."
@@ -68,7 +68,7 @@ func (k MessageKey) StreamPrefix() string {
 }
 
 // MessageKeyFromPrefix returns the key of the message with the given sequence in the stream that
-// prefix identifies. prefix is a result of StreamPrefix.
+// prefix identifies. prefix is a result of SubjectPrefix.
 func MessageKeyFromPrefix(sequence uint64, prefix string) MessageKey {
 	key := MessageKey{StreamSequence: sequence, Progress: prefix == "executions.progress."}
 	for _, own := range []string{"executions.reports.", "executions.queue."} {

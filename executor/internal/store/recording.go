@@ -40,9 +40,9 @@ type Batch struct {
 	// PutAside holds messages to put aside, identified by stream sequence and subject. If a message
 	// is already put aside, the stored message is kept.
 	PutAside []AsideMessage
-	// Recovered holds the keys of put-aside messages that the rest of the batch records, so they
-	// are removed from the messages put aside.
-	Recovered []MessageKey
+	// RecoveredAside holds the keys of put-aside messages that the rest of the batch records, so
+	// they are removed from the messages put aside.
+	RecoveredAside []MessageKey
 	// Audit holds audit entries about the batch's records. If an entry's ID already exists, the
 	// stored entry is kept.
 	Audit []AuditEntry

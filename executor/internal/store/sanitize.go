@@ -82,12 +82,12 @@ func storedAttempt(n int) int { return min(n, math.MaxInt32) }
 // records in the order of arrival.
 func (b Batch) Sanitized() Batch {
 	s := Batch{
-		Recovered: slices.Clone(b.Recovered),
-		New:       make([]Record, len(b.New)),
-		Progress:  make([]execution.Progress, len(b.Progress)),
-		PutAside:  make([]AsideMessage, len(b.PutAside)),
-		Audit:     slices.Clone(b.Audit),
-		Handled:   slices.Clone(b.Handled),
+		RecoveredAside: slices.Clone(b.RecoveredAside),
+		New:            make([]Record, len(b.New)),
+		Progress:       make([]execution.Progress, len(b.Progress)),
+		PutAside:       make([]AsideMessage, len(b.PutAside)),
+		Audit:          slices.Clone(b.Audit),
+		Handled:        slices.Clone(b.Handled),
 	}
 	for i, r := range b.New {
 		s.New[i] = r.sanitized()

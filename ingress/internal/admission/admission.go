@@ -30,7 +30,7 @@ func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r,
 
 // Trigger is the workflow and the trigger node that a request addresses by its path and token.
 type Trigger struct {
-	Workflow *registry.Webhook
+	Workflow *registry.CompiledWorkflow
 	Node     *registry.TriggerNode // the trigger node that the token belongs to
 	NodeID   string                // the ID of Node
 	TokenID  string                // the ID of the token
@@ -140,7 +140,7 @@ func (a *Admission) CountBody(t Trigger, bytes int, at time.Time) {
 }
 
 // Workflow returns the current record of a workflow, or nil if it does not exist.
-func (a *Admission) Workflow(workflowID string) *registry.Webhook {
+func (a *Admission) Workflow(workflowID string) *registry.CompiledWorkflow {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {
 		return nil
@@ -171,7 +171,7 @@ func (t Trigger) ExecutionID(d DeliveryID) string {
 // nodeOfToken returns the node that an unexpired token belongs to, and the token's ID. If there is
 // none, node is nil.
 func nodeOfToken(
-	w *registry.Webhook, token string, at time.Time,
+	w *registry.CompiledWorkflow, token string, at time.Time,
 ) (node *registry.TriggerNode, tokenID string) {
 	hash := registry.HashToken(token)
 	now := at.UnixNano()

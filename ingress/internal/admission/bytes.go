@@ -17,10 +17,10 @@ func byteLimit(perDay int64) registry.RateLimit {
 	return registry.RateLimit{Requests: perDay, Window: day}
 }
 
-// byteCost returns the part of the 24-hour window that n bytes use up, n/perDay of a day. The
+// dayFraction returns the part of the 24-hour window that n bytes use up, n/perDay of a day. The
 // result is at most two days, which already exceeds every limit. The cap keeps the division from
 // overflowing.
-func byteCost(n, perDay int64) time.Duration {
+func dayFraction(n, perDay int64) time.Duration {
 	if n >= 2*perDay {
 		return 2 * day
 	}
@@ -44,7 +44,7 @@ func (l *Limits) waitTimeForBytes(accountID string, perDay, n int64, at time.Tim
 		n = 1
 	}
 	used := max(d.resetIfChanged(byteLimit(perDay)).theoreticalArrival-now, 0)
-	return max(used+min(byteCost(n, perDay), day)-day, 0)
+	return max(used+min(dayFraction(n, perDay), day)-day, 0)
 }
 
 // AddBytes counts bytes of a body that this ingress has read against the account's daily limit,
@@ -53,8 +53,8 @@ func (l *Limits) AddBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, true)
 }
 
-// ReceiveBytes is like AddBytes, but for bytes that another ingress has read and announced.
-func (l *Limits) ReceiveBytes(accountID string, perDay, n int64, at time.Time) {
+// AddRemoteBytes is like AddBytes, but for bytes that another ingress has read and announced.
+func (l *Limits) AddRemoteBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, false)
 }
 
@@ -69,7 +69,7 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, local
 	s := &locked.State
 	s.removeIdle(now)
 	s.states[accountID] = addIncurredCost(s.states[accountID].resetIfChanged(byteLimit(perDay)),
-		now, byteCost(n, perDay), day)
+		now, dayFraction(n, perDay), day)
 	if local {
 		s.admitted[accountID] += n
 	}

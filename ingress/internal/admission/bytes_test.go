@@ -22,7 +22,7 @@ func TestByteCost(t *testing.T) {
 		{1 << 62, 1, 2 * day},
 		{0, 1, 0},
 	} {
-		if got := byteCost(c.n, c.perDay); got != c.want {
+		if got := dayFraction(c.n, c.perDay); got != c.want {
 			t.Errorf("%d of %d: %d, want %d", c.n, c.perDay, got, c.want)
 		}
 	}
@@ -34,7 +34,7 @@ type bytesOf struct{ plan registry.Plan }
 
 func (b *bytesOf) Lookup(id string) (registry.WorkflowView, bool) {
 	return registry.WorkflowView{
-		Workflow: &registry.Webhook{
+		Workflow: &registry.CompiledWorkflow{
 			ID:        id,
 			AccountID: "account",
 			Active:    id != "inactive",
@@ -128,7 +128,7 @@ func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
 	if len(told) != 1 || told["account"] != 80_000 || len(here.DrainBytes()) != 0 {
 		t.Errorf("told %v", told)
 	}
-	there.ReceiveBytes("account", 86_400, told["account"], at)
+	there.AddRemoteBytes("account", 86_400, told["account"], at)
 	if wait := there.waitTimeForBytes("account", 86_400, 6_401, at); wait != time.Second {
 		t.Errorf("waits %v", wait)
 	}

@@ -65,8 +65,8 @@ func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) 
 // Usage sums up the requests of a workflow that an ingress has admitted since its last
 // announcement.
 type Usage struct {
-	Cost time.Duration // the number of requests times Each
-	Each time.Duration // the cost of one request under the limit at that time; 0 means unknown
+	Cost           time.Duration // the number of requests times CostPerRequest
+	CostPerRequest time.Duration // the cost of one request under that limit; 0 means unknown
 }
 
 // removeIdleInterval is the minimum interval between two removals of a shard's idle entries.
@@ -115,8 +115,8 @@ func (l *Limits) chargeRequest(
 	if wait == 0 {
 		s.states[workflowID] = next
 		used, each := s.admitted[workflowID], costPerRequest(limit)
-		if used.Each != each { // the earlier usage was under a previous rate limit
-			used = Usage{Each: each}
+		if used.CostPerRequest != each { // the earlier usage was under a previous rate limit
+			used = Usage{CostPerRequest: each}
 		}
 		used.Cost += each
 		s.admitted[workflowID] = used
@@ -148,17 +148,17 @@ func (l *Limits) DrainUsage() map[string]Usage {
 	return usage
 }
 
-// ReceiveUsage counts the requests that another ingress has admitted for a workflow. limit is the
+// AddRemoteUsage counts the requests that another ingress has admitted for a workflow. limit is the
 // workflow's rate limit at this ingress. Requests that the other ingress has counted under a
 // different rate are ignored.
-func (l *Limits) ReceiveUsage(
+func (l *Limits) AddRemoteUsage(
 	workflowID string,
 	used Usage,
 	limit registry.RateLimit,
 	at time.Time,
 ) {
 	interval := costPerRequest(limit)
-	if used.Cost <= 0 || (used.Each != 0 && used.Each != interval) {
+	if used.Cost <= 0 || (used.CostPerRequest != 0 && used.CostPerRequest != interval) {
 		return
 	}
 	now := at.Sub(l.origin)

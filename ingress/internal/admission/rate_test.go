@@ -140,7 +140,7 @@ func threeIngresses(t *testing.T, lost float64) {
 				usage := from.DrainUsage()
 				for j, other := range ingresses {
 					if i != j && random.Float64() >= lost {
-						other.ReceiveUsage("wf", usage["wf"], limit, at)
+						other.AddRemoteUsage("wf", usage["wf"], limit, at)
 					}
 				}
 			}
@@ -161,7 +161,7 @@ func threeIngresses(t *testing.T, lost float64) {
 }
 
 // Usage that another ingress counted under a previous limit does not count against the new limit.
-// Usage from an ingress of an earlier version, which does not send Each, always counts.
+// Usage from an ingress of an earlier version, which does not send CostPerRequest, always counts.
 func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	old, limit := registry.RateLimit{Requests: 1, Window: time.Minute}, registry.RateLimit{
 		Requests: 2,
@@ -171,12 +171,12 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 		used Usage
 		free bool
 	}{
-		"of the old limit": {Usage{Cost: time.Minute, Each: time.Minute}, true},
-		"of this limit":    {Usage{Cost: time.Second, Each: time.Second / 2}, false},
+		"of the old limit": {Usage{Cost: time.Minute, CostPerRequest: time.Minute}, true},
+		"of this limit":    {Usage{Cost: time.Second, CostPerRequest: time.Second / 2}, false},
 		"of no known one":  {Usage{Cost: time.Second}, false},
 	} {
 		limits := NewLimits()
-		limits.ReceiveUsage("wf", c.used, limit, limits.origin)
+		limits.AddRemoteUsage("wf", c.used, limit, limits.origin)
 		if wait := limits.chargeRequest("wf", limit, limits.origin); (wait == 0) != c.free {
 			t.Errorf("%s: wait %s", name, wait)
 		}
@@ -186,8 +186,8 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	limits.chargeRequest("wf", old, limits.origin)
 	limits.chargeRequest("wf", limit, limits.origin)
 	if used := limits.DrainUsage()["wf"]; used != (Usage{
-		Cost: time.Second / 2,
-		Each: time.Second / 2,
+		Cost:           time.Second / 2,
+		CostPerRequest: time.Second / 2,
 	}) {
 		t.Errorf("after the limit changed it tells %+v", used)
 	}
@@ -209,11 +209,11 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 	}
 }
 
-type onlyWorkflow registry.Webhook
+type onlyWorkflow registry.CompiledWorkflow
 
 func (w *onlyWorkflow) Lookup(string) (registry.WorkflowView, bool) {
 	return registry.WorkflowView{
-		Workflow: (*registry.Webhook)(w), WithinPlan: true,
+		Workflow: (*registry.CompiledWorkflow)(w), WithinPlan: true,
 		Plan: &registry.Plan{
 			WebhookTriggers: true,
 			RateLimit:       registry.RateLimit{Requests: 1, Window: time.Minute},

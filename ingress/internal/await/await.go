@@ -268,10 +268,10 @@ func (w *Wait) End() {
 	w.waits = nil
 }
 
-// MarkRepeated records that an earlier request has started the execution. The execution may
+// MarkStartedEarlier records that an earlier request has started the execution. The execution may
 // therefore have finished already, and may have been started in another queue. ownStreams holds the
 // queues that have their own streams.
-func (w *Wait) MarkRepeated(ownStreams []string) {
+func (w *Wait) MarkStartedEarlier(ownStreams []string) {
 	w.sources, w.otherQueues = nil, slices.Clone(ownStreams)
 	// Ignore the error: without a subscription, the Wait finds the result a little later, when it
 	// polls the stream.
@@ -334,7 +334,7 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes in
 		case <-w.waits.stopping:
 			reason = ReasonStopping
 		case <-ctx.Done():
-			return w.resultWithoutEnd(ReasonSenderGone)
+			return w.unfinishedResult(ReasonSenderGone)
 		}
 		timeout := finalReadTimeout
 		if reason == "" {
@@ -345,14 +345,14 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes in
 			return Result{ReasonExecutionEnded, end.Status, end.Output, end.Error}
 		}
 		if reason != "" {
-			return w.resultWithoutEnd(reason)
+			return w.unfinishedResult(reason)
 		}
 		next.Reset(pause)
 		pause = min(2*pause, maxReadDelay)
 	}
 }
 
-func (w *Wait) resultWithoutEnd(why Reason) Result {
+func (w *Wait) unfinishedResult(why Reason) Result {
 	status := execution.Queued
 	if w.running {
 		status = execution.Running

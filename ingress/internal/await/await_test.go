@@ -248,7 +248,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("%d wait", waits.Waiting())
 		}
 		if c.repeated {
-			wait.MarkRepeated([]string{queue, "other"})
+			wait.MarkStartedEarlier([]string{queue, "other"})
 		}
 		if c.want == ReasonStopping {
 			waits.Stop()
@@ -309,7 +309,7 @@ func TestARepeatFindsTheEndInAnotherQueuesOwnStream(t *testing.T) {
 	defer cancel()
 
 	_, signaled := b.begin(b.nc, never)
-	signaled.MarkRepeated([]string{"left"})
+	signaled.MarkStartedEarlier([]string{"left"})
 	signaled.Await(ctx, time.Now(), enough).expect(t, ReasonTimeLimit, execution.Queued, "")
 	b.reportIn(stream.Layout{Own: true}, "left", execution.Succeeded, "7")
 	signaled.Await(ctx, time.Now().Add(never), enough).
@@ -317,7 +317,7 @@ func TestARepeatFindsTheEndInAnotherQueuesOwnStream(t *testing.T) {
 
 	for name, queues := range map[string][]string{"one": {"left"}, "many": ownStreams} {
 		_, wait := b.begin(b.nc, 10*time.Millisecond)
-		wait.MarkRepeated(queues)
+		wait.MarkStartedEarlier(queues)
 		loseSignals(t, wait)
 		tries := 0
 		result := wait.Await(ctx, time.Now().Add(never), func(int) bool {

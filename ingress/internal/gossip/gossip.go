@@ -102,7 +102,7 @@ func (g *Gossip) publishUsage() {
 		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{
 			WorkflowId: id,
 			Cost:       int64(used.Cost),
-			Each:       int64(used.Each),
+			Each:       int64(used.CostPerRequest),
 		})
 		if len(usage.GetWorkflows()) == maxUsagesPerMessage {
 			g.publish(usage)
@@ -149,18 +149,18 @@ func (g *Gossip) receive(msg *nats.Msg) {
 	for _, w := range usage.GetWorkflows() {
 		if view, ok := g.registry.Lookup(w.GetWorkflowId()); ok && view.Plan != nil {
 			used := admission.Usage{
-				Cost: time.Duration(w.GetCost()),
-				Each: time.Duration(w.GetEach()),
+				Cost:           time.Duration(w.GetCost()),
+				CostPerRequest: time.Duration(w.GetEach()),
 			}
-			g.limits.ReceiveUsage(view.Workflow.ID, used, view.RateLimit(), now)
+			g.limits.AddRemoteUsage(view.Workflow.ID, used, view.RateLimit(), now)
 		}
 	}
 	for _, a := range usage.GetAccounts() {
 		if a.GetStored() != 0 {
-			g.space.ReceiveUsage(a.GetAccountId(), a.GetStored())
+			g.space.AddRemoteUsage(a.GetAccountId(), a.GetStored())
 		}
 		if plan := g.registry.PlanOf(a.GetAccountId()); plan != nil {
-			g.limits.ReceiveBytes(a.GetAccountId(), plan.BytesPerDay, a.GetBytes(), now)
+			g.limits.AddRemoteBytes(a.GetAccountId(), plan.BytesPerDay, a.GetBytes(), now)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestMessagesForAFullStreamWaitForEachOther(t *testing.T) {
 					after := time.Duration(n) * fullStreamInterval / 8
 					wg.Go(func() {
 						<-time.After(after)
-						p.pauseWhileFull()
+						p.pauseIfFull()
 						want := began.Add(after)
 						if c.pause {
 							want = next

@@ -160,7 +160,7 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 // message must not be stored in the old stream, because the new stream would not recognize its
 // duplicates. A nil choice is always current.
 func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
-	p.pauseWhileFull()
+	p.pauseIfFull()
 	start := time.Now()
 	deadline := start.Add(p.timeout)
 	repeatable := len(msg.Header[jetstream.MsgIDHeader]) > 0
@@ -227,12 +227,12 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 // delay of a refusal.
 const fullStreamInterval = 5 * time.Millisecond
 
-// pauseWhileFull waits until the next multiple of fullStreamInterval if the stream has refused its
+// pauseIfFull waits until the next multiple of fullStreamInterval if the stream has refused its
 // last message within the last second because it is full. All messages that arrive meanwhile are
 // then sent together. Each of them must be sent, because only the stream knows which ones are
 // repeats and whether it has room again. A sender that floods a full stream would otherwise wake
 // this process and two NATS servers for every message, and slow down the other streams.
-func (p *DeliveryPublisher) pauseWhileFull() {
+func (p *DeliveryPublisher) pauseIfFull() {
 	last := p.lastFailure.Load()
 	if last == nil || !errors.Is(last.err, ErrStorageFull) || time.Since(last.at) > time.Second {
 		return

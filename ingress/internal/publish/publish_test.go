@@ -386,7 +386,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	}
 	readable := func(direct bool) {
 		t.Helper()
-		config := stream.DefaultSettings.Config()
+		config := stream.DefaultSettings.ExecutionsConfig()
 		config.AllowDirect = direct
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
@@ -439,7 +439,7 @@ func TestTroubleIsRemembered(t *testing.T) {
 	}
 	bound := func(bytes int64) {
 		t.Helper()
-		config := stream.DefaultSettings.Config()
+		config := stream.DefaultSettings.ExecutionsConfig()
 		config.MaxBytes = bytes
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
@@ -517,7 +517,7 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := stream.DefaultSettings.Config()
+	config := stream.DefaultSettings.ExecutionsConfig()
 	config.MaxMsgSize = 10
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -551,7 +551,7 @@ func repeat(t *testing.T, nc *nats.Conn, replicas int) {
 		t.Fatal(err)
 	}
 	for _, rollup := range []bool{false, true} {
-		config := stream.DefaultSettings.Config()
+		config := stream.DefaultSettings.ExecutionsConfig()
 		config.Replicas, config.AllowRollup = replicas, rollup
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)

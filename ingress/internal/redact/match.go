@@ -6,9 +6,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// replace replaces each match in text with the constant replacement. It calls match for each index
-// in text at which a match may begin. match returns the end of the match, or 0 if there is none.
-func replace(text string, match func(at int) int) string {
+// redactMatches replaces each match in text with the constant replacement. It calls match for each
+// index in text at which a match may begin. match returns the end of the match, or 0 if there is
+// none.
+func redactMatches(text string, match func(at int) int) string {
 	var clean strings.Builder
 	done := 0
 	for at := 0; at < len(text); at++ {

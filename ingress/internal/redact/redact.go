@@ -61,9 +61,9 @@ type Redactor struct {
 	minValueLength int
 	// tokenValues holds the values that were sent where a token belongs (in the Authorization
 	// header and the token parameters) but do not look like tokens. It holds each value both as
-	// sent and unescaped. findValues fills it in.
+	// sent and unescaped. findTokenValues fills it in.
 	tokenValues []string
-	found       bool // findValues was called
+	found       bool // findTokenValues was called
 }
 
 // New returns the Redactor of r. It searches for no tokens yet, so it is cheap.
@@ -73,40 +73,40 @@ func New(r *http.Request) Redactor {
 
 // RedactText returns text with its tokens replaced. If there are none, it returns text unchanged.
 func (r *Redactor) RedactText(text string) string {
-	r.findValues()
+	r.findTokenValues()
 	escaped := strings.IndexByte(text, '%') >= 0
 	if escaped || strings.Contains(text, webhook.TokenPrefix) {
-		text = replace(text, func(at int) int { return matchToken(text, at, minTokenLength) })
+		text = redactMatches(text, func(at int) int { return matchToken(text, at, minTokenLength) })
 	}
 	for _, value := range r.tokenValues {
 		text = strings.ReplaceAll(text, value, replacement)
 		if escaped {
-			text = replace(text, func(at int) int { return matchEscaped(text, at, value) })
+			text = redactMatches(text, func(at int) int { return matchEscaped(text, at, value) })
 		}
 	}
 	return text
 }
 
-// findValues fills in r.tokenValues on its first call. Later calls do nothing.
-func (r *Redactor) findValues() {
+// findTokenValues fills in r.tokenValues on its first call. Later calls do nothing.
+func (r *Redactor) findTokenValues() {
 	if r.found {
 		return
 	}
 	r.found = true
-	r.addValue(bearerToken(r.request.Header))
+	r.addTokenValue(bearerToken(r.request.Header))
 	raw := r.request.URL.RawQuery
 	for raw != "" && len(r.tokenValues) < maxRedactedValues {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
 		if name, value, _ := strings.Cut(pair, "="); isTokenParameter(name) {
-			r.addValue(value)
+			r.addTokenValue(value)
 		}
 	}
 }
 
-// addValue adds a value to tokenValues, as sent and unescaped, unless it has the form of a token or
-// is shorter than minValueLength.
-func (r *Redactor) addValue(raw string) {
+// addTokenValue adds a value to tokenValues, as sent and unescaped, unless it has the form of a
+// token or is shorter than minValueLength.
+func (r *Redactor) addTokenValue(raw string) {
 	if raw == "" || matchToken(raw, 0, minTokenLength) == len(raw) {
 		return
 	}

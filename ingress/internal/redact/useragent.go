@@ -22,7 +22,7 @@ func UserAgent(r *http.Request) string {
 	}
 	strict := Redactor{request: r, minValueLength: 1}
 	if len(text) > maxUserAgentBytes {
-		strict.findValues()
+		strict.findTokenValues()
 		if slices.ContainsFunc(strict.tokenValues, func(value string) bool {
 			return len(value) > maxUserAgentBytes/2
 		}) {
@@ -31,14 +31,14 @@ func UserAgent(r *http.Request) string {
 		text = text[:maxUserAgentBytes]
 	}
 	text = strict.RedactText(text)
-	if hasTokenPrefix(text) {
+	if containsTokenPrefix(text) {
 		return replacement // it contains a token that is not this request's
 	}
 	return text
 }
 
-// hasTokenPrefix reports whether a text contains the prefix of tokens.
-func hasTokenPrefix(text string) bool {
+// containsTokenPrefix reports whether a text contains the prefix of tokens.
+func containsTokenPrefix(text string) bool {
 	for at := range len(text) {
 		if matchToken(text, at, 0) > 0 {
 			return true

@@ -39,7 +39,7 @@ type nodeKey struct{ workflowID, nodeID string }
 // NewFilteredCounter returns a FilteredCounter. It sends reports only while Run is running.
 func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *FilteredCounter {
 	f := &FilteredCounter{nodes: map[nodeKey]*stream.FilteredCount{}}
-	f.reporter = newReporter(js, log, "filtered requests", filteredReportInterval, f.drainMessage)
+	f.reporter = newReporter(js, log, "filtered requests", filteredReportInterval, f.drainToMessage)
 	return f
 }
 
@@ -65,10 +65,10 @@ func (f *FilteredCounter) Count(workflowID, nodeID string, request stream.Filter
 	default:
 		f.requests++
 	}
-	node.Last = append(node.Last, request) // oldest first; drainMessage reverses the order
+	node.Last = append(node.Last, request) // oldest first; drainToMessage reverses the order
 }
 
-func (f *FilteredCounter) drainMessage() (*nats.Msg, error) {
+func (f *FilteredCounter) drainToMessage() (*nats.Msg, error) {
 	f.mu.Lock()
 	nodes := f.nodes
 	if len(nodes) == 0 {

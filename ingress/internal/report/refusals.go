@@ -42,7 +42,7 @@ type refusalEntry struct {
 // NewRefusalCounter returns a RefusalCounter. It sends reports only while Run is running.
 func NewRefusalCounter(js jetstream.JetStream, log logrus.FieldLogger) *RefusalCounter {
 	r := &RefusalCounter{entries: map[refusalKey]*refusalEntry{}}
-	r.reporter = newReporter(js, log, "refusals", refusalReportInterval, r.drainMessage)
+	r.reporter = newReporter(js, log, "refusals", refusalReportInterval, r.drainToMessage)
 	return r
 }
 
@@ -65,7 +65,7 @@ func (r *RefusalCounter) Count(workflowID, code string, request stream.RefusedRe
 	entry.last = request
 }
 
-func (r *RefusalCounter) drainMessage() (*nats.Msg, error) {
+func (r *RefusalCounter) drainToMessage() (*nats.Msg, error) {
 	r.mu.Lock()
 	entries := r.entries
 	if len(entries) == 0 {

@@ -34,7 +34,13 @@ type DuplicateCounter struct {
 // NewDuplicateCounter returns a DuplicateCounter. It sends reports only while Run is running.
 func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *DuplicateCounter {
 	d := &DuplicateCounter{counts: map[string]int64{}}
-	d.reporter = newReporter(js, log, "suppressed repeats", duplicateReportInterval, d.drainMessage)
+	d.reporter = newReporter(
+		js,
+		log,
+		"suppressed repeats",
+		duplicateReportInterval,
+		d.drainToMessage,
+	)
 	return d
 }
 
@@ -47,7 +53,7 @@ func (d *DuplicateCounter) Count(executionID string) {
 	}
 }
 
-func (d *DuplicateCounter) drainMessage() (*nats.Msg, error) {
+func (d *DuplicateCounter) drainToMessage() (*nats.Msg, error) {
 	counts := d.drainCounts()
 	if len(counts) == 0 {
 		return nil, nil //nolint:nilnil // nothing to say is no error

@@ -103,7 +103,7 @@ func TestManyCapturedSecrets(t *testing.T) {
 	}
 	got := map[string]bool{}
 	for reports := 1; len(got) < many; reports++ {
-		msg, err := senders.drainMessage()
+		msg, err := senders.drainToMessage()
 		if err != nil || msg == nil {
 			t.Fatalf("report %d: %v, %v", reports, msg, err)
 		}
@@ -146,7 +146,7 @@ func TestACapturedSecretBesideManyNodes(t *testing.T) {
 		t.Error("the number of nodes is not bounded")
 	}
 	for range 2 { // a report has at most maxSendersPerReport nodes, so that NATS takes it
-		msg, err := senders.drainMessage()
+		msg, err := senders.drainToMessage()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,9 +20,9 @@ const senderReportInterval = time.Second
 // is added. This bounds memory use, and keeps a report below the maximum size of a NATS message.
 const maxSendersPerReport = 1000
 
-// maxCapturedBytes is the maximum total length of the captured secrets in a report. Further ones
-// wait for the next report.
-const maxCapturedBytes = 256 << 10
+// maxCapturedSecretBytes is the maximum total length of the captured secrets in a report. Further
+// ones wait for the next report.
+const maxCapturedSecretBytes = 256 << 10
 
 // SenderObservation holds what one request shows about a node's sender.
 type SenderObservation struct {
@@ -51,7 +51,7 @@ type senderKey struct{ workflowID, nodeID, preset string }
 // NewSenderCounter returns a SenderCounter. It sends reports only while Run is running.
 func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCounter {
 	s := &SenderCounter{activities: map[senderKey]*stream.SenderActivity{}}
-	s.reporter = newReporter(js, log, "senders", senderReportInterval, s.drainMessage)
+	s.reporter = newReporter(js, log, "senders", senderReportInterval, s.drainToMessage)
 	return s
 }
 
@@ -99,7 +99,7 @@ func (s *SenderCounter) Count(
 	return true
 }
 
-func (s *SenderCounter) drainMessage() (*nats.Msg, error) {
+func (s *SenderCounter) drainToMessage() (*nats.Msg, error) {
 	s.mu.Lock()
 	entries := s.activities
 	if len(entries) == 0 {
@@ -112,7 +112,7 @@ func (s *SenderCounter) drainMessage() (*nats.Msg, error) {
 	for key, entry := range entries {
 		captured += len(entry.Captured)
 		if len(all) == maxSendersPerReport ||
-			captured > maxCapturedBytes && captured > len(entry.Captured) {
+			captured > maxCapturedSecretBytes && captured > len(entry.Captured) {
 			captured -= len(entry.Captured)
 			s.activities[key] = entry // for the next report
 			continue

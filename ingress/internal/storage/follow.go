@@ -23,12 +23,12 @@ const (
 // Follower keeps a StreamSpace up to date with the usage of its stream, as reported by NATS and by
 // executors.
 type Follower struct {
-	space  *StreamSpace
-	stream jetstream.Stream
-	log    logrus.FieldLogger
-	sums   *nats.Subscription
-	cancel context.CancelFunc
-	done   chan struct{}
+	space   *StreamSpace
+	stream  jetstream.Stream
+	log     logrus.FieldLogger
+	sumsSub *nats.Subscription
+	cancel  context.CancelFunc
+	done    chan struct{}
 }
 
 // Follow keeps space up to date with an existing stream until Stop is called. It returns once the
@@ -42,7 +42,7 @@ func Follow(
 		return nil, fmt.Errorf("how much the stream holds: %w", err)
 	}
 	f.updateSpace(f.stream.CachedInfo())
-	if f.sums, err = js.Conn().Subscribe(stream.StorageSubject, f.receive); err != nil {
+	if f.sumsSub, err = js.Conn().Subscribe(stream.StorageSubject, f.receiveSums); err != nil {
 		return nil, fmt.Errorf("listen to what accounts hold: %w", err)
 	}
 	var running context.Context
@@ -53,7 +53,7 @@ func Follow(
 
 // Stop stops the updates, and waits until one that is in progress has finished.
 func (f *Follower) Stop() {
-	_ = f.sums.Unsubscribe()
+	_ = f.sumsSub.Unsubscribe()
 	f.cancel()
 	<-f.done
 }
@@ -76,13 +76,13 @@ func (f *Follower) run(ctx context.Context) {
 		case <-f.space.RefreshUsage:
 		case <-timer.C:
 		}
-		f.requestInfo(ctx)
+		f.pollUsage(ctx)
 		timer.Reset(pollInterval)
 		soon.Reset(minPollInterval)
 	}
 }
 
-func (f *Follower) requestInfo(ctx context.Context) {
+func (f *Follower) pollUsage(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	info, err := f.stream.Info(ctx)
@@ -98,7 +98,7 @@ func (f *Follower) updateSpace(info *jetstream.StreamInfo) {
 	f.space.SetUsage(info.Config.MaxBytes, used, info.Config.MaxAge, time.Now())
 }
 
-func (f *Follower) receive(msg *nats.Msg) {
+func (f *Follower) receiveSums(msg *nats.Msg) {
 	if name, sums, err := stream.DecodeStorageSums(msg.Data); err == nil &&
 		name == stream.ExecutionsName {
 		f.space.SetAccountSums(sums)

@@ -127,7 +127,7 @@ type accountUsage struct {
 	unannounced int64
 }
 
-func (h *accountUsage) counted() (n int64) {
+func (h *accountUsage) countedBytes() (n int64) {
 	for _, c := range h.counts {
 		n += c
 	}
@@ -178,8 +178,8 @@ func (s *StreamSpace) Release(accountID string, bytes int64) {
 	s.changeUsage(accountID, -bytes, -bytes)
 }
 
-// ReceiveUsage counts bytes that another ingress has reserved, or released if bytes is negative.
-func (s *StreamSpace) ReceiveUsage(
+// AddRemoteUsage counts bytes that another ingress has reserved, or released if bytes is negative.
+func (s *StreamSpace) AddRemoteUsage(
 	accountID string,
 	bytes int64,
 ) {
@@ -237,7 +237,7 @@ func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 	if used := limit - free; used-s.counted.Load() > used/unknownContentDivisor {
 		share = min(share, free/(2*holders))
 	}
-	return h.counted() < share
+	return h.countedBytes() < share
 }
 
 // addUsage adds bytes, which may be negative, to the usage of an account. unannounced has the same
@@ -274,7 +274,7 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 		s.usesExecutorSums.Store(false)
 		s.shards.ForEach(func(sh *shard) {
 			for _, h := range sh.accounts {
-				s.counted.Add(-h.counted())
+				s.counted.Add(-h.countedBytes())
 			}
 			s.numHolders.Add(-int64(len(sh.accounts)))
 			clear(sh.accounts)

@@ -121,10 +121,10 @@ func TestOfTwoIngresses(t *testing.T) {
 	a, b := space(0), space(0)
 	gossip := func() {
 		for id, bytes := range a.DrainUnannounced() {
-			b.ReceiveUsage(id, bytes)
+			b.AddRemoteUsage(id, bytes)
 		}
 		for id, bytes := range b.DrainUnannounced() {
-			a.ReceiveUsage(id, bytes)
+			a.AddRemoteUsage(id, bytes)
 		}
 	}
 	for a.Reserve("heavy", 100) && b.Reserve("heavy", 100) {
@@ -165,7 +165,7 @@ func TestAfterAStart(t *testing.T) {
 func TestSumsReplaceCounts(t *testing.T) {
 	t.Parallel()
 	s := space(71_000)
-	s.ReceiveUsage("purged", 40_000)
+	s.AddRemoteUsage("purged", 40_000)
 	s.SetUsage(limit, 91_000, week, noon)
 	s.SetAccountSums(map[string]int64{"other": 88_000})
 	if s.Reserve("purged", 1) {
@@ -198,7 +198,7 @@ func TestCountsExpire(t *testing.T) {
 		s.Reserve("new"+strconv.Itoa(step), 1)
 	}
 	for _, id := range []string{"new", "newer"} { // now it is known who uses the stream's content
-		s.ReceiveUsage(id, 45_000)
+		s.AddRemoteUsage(id, 45_000)
 	}
 	s.SetUsage(limit, 91_000, week, at)
 	if !s.Reserve("old", 1) {

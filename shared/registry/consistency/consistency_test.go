@@ -296,7 +296,8 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	link.Silence()
 	_, err = r.Activate(t.Context(), "wf")
 	fatal(t, err)
-	for lease.Age(time.Now()) < 7*time.Second { // the follower misses heartbeats of its consumer
+	// The follower misses heartbeats of its consumer.
+	for lease.SinceCaughtUp(time.Now()) < 7*time.Second {
 		<-time.After(10 * time.Millisecond)
 	}
 	link.DropConnections()

@@ -110,19 +110,19 @@ type Follower struct {
 	// since it was loaded. The loaded data may then contain records that the registry no longer
 	// has.
 	restoredFromCopy bool
-	// stampBeforeRollback is the WriteStamp of the registry's identity when the follower detected
+	// untrustedWriteID is the WriteID of the registry's identity when the follower detected
 	// that the registry had gone back to an earlier state. As long as the identity still has this
-	// stamp, the follower does not rely on the registry. "" means that the registry has not gone
+	// write ID, the follower does not rely on the registry. "" means that the registry has not gone
 	// back. The next two fields describe the bucket before it went back: the last applied revision,
 	// and when the bucket was created. If the server reports a bucket with that creation time and
 	// at least that revision again, the registry has not really gone back.
-	stampBeforeRollback    string
-	revisionBeforeRollback uint64
-	createdBeforeRollback  time.Time
-	// differsSince is when the follower found that the bucket has been recreated or restored, so
-	// that it must be reloaded. The zero time means that no reload is due.
-	differsSince time.Time
-	changed      chan struct{} // closed and replaced when the fields above change
+	untrustedWriteID             string
+	revisionBeforeRollback       uint64
+	bucketCreationBeforeRollback time.Time
+	// reloadNeededSince is when the follower found that the bucket has been recreated or restored,
+	// so that it must be reloaded. The zero time means that no reload is due.
+	reloadNeededSince time.Time
+	changed           chan struct{} // closed and replaced when the fields above change
 }
 
 // bucketEnd is the last sequence of a bucket, as the server reported it at some time.
@@ -181,7 +181,7 @@ func (f *Follower) beginLoading(info *jetstream.StreamInfo) {
 	defer f.mu.Unlock()
 	f.created, f.loadTarget = info.Created, info.State.LastSeq
 	f.loaded, f.revision, f.revisionStoredAt = false, 0, time.Time{}
-	f.bucketRewritten, f.restoredFromCopy, f.differsSince = false, false, time.Time{}
+	f.bucketRewritten, f.restoredFromCopy, f.reloadNeededSince = false, false, time.Time{}
 	f.identity = registry.Installation{}
 	f.restoring.Store(false)
 	f.lastQueriedEnd, f.appliedSeq = bucketEnd{loadCount: f.lastQueriedEnd.loadCount + 1}, 0
@@ -611,7 +611,7 @@ func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 		return fmt.Errorf("%w: the server that answers for it does not reach a majority",
 			ErrNotCurrent)
 	}
-	if err := f.checkFollowedBucket(info, revision); err != nil {
+	if err := f.checkOrReloadBucket(info, revision); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -633,7 +633,7 @@ func (f *Follower) hasTrustedIdentity() bool {
 // hasRolledBack reports whether the registry has gone back to an earlier state and no executor has
 // checked it since. The caller must hold mu.
 func (f *Follower) hasRolledBack() bool {
-	return f.stampBeforeRollback != "" && f.identity.WriteStamp == f.stampBeforeRollback
+	return f.untrustedWriteID != "" && f.identity.WriteID == f.untrustedWriteID
 }
 
 // HasRolledBack reports whether the registry has gone back to an earlier state and no executor has
@@ -662,33 +662,33 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 	return 2*heard > len(servers.Replicas)+1
 }
 
-// checkFollowedBucket returns an error if the bucket that info describes has been recreated or
+// checkOrReloadBucket returns an error if the bucket that info describes has been recreated or
 // restored since the follower loaded it. Once it has been different for leaseDuration,
-// checkFollowedBucket instead reloads everything from it and returns nil. revision must have been
+// checkOrReloadBucket instead reloads everything from it and returns nil. revision must have been
 // applied before info was requested: if the bucket's last sequence is lower than revision, the
 // bucket has gone back.
-func (f *Follower) checkFollowedBucket(info *jetstream.StreamInfo, revision uint64) error {
+func (f *Follower) checkOrReloadBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
 	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.bucketRewritten &&
 		!f.restoredFromCopy:
-		f.differsSince = time.Time{}
-	case f.differsSince.IsZero():
-		f.differsSince = time.Now()
-		if !f.restoredFromCopy && f.identity.WriteStamp != "" {
-			f.stampBeforeRollback, f.revisionBeforeRollback,
-				f.createdBeforeRollback = f.identity.WriteStamp, f.revision, f.created
+		f.reloadNeededSince = time.Time{}
+	case f.reloadNeededSince.IsZero():
+		f.reloadNeededSince = time.Now()
+		if !f.restoredFromCopy && f.identity.WriteID != "" {
+			f.untrustedWriteID, f.revisionBeforeRollback,
+				f.bucketCreationBeforeRollback = f.identity.WriteID, f.revision, f.created
 			if f.bucketRewritten { // the bucket has gone back and has grown again
 				f.revisionBeforeRollback = math.MaxUint64
 			}
 		}
 	}
-	if info.Created.Equal(f.createdBeforeRollback) &&
+	if info.Created.Equal(f.bucketCreationBeforeRollback) &&
 		info.State.LastSeq >= f.revisionBeforeRollback {
 		// The registry had not gone back; a server of the cluster had only lagged behind.
-		f.stampBeforeRollback = ""
+		f.untrustedWriteID = ""
 	}
-	differs := f.differsSince
+	differs := f.reloadNeededSince
 	f.mu.Unlock()
 	switch {
 	case differs.IsZero():
@@ -705,7 +705,7 @@ func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.applyMu.Lock()
 	defer f.applyMu.Unlock()
 	f.mu.Lock()
-	done := f.differsSince.IsZero()
+	done := f.reloadNeededSince.IsZero()
 	f.mu.Unlock()
 	if done { // a concurrent call has already switched
 		return

@@ -42,7 +42,7 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	fatal(t, follower.CatchUp(t.Context()))
 	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
-	for begin := time.Now(); lease.Age(time.Now()) >= time.Since(begin); {
+	for begin := time.Now(); lease.SinceCaughtUp(time.Now()) >= time.Since(begin); {
 		// Wait until the lease has been renewed, which shows that the three servers reach each
 		// other.
 		<-time.After(10 * time.Millisecond)

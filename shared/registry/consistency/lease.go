@@ -91,15 +91,15 @@ func (l *Lease) AwaitValid(now time.Time) bool {
 	return false
 }
 
-// Failure returns why the last attempt to renew the lease failed, or nil if it succeeded.
-func (l *Lease) Failure() error {
+// RenewalError returns why the last attempt to renew the lease failed, or nil if it succeeded.
+func (l *Lease) RenewalError() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lastError
 }
 
-// Age returns how long before now the follower was last known to have applied everything.
-func (l *Lease) Age(now time.Time) time.Duration {
+// SinceCaughtUp returns how long before now the follower was last known to have applied everything.
+func (l *Lease) SinceCaughtUp(now time.Time) time.Duration {
 	return now.Sub(l.clockOrigin) - time.Duration(l.expiresAt.Load()) + leaseDuration
 }
 

@@ -31,7 +31,7 @@ func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 func (e *Editor) PutAccount(
 	ctx context.Context, id, name, plan string,
 ) (a *registry.Account, created bool, err error) {
-	return e.replaceAccount(ctx, id, func(*registry.Account) (string, string, error) {
+	return e.upsertAccount(ctx, id, func(*registry.Account) (string, string, error) {
 		return name, plan, nil
 	})
 }
@@ -41,7 +41,7 @@ func (e *Editor) PutAccount(
 func (e *Editor) ChangeAccount(
 	ctx context.Context, id string, modify func(name, plan *string) error,
 ) (*registry.Account, error) {
-	a, _, err := e.replaceAccount(ctx, id,
+	a, _, err := e.upsertAccount(ctx, id,
 		func(have *registry.Account) (name, plan string, err error) {
 			if have == nil {
 				return "", "", accountNotFound(id)
@@ -54,9 +54,9 @@ func (e *Editor) ChangeAccount(
 
 func accountNotFound(id string) error { return &NotFoundError{fmt.Sprintf("account %q", id)} }
 
-// replaceAccount creates or replaces an account. newValues receives the existing account, or nil if
+// upsertAccount creates or replaces an account. newValues receives the existing account, or nil if
 // there is none, and returns the new name and plan. It may be called more than once.
-func (e *Editor) replaceAccount(
+func (e *Editor) upsertAccount(
 	ctx context.Context, id string,
 	newValues func(have *registry.Account) (name, plan string, err error),
 ) (a *registry.Account, created bool, err error) {
@@ -123,9 +123,13 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		}))
 }
 
-// checkAccountExists returns an error if w's account was deleted while w was being stored. If
-// created is true, w is a new workflow, and checkAccountExists then also deletes it.
-func (e *Editor) checkAccountExists(ctx context.Context, w *registry.Workflow, created bool) error {
+// checkAccountOrUndoCreate returns an error if w's account was deleted while w was being stored. If
+// created is true, w is a new workflow, and checkAccountOrUndoCreate then also deletes it.
+func (e *Editor) checkAccountOrUndoCreate(
+	ctx context.Context,
+	w *registry.Workflow,
+	created bool,
+) error {
 	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil
 	}

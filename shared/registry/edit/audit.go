@@ -189,7 +189,13 @@ func (e *Editor) auditEntryFor(
 		if have, exists := e.directory.Queue(id); exists {
 			before = have.Record
 		}
-		was, now := fieldsUnder("queues["+id+"].", before), fieldsUnder("queues["+id+"].", after)
+		was, now := prefixedFields(
+			"queues["+id+"].",
+			before,
+		), prefixedFields(
+			"queues["+id+"].",
+			after,
+		)
 		fields := changedFields(was, now)
 		entry.Action, entry.Changes = queueAuditAction(fields, now), fieldChanges(fields, was, now)
 		return entry, len(fields) > 0
@@ -319,11 +325,11 @@ type fieldValue struct {
 // fieldsOf returns the non-zero fields of a record, keyed by the names in their "audit" tags, which
 // are the names in the operators' API.
 func fieldsOf(record registry.Record) map[string]fieldValue {
-	return fieldsUnder("", record)
+	return prefixedFields("", record)
 }
 
-// fieldsUnder is like fieldsOf, but adds a prefix to each name.
-func fieldsUnder(prefix string, record registry.Record) map[string]fieldValue {
+// prefixedFields is like fieldsOf, but adds a prefix to each name.
+func prefixedFields(prefix string, record registry.Record) map[string]fieldValue {
 	fields := map[string]fieldValue{}
 	if record != nil {
 		addFields(fields, prefix, reflect.Indirect(reflect.ValueOf(record)))
@@ -411,7 +417,7 @@ func changedFields(was, after map[string]fieldValue) (fields []string) {
 func fieldChanges(fields []string, was, now map[string]fieldValue) (changes []FieldChange) {
 	length := 0
 	for _, field := range fields[:min(len(fields), maxAuditChanges)] {
-		change := FieldChange{field, shownValue(was, field), shownValue(now, field)}
+		change := FieldChange{field, valueOrRedacted(was, field), valueOrRedacted(now, field)}
 		if length += len(encodeJSON(change)); length > maxAuditChangesLength {
 			break
 		}
@@ -423,7 +429,7 @@ func fieldChanges(fields []string, was, now map[string]fieldValue) (changes []Fi
 	return changes
 }
 
-func shownValue(values map[string]fieldValue, field string) any {
+func valueOrRedacted(values map[string]fieldValue, field string) any {
 	v, ok := values[field]
 	switch {
 	case !ok:

@@ -62,7 +62,7 @@ var ErrInstallationChanged = errors.New(
 func WriteInstallation(
 	ctx context.Context, js jetstream.JetStream, i registry.Installation, lastRev uint64,
 ) (rev uint64, err error) {
-	i.WriteStamp = uuid.NewString()
+	i.WriteID = uuid.NewString()
 	data, err := i.Encode()
 	if err != nil {
 		return 0, fmt.Errorf("encode the installation's identity: %w", err)
@@ -99,24 +99,24 @@ func AdvanceRevision(
 }
 
 const (
-	// maxUnconfirmedRecords is the maximum number of records for which RestoreMissing awaits a
-	// confirmation at the same time.
+	// maxUnconfirmedRecords is the maximum number of records for which RestoreMissingRecords awaits
+	// a confirmation at the same time.
 	maxUnconfirmedRecords = 500
-	// maxStallWait is the maximum time that RestoreMissing waits to send a record because too many
-	// earlier records are unconfirmed.
+	// maxStallWait is the maximum time that RestoreMissingRecords waits to send a record because
+	// too many earlier records are unconfirmed.
 	maxStallWait = 10 * time.Second
 	// inFlightRetryDelay is the delay before a record is published again because the cluster was
 	// still storing another message of the same record.
 	inFlightRetryDelay = 50 * time.Millisecond
 )
 
-// RestoreMissing stores those of the records that have no revision in the bucket yet, and returns
-// how many it has stored. It leaves existing records unchanged, because another process has stored
-// them from the same copy. It skips deleted records and the registry's identity. If the
-// confirmation of a record is lost, RestoreMissing publishes the record again after the timeout
-// that js has for asynchronous publishing. If js has no such timeout, RestoreMissing waits for the
-// confirmation until ctx is done.
-func RestoreMissing(
+// RestoreMissingRecords stores those of the records that have no revision in the bucket yet, and
+// returns how many it has stored. It leaves existing records unchanged, because another process has
+// stored them from the same copy. It skips deleted records and the registry's identity. If the
+// confirmation of a record is lost, RestoreMissingRecords publishes the record again after the
+// timeout that js has for asynchronous publishing. If js has no such timeout, RestoreMissingRecords
+// waits for the confirmation until ctx is done.
+func RestoreMissingRecords(
 	ctx context.Context, js jetstream.JetStream, bucket string, records []CopiedRecord,
 ) (stored int, err error) {
 	var unconfirmed []jetstream.PubAckFuture

@@ -35,7 +35,7 @@ type recordIndex struct {
 	eventSubscribers map[string]*registry.Account // the accounts whose events start a workflow
 	workflows        btree.Map[string, Versioned[*registry.Workflow]]
 	closedWorkflows  map[string]struct{} // the IDs of the closed workflows
-	// unfinishedTransitions holds the accounts whose last transition (the activation or
+	// accountsWithUnfinishedTransition holds the accounts whose last transition (the activation or
 	// deactivation of a workflow) has not been written to the record of that workflow yet. It maps
 	// the account's ID to the revision of the account's record.
 	unfinishedTransitions map[string]uint64
@@ -221,18 +221,18 @@ func (d *Directory) Workflow(id string) (Versioned[*registry.Workflow], bool) {
 	return d.current.workflows.Get(id)
 }
 
-// ClosedWorkflows returns the sorted IDs of the workflows whose requests are refused while an
+// IntakeClosedWorkflows returns the sorted IDs of the workflows whose requests are refused while an
 // executor copies their delivery IDs to another stream.
-func (d *Directory) ClosedWorkflows() []string {
+func (d *Directory) IntakeClosedWorkflows() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return slices.Sorted(maps.Keys(d.current.closedWorkflows))
 }
 
-// unfinishedTransitions returns the accounts whose last transition (the activation or deactivation
-// of a workflow) has not been written to the record of that workflow yet. The result maps the
-// account's ID to the revision of the account's record.
-func (d *Directory) unfinishedTransitions() map[string]uint64 {
+// accountsWithUnfinishedTransition returns the accounts whose last transition (the activation or
+// deactivation of a workflow) has not been written to the record of that workflow yet. The result
+// maps the account's ID to the revision of the account's record.
+func (d *Directory) accountsWithUnfinishedTransition() map[string]uint64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return maps.Clone(d.current.unfinishedTransitions)

@@ -114,7 +114,7 @@ func (m *MirrorMonitor) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 		trying, cancel := context.WithTimeout(ctx, mirrorStallTimeout)
-		err := m.check(trying)
+		err := m.stepDownIfStalled(trying)
 		cancel()
 		if err != nil && !failing && ctx.Err() == nil {
 			m.log.WithError(err).Warn("the registry's copy has stopped, and its leader does not " +
@@ -124,10 +124,10 @@ func (m *MirrorMonitor) Run(ctx context.Context) {
 	}
 }
 
-// check makes the mirror's leader step down if the mirror has received nothing for
+// stepDownIfStalled makes the mirror's leader step down if the mirror has received nothing for
 // mirrorStallTimeout although the original has a leader. It returns an error only if the mirror's
 // leader does not step down.
-func (m *MirrorMonitor) check(ctx context.Context) error {
+func (m *MirrorMonitor) stepDownIfStalled(ctx context.Context) error {
 	s, err := m.mirrorJS.Stream(ctx, registry.Stream)
 	if err != nil {
 		return nil //nolint:nilerr // the copy has no leader, so none can step down

@@ -50,7 +50,7 @@ func (e *Editor) ensureLanes(ctx context.Context, name string) error {
 	if ok {
 		q = have.Record.Clone()
 	}
-	q.LaneCount = execution.NumLanes
+	q.LaneCount = execution.LanesPerQueue
 	_, err := e.put(ctx, e.registry, registry.QueuePrefix+name, q, have.Revision)
 	return err
 }

@@ -56,7 +56,7 @@ func (e *Editor) put(
 // removeRecord deletes a record of the registry. It fails with errRetry unless the given revision
 // is still the current one.
 func (e *Editor) removeRecord(ctx context.Context, key string, revision uint64) (uint64, error) {
-	header := keyvalue.Deletion()
+	header := keyvalue.DeletionHeader()
 	if entry, audited := e.auditEntryFor(ctx, key, nil); audited {
 		header.Set(registry.HeaderAudit, EncodeEntry(entry))
 	}

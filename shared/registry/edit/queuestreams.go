@@ -170,27 +170,29 @@ var ErrOrderedExecutionsWaiting = errors.New(
 		"the queue would move",
 )
 
-// copiedIDsKey is the context key of the copiedIDs that WithCopiedIDs sets.
-type copiedIDsKey struct{}
+// allowedQueueChangeKey is the context key of the allowedQueueChange that WithAllowedQueueChange
+// sets.
+type allowedQueueChangeKey struct{}
 
-// copiedIDs states that all delivery IDs of a workflow have been copied to the stream of its new
-// queue. change is the workflow's change of queue. revision is the revision of the workflow's
-// record in which the workflow is closed; it was in force before the last of the IDs were copied.
-type copiedIDs struct {
+// allowedQueueChange states that all delivery IDs of a workflow have been copied to the stream of
+// its new queue. change is the workflow's change of queue. revision is the revision of the
+// workflow's record in which the workflow is closed; it was in force before the last of the IDs
+// were copied.
+type allowedQueueChange struct {
 	change   CrossStreamQueueChangeError
 	revision uint64
 }
 
-// WithCopiedIDs returns a context in which a workflow may make the given change of its queue, which
-// was refused with a CrossStreamQueueChangeError before. The caller must have closed the workflow
-// and, after that was in force, made sure that all of the workflow's delivery IDs are in the stream
-// of the new queue. revision is the current revision of the workflow's record, in which the
-// workflow is closed. It is needed because the workflow may also have been closed for a different
-// change of its queue.
-func WithCopiedIDs(
+// WithAllowedQueueChange returns a context in which a workflow may make the given change of its
+// queue, which was refused with a CrossStreamQueueChangeError before. The caller must have closed
+// the workflow and, after that was in force, made sure that all of the workflow's delivery IDs are
+// in the stream of the new queue. revision is the current revision of the workflow's record, in
+// which the workflow is closed. It is needed because the workflow may also have been closed for a
+// different change of its queue.
+func WithAllowedQueueChange(
 	ctx context.Context, change *CrossStreamQueueChangeError, revision uint64,
 ) context.Context {
-	return context.WithValue(ctx, copiedIDsKey{}, copiedIDs{*change, revision})
+	return context.WithValue(ctx, allowedQueueChangeKey{}, allowedQueueChange{*change, revision})
 }
 
 // checkWorkflowQueueChange returns an error if a workflow changes its queue but cannot do so yet:
@@ -216,7 +218,7 @@ func (e *Editor) checkWorkflowQueueChange(
 		own = own || q.Record.StoreTarget() == registry.StoreTargetOwn
 	}
 	change := CrossStreamQueueChangeError{after.ID, before.Queue, after.Queue}
-	if own && ctx.Value(copiedIDsKey{}) != (copiedIDs{change, have.Revision}) {
+	if own && ctx.Value(allowedQueueChangeKey{}) != (allowedQueueChange{change, have.Revision}) {
 		return &change
 	}
 	return nil

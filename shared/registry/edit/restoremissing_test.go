@@ -40,8 +40,8 @@ func (f future) Ok() <-chan *jetstream.PubAck { return f.ok }
 func (f future) Err() <-chan error            { return f.err }
 func (f future) Msg() *nats.Msg               { return f.msg }
 
-// RestoreMissing publishes a record until the server confirms it or reports that it exists. Only a
-// confirmed record counts as stored.
+// RestoreMissingRecords publishes a record until the server confirms it or reports that it exists.
+// Only a confirmed record counts as stored.
 func TestARecordIsRestoredUntilItExists(t *testing.T) {
 	t.Parallel()
 	inFlight := &jetstream.APIError{ErrorCode: jetstream.JSErrCodeStreamWrongLastSequenceConstant}
@@ -59,7 +59,7 @@ func TestARecordIsRestoredUntilItExists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			js := &answers{left: c.answers}
-			stored, err := edit.RestoreMissing(t.Context(), js, registry.Bucket,
+			stored, err := edit.RestoreMissingRecords(t.Context(), js, registry.Bucket,
 				[]edit.CopiedRecord{{Key: "key"}})
 			if err != nil || stored != c.stored || len(js.left) != 0 {
 				t.Errorf("%d stored, %d answers left, %v", stored, len(js.left), err)

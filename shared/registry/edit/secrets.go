@@ -265,13 +265,13 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 }
 
 // addToken creates a token and adds its text to a node's secrets. before holds the hashes in the
-// node's record: see appendToken.
+// node's record: see appendTokenAndPrune.
 func (e *Editor) addToken(
 	ctx context.Context, workflowID, nodeID string, before []registry.HashedToken,
 ) (registry.Token, error) {
 	token := e.newToken()
 	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
-		e.appendToken(s, token, before)
+		e.appendTokenAndPrune(s, token, before)
 	})
 	return token, err
 }
@@ -280,10 +280,10 @@ func (e *Editor) newToken() registry.Token {
 	return registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
 }
 
-// appendToken adds a token to a node's secrets, and removes the tokens whose hashes are not in
-// before. It keeps tokens that are less than a minute old, because another process may be about to
-// store their hashes in the registry, or may not know whether it has stored them.
-func (e *Editor) appendToken(
+// appendTokenAndPrune adds a token to a node's secrets, and removes the tokens whose hashes are not
+// in before. It keeps tokens that are less than a minute old, because another process may be about
+// to store their hashes in the registry, or may not know whether it has stored them.
+func (e *Editor) appendTokenAndPrune(
 	s *registry.TriggerSecrets, token registry.Token, before []registry.HashedToken,
 ) {
 	keep := map[registry.TokenHash]bool{}
@@ -327,7 +327,7 @@ func (e *Editor) createNodeSecrets(
 		}
 	}
 	err = e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
-		e.appendToken(s, created.token, nil)
+		e.appendTokenAndPrune(s, created.token, nil)
 		s.SamplePayload = sample
 	})
 	return created, err

@@ -113,7 +113,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 			ID:        s.ID,
 			Last4:     s.Last4,
 			PublicKey: s.PublicKey,
-			Unseen:    s.Unseen,
+			Unseen:    s.NotYetRevealed,
 			SetAt:     s.SetAt,
 			ExpiresAt: s.ExpiresAt,
 		})
@@ -264,7 +264,7 @@ func (e *Editor) CaptureSenderSecret(
 			edit.addSecret(string(text))
 			after, err := edit.compileRecord(before.Settings)
 			if err == nil {
-				after.Secrets[0].Unseen = true
+				after.Secrets[0].NotYetRevealed = true
 			}
 			return after, err
 		})
@@ -290,8 +290,8 @@ func (e *Editor) RevealCapturedSecrets(
 			}
 			after := before.Clone()
 			for i := range after.Secrets {
-				if s := &after.Secrets[i]; s.Unseen {
-					texts[s.ID], s.Unseen = config.Secrets[i].Text, false
+				if s := &after.Secrets[i]; s.NotYetRevealed {
+					texts[s.ID], s.NotYetRevealed = config.Secrets[i].Text, false
 				}
 			}
 			return after, nil

@@ -47,7 +47,7 @@ func (e *Editor) setActive(
 			}
 		}
 		last := account.Record.LastTransition
-		if behind, undone := e.unfinishedTransition(account.Record); undone {
+		if behind, undone := e.workflowWithUnfinishedTransition(account.Record); undone {
 			unfinished = &transitionIntent{accountID: account.Record.ID}
 			if _, err := e.writeTransition(ctx, behind, last); err != nil {
 				return 0, err
@@ -76,7 +76,10 @@ func (e *Editor) setActive(
 		_, err := e.put(ctx, e.registry, registry.AccountPrefix+next.ID, &next, account.Revision)
 		var unknown *OutcomeUnknownError
 		if err == nil || errors.As(err, &unknown) {
-			unfinished = &transitionIntent{accountID: next.ID, replacedRevision: account.Revision}
+			unfinished = &transitionIntent{
+				accountID:               next.ID,
+				expectedAccountRevision: account.Revision,
+			}
 		}
 		if err != nil {
 			return 0, err
@@ -99,10 +102,10 @@ func (e *Editor) setActive(
 // whether the intent is stored in the account's record.
 type transitionIntent struct {
 	accountID string
-	// replacedRevision is the revision of the account's record that the write of the intent
+	// expectedAccountRevision is the revision of the account's record that the write of the intent
 	// expects. If the record has a later revision, either the intent has been stored, or another
 	// change prevents it from ever being stored. 0 means that the intent is known to be stored.
-	replacedRevision uint64
+	expectedAccountRevision uint64
 }
 
 // finishTransitionTimeout is the maximum time for carrying out an intent after setActive has
@@ -130,10 +133,10 @@ func (e *Editor) tryFinishTransition(ctx context.Context, i transitionIntent) er
 	switch {
 	case !ok:
 		return nil
-	case account.Revision <= i.replacedRevision:
+	case account.Revision <= i.expectedAccountRevision:
 		return errRetry
 	}
-	w, undone := e.unfinishedTransition(account.Record)
+	w, undone := e.workflowWithUnfinishedTransition(account.Record)
 	if !undone {
 		return nil
 	}
@@ -148,7 +151,7 @@ func (e *Editor) tryFinishTransition(ctx context.Context, i transitionIntent) er
 func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval time.Duration) {
 	var seen map[string]uint64
 	retry.Every(ctx, interval, func() {
-		unfinished := e.directory.unfinishedTransitions()
+		unfinished := e.directory.accountsWithUnfinishedTransition()
 		for id, revision := range unfinished {
 			if seen[id] == revision {
 				trying, cancel := context.WithTimeout(ctx, retry.AttemptTimeout)
@@ -178,10 +181,10 @@ func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
 	return nil
 }
 
-// unfinishedTransition returns the workflow that the account's last transition concerns. The second
-// result reports whether that workflow exists and the transition has not been carried out in its
-// record yet.
-func (e *Editor) unfinishedTransition(
+// workflowWithUnfinishedTransition returns the workflow that the account's last transition
+// concerns. The second result reports whether that workflow exists and the transition has not been
+// carried out in its record yet.
+func (e *Editor) workflowWithUnfinishedTransition(
 	account *registry.Account,
 ) (Versioned[*registry.Workflow], bool) {
 	w, ok := e.directory.Workflow(account.LastTransition.WorkflowID)

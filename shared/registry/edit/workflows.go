@@ -43,13 +43,13 @@ func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, updatedAtConditionKey{}, at)
 }
 
-// existenceConditionKey is the context key of the condition that WithExistenceCondition sets.
-type existenceConditionKey struct{}
+// mustExistConditionKey is the context key of the condition that WithMustExistCondition sets.
+type mustExistConditionKey struct{}
 
-// WithExistenceCondition returns a context in which changes of a workflow that does not exist fail
+// WithMustExistCondition returns a context in which changes of a workflow that does not exist fail
 // with ErrChangedSince instead of creating it.
-func WithExistenceCondition(ctx context.Context) context.Context {
-	return context.WithValue(ctx, existenceConditionKey{}, true)
+func WithMustExistCondition(ctx context.Context) context.Context {
+	return context.WithValue(ctx, mustExistConditionKey{}, true)
 }
 
 // accountConditionKey is the context key of the condition that WithAccountCondition sets.
@@ -75,10 +75,10 @@ func checkAccountCondition(ctx context.Context, a *registry.Account) error {
 }
 
 // checkWorkflowConditions returns ErrChangedSince if a workflow that is about to be changed does
-// not satisfy the conditions of WithUpdatedAtCondition and WithExistenceCondition. w is nil if
+// not satisfy the conditions of WithUpdatedAtCondition and WithMustExistCondition. w is nil if
 // there is no workflow.
 func checkWorkflowConditions(ctx context.Context, w *registry.Workflow) error {
-	if w == nil && ctx.Value(existenceConditionKey{}) != nil {
+	if w == nil && ctx.Value(mustExistConditionKey{}) != nil {
 		return ErrChangedSince
 	}
 	at, _ := ctx.Value(updatedAtConditionKey{}).(time.Time)
@@ -383,7 +383,7 @@ func (e *Editor) upsertWorkflow(
 		return revision, e.rewriteNewSecrets(ctx, id, added)
 	})
 	if err = e.deleteSecretsOfRemovedNodes(ctx, id, dropped, err); err == nil {
-		err = e.checkAccountExists(ctx, w, created)
+		err = e.checkAccountOrUndoCreate(ctx, w, created)
 	}
 	return w, created, err
 }

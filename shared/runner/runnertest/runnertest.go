@@ -104,7 +104,7 @@ func (i *Ingress) storeQueueSettings(tb testing.TB, queue string) {
 	tb.Helper()
 	lanes := 0
 	if i.queuesWithLanes[queue] {
-		lanes = execution.NumLanes
+		lanes = execution.LanesPerQueue
 	}
 	settings, err := stream.EncodeQueueSettings(queue, lanes, i.phaseByQueue[queue])
 	if err != nil {

@@ -103,7 +103,9 @@ func New(nc *nats.Conn, streamName string) (*Publisher, error) {
 	if err := e.sub.SetPendingLimits(-1, -1); err != nil {
 		return nil, err
 	}
-	go e.watch(nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED))
+	go e.watchDeadlinesAndConnection(
+		nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED),
+	)
 	return e, nil
 }
 
@@ -243,9 +245,9 @@ func (e *Publisher) receive(msg *nats.Msg) {
 	}
 }
 
-// watch fails messages whose deadline has passed, and fails all messages when the connection is
-// lost.
-func (e *Publisher) watch(lost chan nats.Status) {
+// watchDeadlinesAndConnection fails messages whose deadline has passed, and fails all messages when
+// the connection is lost.
+func (e *Publisher) watchDeadlinesAndConnection(lost chan nats.Status) {
 	defer close(e.done)
 	defer e.nc.RemoveStatusListener(lost)
 	tick := time.NewTicker(deadlineCheckInterval)

@@ -18,8 +18,8 @@ const (
 	purgeOperation  = "PURGE" // deletes the earlier values, too
 )
 
-// Deletion returns the header of a message that deletes a key.
-func Deletion() nats.Header { return nats.Header{operationHeader: {deleteOperation}} }
+// DeletionHeader returns the header of a message that deletes a key.
+func DeletionHeader() nats.Header { return nats.Header{operationHeader: {deleteOperation}} }
 
 // IsDeletion reports whether the message with the given header deletes its key.
 func IsDeletion(header nats.Header) bool {

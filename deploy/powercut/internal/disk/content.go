@@ -102,10 +102,10 @@ func (c *fileContent) storePage(n int64, page []byte) {
 	c.storedPages[n] = page
 }
 
-// restore simulates the effect of a power cut. The file afterwards consists of the durable version
-// and of none, all or some of the dirty pages, because an operating system may also write pages to
-// the disk without an fsync. luck decides which pages.
-func (c *fileContent) restore(luck Randomness) {
+// applyPowerCut simulates the effect of a power cut. The file afterwards consists of the durable
+// version and of none, all or some of the dirty pages, because an operating system may also write
+// pages to the disk without an fsync. luck decides which pages.
+func (c *fileContent) applyPowerCut(luck Randomness) {
 	switch luck.IntN(3) {
 	case 0:
 	case 1:

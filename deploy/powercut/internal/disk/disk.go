@@ -71,7 +71,7 @@ type entryChange struct {
 	to     *inode // nil means that the name was removed
 }
 
-func (t transaction) apply() {
+func (t transaction) makeDurable() {
 	for _, c := range t {
 		if c.to == nil {
 			delete(c.folder.storedEntries, c.name)
@@ -84,7 +84,7 @@ func (t transaction) apply() {
 // commit makes the first n transactions durable.
 func (j *journal) commit(n int) {
 	for _, t := range j.pending[:n] {
-		t.apply()
+		t.makeDurable()
 	}
 	j.pending = j.pending[n:]
 }
@@ -202,7 +202,7 @@ func (d *Disk) PowerOn(luck Randomness) {
 		done[i] = true
 		i.links = 1
 		if !i.isFolder() {
-			i.content.restore(luck)
+			i.content.applyPowerCut(luck)
 			return
 		}
 		i.journal.commit(luck.IntN(len(i.journal.pending) + 1))

@@ -22,7 +22,7 @@ func main() {
 }
 
 // run runs the soak. If the machine cannot create the hosts, it prints the reason and returns nil.
-func run(ctx context.Context, c soak.Partitions) error {
+func run(ctx context.Context, c soak.PartitionsConfig) error {
 	err := soak.RunPartitions(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {
 		_, _ = fmt.Fprintln(os.Stdout, "skipped:", err)

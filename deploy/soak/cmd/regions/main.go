@@ -23,7 +23,7 @@ func main() {
 
 // run calls soak.RunRegions. If the machine cannot create the simulated hosts, run prints the
 // reason and returns nil.
-func run(ctx context.Context, c soak.Regions) error {
+func run(ctx context.Context, c soak.RegionsConfig) error {
 	err := soak.RunRegions(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {
 		_, _ = fmt.Fprintln(os.Stdout, "skipped:", err)

@@ -23,7 +23,7 @@ func main() {
 
 // run runs the takeover. If the machine cannot create the hosts, it prints the reason and returns
 // nil.
-func run(ctx context.Context, c soak.Takeover) error {
+func run(ctx context.Context, c soak.TakeoverConfig) error {
 	err := soak.RunTakeover(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {
 		_, _ = fmt.Fprintln(os.Stdout, "skipped:", err)

@@ -73,7 +73,8 @@ var operations = map[string]operation{
 	"get-workflow":   {aWorkflow, "", ""},
 	"put-workflow": {
 		aWorkflow,
-		`{"accountId":"ACCOUNT","name":"ACCOUNT's","triggers":[{"nodeId":"node","samplePayload":1}]}`, "",
+		`{"accountId":"ACCOUNT","name":"ACCOUNT's","triggers":[{"nodeId":"node","samplePayload":1}]}`,
+		"",
 	},
 	"delete-workflow":     {aWorkflow, "", ""},
 	"activate-workflow":   {aWorkflow, "", ""},
@@ -387,11 +388,15 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 		}
 	}
 	for _, o := range operate.Operations() {
-		if o.ID != "" && routes[o.ID] != o.Name {
-			t.Errorf("the route %s calls %q, and requires the role of %s", o.ID, routes[o.ID],
-				o.Name)
+		if o.RouteID != "" && routes[o.RouteID] != o.Name {
+			t.Errorf(
+				"the route %s calls %q, and requires the role of %s",
+				o.RouteID,
+				routes[o.RouteID],
+				o.Name,
+			)
 		}
-		delete(routes, o.ID)
+		delete(routes, o.RouteID)
 	}
 	for id, name := range routes {
 		t.Errorf("the route %s calls %s, but no operation has that ID", id, name)

@@ -54,7 +54,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 		description:  "And what they have told of that has not ended. `not_found`: they start none.",
 		problemCodes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountIDParam) (api.Events, error) {
-		return s.Operate.Events(ctx, caller, in.ID)
+		return s.Operate.EventSubscription(ctx, caller, in.ID)
 	})
 	registerPut(to, operationSpec{
 		method:  http.MethodPut,
@@ -74,7 +74,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 		Body api.PutEvents
 	},
 	) (operate.PutResult[api.Events], error) {
-		return s.Operate.PutEvents(ctx, caller, in.ID, in.Body)
+		return s.Operate.PutEventSubscription(ctx, caller, in.ID, in.Body)
 	})
 	registerNoContent(to, operationSpec{
 		method:       http.MethodDelete,
@@ -84,7 +84,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 		summary:      "Let the account's events start no workflow",
 		problemCodes: []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountUpdateParams) error {
-		return s.Operate.RemoveEvents(ctx, caller, in.ID)
+		return s.Operate.RemoveEventSubscription(ctx, caller, in.ID)
 	})
 }
 

@@ -27,7 +27,7 @@ func (r *rig) recordAll(now time.Time) {
 				var batch store.Batch
 				batch, err = fromstream.RecoveryBatch(msg, now)
 				r.check(err)
-				batch.Recovered = nil
+				batch.RecoveredAside = nil
 				r.records(batch)
 			}
 			if err != nil &&

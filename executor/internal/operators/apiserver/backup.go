@@ -78,7 +78,7 @@ type auditQuery struct {
 func (s *server) backUpAudit(
 	ctx context.Context, caller operate.Caller, in *auditQuery,
 ) (*huma.StreamResponse, error) {
-	return s.writeLines(ctx, func(write func(part []byte) error) error {
+	return s.linesResponse(ctx, func(write func(part []byte) error) error {
 		return s.Operate.BackUpAudit(ctx, caller, in.Bucket, in.Since, in.Until, write)
 	})
 }
@@ -86,15 +86,15 @@ func (s *server) backUpAudit(
 func (s *server) backUpRecords(
 	ctx context.Context, caller operate.Caller, _ *struct{},
 ) (*huma.StreamResponse, error) {
-	return s.writeLines(ctx, func(write func(part []byte) error) error {
+	return s.linesResponse(ctx, func(write func(part []byte) error) error {
 		return s.Operate.BackUpRecords(ctx, caller, write)
 	})
 }
 
-// writeLines returns a response with one line for each part that read passes to its argument, the
-// function write. If read succeeds, the last line is {}, which shows the client that the response
-// is complete. If read fails before the first part, the response is a problem.
-func (*server) writeLines(
+// linesResponse returns a response with one line for each part that read passes to its argument,
+// the function write. If read succeeds, the last line is {}, which shows the client that the
+// response is complete. If read fails before the first part, the response is a problem.
+func (*server) linesResponse(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {
 	return &huma.StreamResponse{Body: func(c huma.Context) {

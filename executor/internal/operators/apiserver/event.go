@@ -26,13 +26,13 @@ func (s *server) logRequests(next http.Handler) http.Handler {
 	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, newProblem(api.CodeInternal, ""))
 	})
-	return requestlog.Handler(s.Log, "API call", noting, failed, s.logLevel)
+	return requestlog.Handler(s.Log, "API call", noting, failed, s.redactAndChooseLevel)
 }
 
 // idLogFields lists the log fields that hold IDs sent by clients.
 var idLogFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
 
-func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
+func (s *server) redactAndChooseLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 	isClientError := e.Status() >= http.StatusBadRequest &&
 		e.Status() < http.StatusInternalServerError
 	for _, name := range idLogFields {

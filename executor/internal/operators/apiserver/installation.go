@@ -76,7 +76,7 @@ func (s *server) routeInstallation(to huma.API) {
 		Until      time.Time `query:"until" doc:"Selects the entries before this time."`
 	},
 	) (api.List[api.AuditEntry], error) {
-		return s.Operate.Audit(ctx, caller, operate.AuditFilter{
+		return s.Operate.AuditEntries(ctx, caller, operate.AuditFilter{
 			Actor:      in.Actor,
 			AccountID:  in.AccountID,
 			WorkflowID: in.WorkflowID,
@@ -187,6 +187,6 @@ func (s *server) routeQueueStreams(to huma.API) {
 			api.CodeNotFound, api.CodeNotConfirmed, api.CodeStreamFull, api.CodeQueueMoves,
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *QueueNameParam) error {
-		return s.Operate.DropQueueStream(ctx, caller, in.Queue)
+		return s.Operate.MoveQueueToSharedStream(ctx, caller, in.Queue)
 	})
 }

@@ -251,7 +251,7 @@ func describeProblems(responses map[string]*huma.Response, codes []string) {
 	byStatus, retryable := map[string][]string{}, map[string]bool{}
 	for _, code := range codes {
 		status := strconv.Itoa(problemKinds[code].status)
-		retryable[status] = retryable[status] || problemKinds[code].retryAfter > 0
+		retryable[status] = retryable[status] || problemKinds[code].retryAfterSeconds > 0
 		if text := "`" + code + "`"; !slices.Contains(byStatus[status], text) {
 			byStatus[status] = append(byStatus[status], text)
 		}

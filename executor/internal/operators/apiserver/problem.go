@@ -23,12 +23,12 @@ import (
 type problemKind struct {
 	status int
 	title  string
-	// detail is the default text of problems with the code. If it is "", the default is the text
-	// that operate.Explanation returns for the code.
-	detail string
-	// retryAfter is the number of seconds after which a retry can succeed. 0 means that a retry
-	// cannot succeed.
-	retryAfter int64
+	// defaultDetail is the default text of problems with the code. If it is "", the default is the
+	// text that operate.Explanation returns for the code.
+	defaultDetail string
+	// retryAfterSeconds is the number of seconds after which a retry can succeed. 0 means that a
+	// retry cannot succeed.
+	retryAfterSeconds int64
 }
 
 // problemKinds holds the kind of problem for each code. No other table maps codes to statuses.
@@ -40,7 +40,7 @@ var problemKinds = map[string]problemKind{
 	api.CodeInvalid:          {status: http.StatusUnprocessableEntity, title: "Invalid"},
 	api.CodeBodyTooLarge: {
 		status: http.StatusRequestEntityTooLarge, title: "Body too large",
-		detail: fmt.Sprintf("A body may have %d bytes at most.", maxBodyBytes),
+		defaultDetail: fmt.Sprintf("A body may have %d bytes at most.", maxBodyBytes),
 	},
 	api.CodePlanLimitExceeded: {
 		status: http.StatusForbidden, title: "Plan limit exceeded",
@@ -58,9 +58,9 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Too many secrets",
 	},
 	api.CodeTooManyStreams: {
-		status:     http.StatusTooManyRequests,
-		title:      "Too many streams",
-		retryAfter: 5,
+		status:            http.StatusTooManyRequests,
+		title:             "Too many streams",
+		retryAfterSeconds: 5,
 	},
 	api.CodeLastSecret: {
 		status: http.StatusConflict, title: "Last secret",
@@ -87,9 +87,10 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Account not empty",
 	},
 	api.CodeChangedSince: {
-		status: http.StatusPreconditionFailed, title: "Changed since",
-		detail: "It is not the version any more that If-Match names, or it exists already and " +
-			"If-None-Match is *. Read it again, and decide anew.",
+		status: http.StatusPreconditionFailed,
+		title:  "Changed since",
+		defaultDetail: "It is not the version any more that If-Match names, or it exists already " +
+			"and If-None-Match is *. Read it again, and decide anew.",
 	},
 	api.CodeNotFinished: {
 		status: http.StatusConflict, title: "Not finished",
@@ -110,12 +111,12 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Not empty",
 	},
 	api.CodeNotConfirmed: {
-		status:     http.StatusServiceUnavailable,
-		title:      "Not confirmed",
-		retryAfter: 1,
+		status:            http.StatusServiceUnavailable,
+		title:             "Not confirmed",
+		retryAfterSeconds: 1,
 	},
 	api.CodeUnavailable: {
-		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: 1,
+		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfterSeconds: 1,
 	},
 	api.CodeInternal: {
 		status: http.StatusInternalServerError, title: "Internal error",
@@ -132,7 +133,7 @@ type problem struct {
 func newProblem(code, detail string, fields ...api.FieldError) *problem {
 	kind := problemKinds[code]
 	if detail == "" {
-		detail = cmp.Or(kind.detail, operate.Explanation(code))
+		detail = cmp.Or(kind.defaultDetail, operate.Explanation(code))
 	}
 	return &problem{api.Problem{
 		Type:       webhook.ProblemTypePrefix + code,
@@ -140,8 +141,8 @@ func newProblem(code, detail string, fields ...api.FieldError) *problem {
 		Status:     kind.status,
 		Detail:     detail,
 		Code:       code,
-		Retryable:  kind.retryAfter > 0,
-		RetryAfter: kind.retryAfter,
+		Retryable:  kind.retryAfterSeconds > 0,
+		RetryAfter: kind.retryAfterSeconds,
 		Errors:     fields,
 	}}
 }

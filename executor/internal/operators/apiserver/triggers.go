@@ -110,7 +110,7 @@ func (s *server) routeTriggerTests(to huma.API) {
 		OrderKey string `query:"orderKey" doc:"The place to try. Absent: the node's order key." example:"ptr:/order/id"`
 	},
 	) (api.OrderKeyTrial, error) {
-		return s.Operate.TryOrderKey(ctx, caller, in.ID, in.NodeID, in.OrderKey)
+		return s.Operate.CountRequestsWithOrderKey(ctx, caller, in.ID, in.NodeID, in.OrderKey)
 	})
 	register(to, operationSpec{
 		method:  http.MethodPost,

@@ -37,7 +37,7 @@ func (c *Console) savePlan(r *http.Request, p *postedForm) (string, error) {
 	ctx, caller := r.Context(), signin.Caller(r.Context())
 	id, plan := r.PathValue("id"), p.values["plan"]
 	if p.isEdited("plan") {
-		change, err := c.Operate.PlanChange(ctx, caller, id, plan)
+		change, err := c.Operate.PreviewPlanChange(ctx, caller, id, plan)
 		if isNotFound(err) && c.accountExists(r) {
 			err = &operate.Error{
 				Code:   api.CodeInvalid,
@@ -117,11 +117,13 @@ func (c *Console) newAccountForm() *form {
 // that the events start.
 func (c *Console) accountEventsForm() *form {
 	return &form{
-		name:           "events",
-		idPathParams:   []string{"id"},
-		operation:      "PutEvents",
-		savesUnedited:  true,
-		settings:       []setting{{"events", []string{"workflow", "silent", "kinds"}, eventsText}},
+		name:          "events",
+		idPathParams:  []string{"id"},
+		operation:     "PutEventSubscription",
+		savesUnedited: true,
+		settings: []setting{
+			{"events", []string{"workflow", "silent", "kinds"}, describeEventsSetting},
+		},
 		fieldByAPIName: map[string]string{"workflowId": "workflow", "silentAfterSeconds": "silent"},
 		pageURL:        listPageURL("/accounts"),
 		showPage:       c.showAccounts(),
@@ -143,7 +145,7 @@ func accountEventsFields(put *api.PutEvents) map[string]string {
 	}
 }
 
-func eventsText(values []string) string {
+func describeEventsSetting(values []string) string {
 	workflow, silent, kinds := values[0], values[1], values[2]
 	if workflow == "" {
 		return "none"
@@ -170,17 +172,17 @@ func (c *Console) saveAccountEvents(r *http.Request, p *postedForm) (string, err
 	}
 	maps.Copy(p.values, accountEventsFields(&put))
 	caller, id := signin.Caller(r.Context()), r.PathValue("id")
-	ctx := operate.WithEventsCondition(r.Context(), func(now *api.PutEvents) error {
+	ctx := operate.WithEventSubscriptionCondition(r.Context(), func(now *api.PutEvents) error {
 		return p.checkEditConflict(accountEventsFields(now))
 	})
 	if remove {
-		err := c.Operate.RemoveEvents(ctx, caller, id)
+		err := c.Operate.RemoveEventSubscription(ctx, caller, id)
 		if isNotFound(err) && c.accountExists(r) {
 			err = nil // somebody else has already removed the settings
 		}
 		return "The account's events start no workflow.", err
 	}
-	_, err := c.Operate.PutEvents(ctx, caller, id, put)
+	_, err := c.Operate.PutEventSubscription(ctx, caller, id, put)
 	return "The account's events start “" + put.WorkflowID + "”.", err
 }
 

@@ -75,7 +75,7 @@ func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 	filter, ignored := parseAuditFilter(r.URL.Query())
 	found, at, err := fetchList(r, filter.query(), ignored,
 		func(p operate.PageOptions) (api.List[api.AuditEntry], error) {
-			return c.Operate.Audit(ctx, signin.Caller(ctx), operate.AuditFilter{
+			return c.Operate.AuditEntries(ctx, signin.Caller(ctx), operate.AuditFilter{
 				Actor:      filter.Actor,
 				AccountID:  filter.Account,
 				WorkflowID: filter.Workflow,

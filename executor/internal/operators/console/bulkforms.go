@@ -177,7 +177,7 @@ func (c *Console) deadLettersForm(
 			selected := operate.DeadLetterSelection{IDs: p.allValues[selectedField]}
 			if selected.IDs == nil {
 				filter, _ := parseDeadLetterFilter(r.URL.Query())
-				selected.Filter = filter.filterAt(at)
+				selected.Filter = filter.operateFilter(at)
 				selected.Filter.Until = at
 			}
 			result, err := call(r.Context(), selected)

@@ -130,26 +130,26 @@ func sum(counts []int64) (total int64) {
 	return total
 }
 
-// activity is a chart of executions by status, with totals.
-type activity struct {
+// activityChart is a chart of executions by status, with totals.
+type activityChart struct {
 	chart
 	Total, Failed, Rejected int64
 }
 
-// activity returns a chart of the executions that match a filter. steps is the number of bars, and
-// step is the time that each bar covers; the last bar contains the current time. If the database is
-// too slow, the chart has no counts.
-func (c *Console) activity(
+// activityChart returns a chart of the executions that match a filter. steps is the number of bars,
+// and step is the time that each bar covers; the last bar contains the current time. If the
+// database is too slow, the chart has no counts.
+func (c *Console) activityChart(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
-) (activity, error) {
+) (activityChart, error) {
 	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
-	counted, err := c.Operate.Activity(ctx, signin.Caller(ctx), filter, steps, step)
+	counted, err := c.Operate.CountExecutions(ctx, signin.Caller(ctx), filter, steps, step)
 	if err != nil && ctx.Err() != nil {
-		return activity{chart: chart{Missing: true}}, nil
+		return activityChart{chart: chart{Missing: true}}, nil
 	}
 	if err != nil {
-		return activity{}, err
+		return activityChart{}, err
 	}
 	started, failed, rejected := make([]int64, steps), make([]int64, steps), make([]int64, steps)
 	for i, n := range counted {
@@ -161,9 +161,11 @@ func (c *Console) activity(
 		{Name: "failed", Class: "failed"},
 		{Name: "rejected", Class: "rejected"},
 	}
-	drawn := activity{chart: newChart(counted[0].At, step, steps, parts, map[string][]int64{
-		"accepted": started, "failed": failed, "rejected": rejected,
-	})}
+	drawn := activityChart{
+		chart: newChart(counted[0].IntervalStart, step, steps, parts, map[string][]int64{
+			"accepted": started, "failed": failed, "rejected": rejected,
+		}),
+	}
 	drawn.Failed, drawn.Rejected = parts[1].Total, parts[2].Total
 	drawn.Total = parts[0].Total + drawn.Failed + drawn.Rejected
 	return drawn, nil

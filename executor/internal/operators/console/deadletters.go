@@ -50,9 +50,9 @@ func (f deadLetterFilter) query() url.Values {
 	})
 }
 
-// filterAt converts the filter to a filter for package operate. The selected time span ends at the
-// given time.
-func (f deadLetterFilter) filterAt(at time.Time) operate.DeadLetterFilter {
+// operateFilter converts the filter to a filter for package operate. The selected time span ends at
+// the given time.
+func (f deadLetterFilter) operateFilter(at time.Time) operate.DeadLetterFilter {
 	return operate.DeadLetterFilter{
 		WorkflowID: f.Workflow, Reason: f.Reason, Since: timeSpanStart(f.Within, at),
 	}
@@ -97,7 +97,12 @@ func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err erro
 	filter, ignored := parseDeadLetterFilter(r.URL.Query())
 	found, at, err := fetchList(r, filter.query(), ignored,
 		func(p operate.PageOptions) (api.List[api.DeadLetter], error) {
-			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), filter.filterAt(time.Now()), p)
+			return c.Operate.DeadLetters(
+				ctx,
+				signin.Caller(ctx),
+				filter.operateFilter(time.Now()),
+				p,
+			)
 		})
 	if err != nil {
 		return list, err

@@ -46,16 +46,16 @@ type form struct {
 	// apiTermReplacer replaces terms of the API in error messages with the form's terms. nil
 	// replaces nothing.
 	apiTermReplacer *strings.Replacer
-	// labelByAPIName maps fields of the operators' API to labels. If problemIsMessage is set, the
-	// form's message begins with the label of the invalid field.
+	// labelByAPIName maps fields of the operators' API to labels. If showProblemAsMessage is set,
+	// the form's message begins with the label of the invalid field.
 	labelByAPIName map[string]string
-	// problemIsMessage means that the problem with an invalid field is shown not only beside the
-	// field, but also as the form's message. It is set if the form has only one field to fill in,
-	// or if the operation reports only one problem at a time.
-	problemIsMessage bool
-	maxBytes         int64                      // maximum size; 0 means maxFormBytes
-	pageURL          func(*http.Request) string // returns the path and query of the page
-	showPage         http.HandlerFunc           // responds with the page
+	// showProblemAsMessage means that the problem with an invalid field is shown not only beside
+	// the field, but also as the form's message. It is set if the form has only one field to fill
+	// in, or if the operation reports only one problem at a time.
+	showProblemAsMessage bool
+	maxBytes             int64                      // maximum size; 0 means maxFormBytes
+	pageURL              func(*http.Request) string // returns the path and query of the page
+	showPage             http.HandlerFunc           // responds with the page
 	// save makes the change. It returns a message that says what was done.
 	save func(*http.Request, *postedForm) (string, error)
 }
@@ -208,7 +208,7 @@ func (v formView) MessageFor(id, field string) formMessage {
 func (c *Console) forms() map[string]*form {
 	return map[string]*form{
 		"/workflows/{id}/settings":                   c.workflowSettingsForm(),
-		"/workflows/{id}/switch":                     c.workflowSwitchForm(),
+		"/workflows/{id}/switch":                     c.workflowActivationForm(),
 		"/workflows/{id}/delete":                     c.deleteWorkflowForm(),
 		"/workflows/{id}/filter":                     c.filterForm(),
 		"/workflows/{id}/order":                      c.orderKeyForm(),
@@ -239,7 +239,7 @@ func (c *Console) forms() map[string]*form {
 		"/new-account":                               c.newAccountForm(),
 		"/queues/{queue}/pause":                      c.pauseForm(),
 		"/queues/{queue}/stream":                     c.streamForm(),
-		"/queues/{queue}/drop-stream":                c.dropStreamForm(),
+		"/queues/{queue}/drop-stream":                c.moveToSharedStreamForm(),
 		"/queues/{queue}/groups/{group}":             c.groupLimitForm(),
 		"/new-key":                                   c.newKeyForm(),
 		"/keys/{id}/revoke":                          c.revokeForm(),
@@ -507,7 +507,7 @@ func (p *postedForm) setProblems(invalid []api.FieldError) {
 		}
 		if _, ok := p.values[field]; ok {
 			p.problems[field] = p.form.replaceAPITerms(problem.Problem)
-			if p.form.problemIsMessage {
+			if p.form.showProblemAsMessage {
 				p.Message = p.problems[field]
 				if label := p.form.labelByAPIName[list]; label != "" {
 					p.Message = label + ": " + p.Message

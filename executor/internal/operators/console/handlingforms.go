@@ -22,7 +22,7 @@ func (c *Console) completeNodeForm(
 	f form, valuesOf func(*api.TriggerSettings) map[string]string,
 	set func(*postedForm, *api.TriggerSettings) error, saved, gone string,
 ) *form {
-	f.operation, f.problemIsMessage, f.savesUnedited = "PatchTrigger", true, true
+	f.operation, f.showProblemAsMessage, f.savesUnedited = "PatchTrigger", true, true
 	f.maxBytes = 2 * maxFilterFormBytes // the form contains the text twice: as shown and as edited
 	f.pageURL, f.showPage = workflowPageURL, c.showWorkflow
 	f.save = func(r *http.Request, p *postedForm) (string, error) {

@@ -54,7 +54,12 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 		})
 	}
 	list.New = newFormView(ctx, "new-key", map[string]string{"expires": "7776000"})
-	accounts, err := c.Operate.Accounts(ctx, caller, "", operate.PageOptions{Limit: maxChoices})
+	accounts, err := c.Operate.Accounts(
+		ctx,
+		caller,
+		"",
+		operate.PageOptions{Limit: maxOfferedAccounts},
+	)
 	list.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
 		list.Accounts = append(list.Accounts, quota{

@@ -22,7 +22,7 @@ type overview struct {
 // page is open.
 type overviewNumbers struct {
 	Requests   requestCharts
-	LastDay    activity
+	LastDay    activityChart
 	Ingresses  int
 	Unrecorded *int64 // number of messages; nil means unknown, because NATS did not reply
 	// DeadLetters is the number of dead letters as text. "" means that there are none, or that the
@@ -72,7 +72,7 @@ func (c *Console) overviewNumbersOf(
 			return n, err
 		}
 	}
-	if n.LastDay, err = c.activity(ctx, operate.ExecutionFilter{}, 24, time.Hour); err != nil {
+	if n.LastDay, err = c.activityChart(ctx, operate.ExecutionFilter{}, 24, time.Hour); err != nil {
 		return n, err
 	}
 	n.DeadLetters, err = c.deadLetterCountText(ctx)

@@ -273,9 +273,10 @@ func (c *Console) suggestions(ctx context.Context) (workflows, accounts []linkCh
 	return workflows, accounts, err
 }
 
-// goToExecution redirects to an execution's page if the request searches for that execution's ID,
-// and reports whether it did. The caller searches for any other ID as a delivery ID.
-func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
+// redirectIfExecutionID redirects to an execution's page if the request searches for that
+// execution's ID, and reports whether it did. The caller searches for any other ID as a delivery
+// ID.
+func (c *Console) redirectIfExecutionID(w http.ResponseWriter, r *http.Request) bool {
 	id := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("delivery")))
 	if uuid.Validate(id) != nil {
 		return false
@@ -288,7 +289,7 @@ func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
-	if c.goToExecution(w, r) {
+	if c.redirectIfExecutionID(w, r) {
 		return
 	}
 	pageHandler(c, "executions", page{Title: "Executions", Section: "executions"},

@@ -19,7 +19,7 @@ func (c *Console) showQueues() http.HandlerFunc {
 // completeQueueForm sets the fields that all forms of a queue share, and returns the form. If the
 // change is refused, the page shows the reason at the top.
 func (c *Console) completeQueueForm(f form) *form {
-	f.idPathParams, f.problemIsMessage = append([]string{"queue"}, f.idPathParams...), true
+	f.idPathParams, f.showProblemAsMessage = append([]string{"queue"}, f.idPathParams...), true
 	f.pageURL, f.showPage = listPageURL("/queues"), c.showQueues()
 	return &f
 }
@@ -131,7 +131,11 @@ func (c *Console) streamForm() *form {
 		operation:     "SetQueueStream",
 		savesUnedited: true,
 		settings: []setting{
-			{"settings of its stream", []string{"bytes", "age", "replicas", "tags"}, streamText},
+			{
+				"settings of its stream",
+				[]string{"bytes", "age", "replicas", "tags"},
+				describeStreamSettings,
+			},
 		},
 		fieldByAPIName: map[string]string{
 			"maxBytes": "bytes", "maxAgeSeconds": "age", "placementTags": "tags",
@@ -144,9 +148,9 @@ func (c *Console) streamForm() *form {
 	})
 }
 
-// streamText describes the settings of a queue's own stream in words. values holds the form's
-// fields bytes, age, replicas and tags, in this order.
-func streamText(values []string) string {
+// describeStreamSettings describes the settings of a queue's own stream in words. values holds the
+// form's fields bytes, age, replicas and tags, in this order.
+func describeStreamSettings(values []string) string {
 	names := []string{"bytes: ", "seconds: ", "replicas: ", "tags: "}
 	var texts []string
 	for i, value := range values {
@@ -184,14 +188,14 @@ func (c *Console) saveStream(r *http.Request, p *postedForm) (string, error) {
 	return queue + " has a stream of its own.", err
 }
 
-// dropStreamForm returns the form that moves a queue back to the shared stream.
-func (c *Console) dropStreamForm() *form {
+// moveToSharedStreamForm returns the form that moves a queue back to the shared stream.
+func (c *Console) moveToSharedStreamForm() *form {
 	return c.completeQueueForm(form{
 		name:      "drop-stream",
-		operation: "DropQueueStream",
+		operation: "MoveQueueToSharedStream",
 		save: func(r *http.Request, _ *postedForm) (string, error) {
 			queue := r.PathValue("queue")
-			err := c.Operate.DropQueueStream(r.Context(), signin.Caller(r.Context()), queue)
+			err := c.Operate.MoveQueueToSharedStream(r.Context(), signin.Caller(r.Context()), queue)
 			return queue + " is in the shared stream.", err
 		},
 	})

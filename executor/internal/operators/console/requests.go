@@ -34,7 +34,7 @@ func (c *Console) requestCharts(ctx context.Context, now time.Time) (requestChar
 	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	first := now.UTC().Truncate(time.Minute).Add(-(requestMinutes - 1) * time.Minute)
-	counts, err := c.Operate.Requests(ctx, signin.Caller(ctx), first)
+	counts, err := c.Operate.RequestCounts(ctx, signin.Caller(ctx), first)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return requestCharts{Outcomes: chart{Missing: true}, Causes: chart{Missing: true}}, nil
 	}

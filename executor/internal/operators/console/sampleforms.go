@@ -30,9 +30,9 @@ func (c *Console) sampleForm(
 	operation string, afterSave func(r *http.Request, p *postedForm) (string, error),
 ) *form {
 	return &form{
-		name:             "sample",
-		operation:        operation,
-		problemIsMessage: true,
+		name:                 "sample",
+		operation:            operation,
+		showProblemAsMessage: true,
 		settings: []setting{{"sample payload", []string{"digest"}, func([]string) string {
 			return "another one"
 		}}},
@@ -170,7 +170,7 @@ func (c *Console) sendTestForm() *form {
 			return "", err
 		}
 		switch {
-		case hasStarted(sent):
+		case hasStartedExecution(sent):
 			return p.recordStartedExecution(api.Started{ExecutionID: sent.ExecutionID},
 				"Sent as "+c.senderTitle(ctx, id, node)+" does"+testOutcomeText(sent)), nil
 		case !sent.Success:
@@ -199,9 +199,9 @@ func (c *Console) senderTitle(ctx context.Context, workflowID, nodeID string) st
 	return t.Preset.Title
 }
 
-// hasStarted reports whether a test has started an execution. If so, an error status from the
-// endpoint is the execution's own answer, and not a refusal.
-func hasStarted(sent api.SentTest) bool {
+// hasStartedExecution reports whether a test has started an execution. If so, an error status from
+// the endpoint is the execution's own answer, and not a refusal.
+func hasStartedExecution(sent api.SentTest) bool {
 	return sent.ExecutionID != "" && sent.Code != string(webhook.CodeWorkflowInactive) &&
 		sent.Outcome != webhook.OutcomeUnknown
 }

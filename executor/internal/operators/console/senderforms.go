@@ -166,10 +166,10 @@ func (c *Console) senderFields(r *http.Request) (presetFields, error) {
 // the next one saves the sender.
 func (c *Console) senderForm() *form {
 	return &form{
-		name:             "sender",
-		operation:        "PutSender",
-		problemIsMessage: true,
-		savesUnedited:    true,
+		name:                 "sender",
+		operation:            "PutSender",
+		showProblemAsMessage: true,
+		savesUnedited:        true,
 		settings: []setting{{"sender", []string{"sender"}, func(values []string) string {
 			if values[0] == "" {
 				return "none"
@@ -247,13 +247,13 @@ func withSettingLabels(err error, preset api.SenderPreset) error {
 // newSecretForm returns the form that adds a secret to a trigger node's sender.
 func (c *Console) newSecretForm() *form {
 	return &form{
-		name:             "new-secret",
-		operation:        "AddSenderSecret",
-		problemIsMessage: true,
-		fieldByAPIName:   map[string]string{"secrets": "secret"},
-		maxBytes:         maxSenderFormBytes,
-		pageURL:          workflowPageURL,
-		showPage:         c.showWorkflow,
+		name:                 "new-secret",
+		operation:            "AddSenderSecret",
+		showProblemAsMessage: true,
+		fieldByAPIName:       map[string]string{"secrets": "secret"},
+		maxBytes:             maxSenderFormBytes,
+		pageURL:              workflowPageURL,
+		showPage:             c.showWorkflow,
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			add := api.AddSenderSecret{Secret: p.values["secret"]}
 			if text := p.values["ends"]; text != "" {
@@ -279,9 +279,9 @@ var oldSecretsEndChoices = []timeChoice{
 	{"", "stay"},
 }
 
-// senderRemovalForm returns a form that asks for confirmation, and then ends a secret of a trigger
-// node's sender or removes the sender.
-func (c *Console) senderRemovalForm(
+// secretOrSenderRemovalForm returns a form that asks for confirmation, and then ends a secret of a
+// trigger node's sender or removes the sender.
+func (c *Console) secretOrSenderRemovalForm(
 	operation string, save func(r *http.Request, p *postedForm) (string, error),
 ) *form {
 	return &form{
@@ -305,26 +305,29 @@ func (c *Console) requestedSender(r *http.Request) (*api.Sender, error) {
 type secretToEnd struct{ ID string }
 
 func (c *Console) endSecretForm() *form {
-	return c.senderRemovalForm("RemoveSenderSecret", func(r *http.Request, p *postedForm) (string,
-		error,
-	) {
-		secret := r.PathValue("secret")
-		sender, err := c.requestedSender(r)
-		if err == nil && slices.ContainsFunc(sender.Secrets, func(s api.SenderSecret) bool {
-			return s.ID == secret
-		}) {
-			err = p.requireConfirmation(&secretToEnd{secret})
-		}
-		if err == nil {
-			err = c.Operate.RemoveSenderSecret(r.Context(), signin.Caller(r.Context()),
-				r.PathValue("id"), r.URL.Query().Get("node"), secret)
-		}
-		return "The secret has ended.", err
-	})
+	return c.secretOrSenderRemovalForm(
+		"RemoveSenderSecret",
+		func(r *http.Request, p *postedForm) (string,
+			error,
+		) {
+			secret := r.PathValue("secret")
+			sender, err := c.requestedSender(r)
+			if err == nil && slices.ContainsFunc(sender.Secrets, func(s api.SenderSecret) bool {
+				return s.ID == secret
+			}) {
+				err = p.requireConfirmation(&secretToEnd{secret})
+			}
+			if err == nil {
+				err = c.Operate.RemoveSenderSecret(r.Context(), signin.Caller(r.Context()),
+					r.PathValue("id"), r.URL.Query().Get("node"), secret)
+			}
+			return "The secret has ended.", err
+		},
+	)
 }
 
 func (c *Console) removeSenderForm() *form {
-	return c.senderRemovalForm("RemoveSender", func(r *http.Request, p *postedForm) (string,
+	return c.secretOrSenderRemovalForm("RemoveSender", func(r *http.Request, p *postedForm) (string,
 		error,
 	) {
 		sender, err := c.requestedSender(r)

@@ -25,7 +25,7 @@ func TestLocalPath(t *testing.T) {
 		" /workflows":                    "/",
 		"/a\x00b":                        "/",
 	} {
-		if got := localPath(target); got != want {
+		if got := localPathOrRoot(target); got != want {
 			t.Errorf("localPath(%q) = %q, want %q", target, got, want)
 		}
 	}

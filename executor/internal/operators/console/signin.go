@@ -35,7 +35,7 @@ func (c *Console) askToSignIn(
 func providerPath(next string) string { return "/sign-in/provider?next=" + url.QueryEscape(next) }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
-	next := localPath(r.URL.Query().Get("next"))
+	next := localPathOrRoot(r.URL.Query().Get("next"))
 	nonce := r.URL.Query().Get("once")
 	if nonce != "" && c.SignIn.SignInByLink(w, r, nonce) {
 		c.redirectByPage(w, r, next)
@@ -44,7 +44,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	_, err := c.SignIn.SessionCaller(r)
 	switch {
 	case err == nil:
-		//nolint:gosec // localPath has made sure that it stays here
+		//nolint:gosec // localPathOrRoot has made sure that it stays here
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	case nonce == "" && c.SignIn.OIDCSessionExpired(r):
 		//nolint:gosec // a path of this site
@@ -60,7 +60,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 
 func (c *Console) signInByToken(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
-	next := localPath(r.PostFormValue("next"))
+	next := localPathOrRoot(r.PostFormValue("next"))
 	err := c.SignIn.SignInByToken(w, r, r.PostFormValue("token"))
 	switch {
 	case errors.Is(err, signin.ErrUnauthenticated):
@@ -79,7 +79,7 @@ func (c *Console) redirectToProvider(w http.ResponseWriter, r *http.Request) {
 		c.showNotFound(w, r)
 		return
 	}
-	next := localPath(r.URL.Query().Get("next"))
+	next := localPathOrRoot(r.URL.Query().Get("next"))
 	to, err := c.SignIn.BeginOIDC(w, r, next)
 	if err != nil {
 		noteInLogEvent(r, "", err)
@@ -103,14 +103,14 @@ func (c *Console) finishProviderSignIn(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case ok:
 		noteInLogEvent(r, "", err)
-		c.askToSignIn(w, r, http.StatusForbidden, localPath(next), refused.Detail)
+		c.askToSignIn(w, r, http.StatusForbidden, localPathOrRoot(next), refused.Detail)
 	case err != nil:
 		noteInLogEvent(r, "", err)
-		c.askToSignIn(w, r, http.StatusServiceUnavailable, localPath(next),
+		c.askToSignIn(w, r, http.StatusServiceUnavailable, localPathOrRoot(next),
 			"The identity provider does not answer now. Begin again in a moment, or sign in with "+
 				"the admin token or a key.")
 	default:
-		c.redirectByPage(w, r, localPath(next))
+		c.redirectByPage(w, r, localPathOrRoot(next))
 	}
 }
 
@@ -151,10 +151,10 @@ func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.Header.Get("Sec-Fetch-Site") == "cross-site" &&
 			r.Header.Get("Sec-Fetch-Mode") == "navigate":
-			c.redirectByPage(w, r, localPath(r.URL.RequestURI()))
+			c.redirectByPage(w, r, localPathOrRoot(r.URL.RequestURI()))
 		default:
 			to := "/sign-in"
-			if next := localPath(r.URL.RequestURI()); next != "/" {
+			if next := localPathOrRoot(r.URL.RequestURI()); next != "/" {
 				to += "?next=" + url.QueryEscape(next)
 			}
 			http.Redirect(w, r, to, http.StatusSeeOther)
@@ -162,11 +162,11 @@ func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// localPath returns target if it is a path of this site, with or without a query, and does not
-// begin with /sign-. Otherwise, it returns "/". It rejects backslashes and control characters:
+// localPathOrRoot returns target if it is a path of this site, with or without a query, and does
+// not begin with /sign-. Otherwise, it returns "/". It rejects backslashes and control characters:
 // browsers treat a backslash as a slash and skip control characters, so "/\host" would lead to
 // another site.
-func localPath(target string) string {
+func localPathOrRoot(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||
 		!strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") ||

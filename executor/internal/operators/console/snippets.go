@@ -11,8 +11,8 @@ type snippet struct {
 	Parts    []string // the texts before and after each occurrence of the token
 }
 
-// tokenMark stands for the token in the code of an example.
-const tokenMark = "\x00"
+// tokenPlaceholder stands for the token in the code of an example.
+const tokenPlaceholder = "\x00"
 
 //go:embed snippets
 var snippetFiles embed.FS
@@ -28,7 +28,7 @@ var languages = []struct{ id, name, file string }{
 // snippets returns the examples for a webhook. baseURL ends with "token="; header is the name of
 // the header in which the examples send the delivery ID.
 func snippets(baseURL, header string) []snippet {
-	replaced := strings.NewReplacer("{URL}", baseURL+tokenMark, "{HEADER}", header)
+	replaced := strings.NewReplacer("{URL}", baseURL+tokenPlaceholder, "{HEADER}", header)
 	made := make([]snippet, len(languages))
 	for i, s := range languages {
 		code, err := snippetFiles.ReadFile("snippets/" + s.file)
@@ -36,8 +36,12 @@ func snippets(baseURL, header string) []snippet {
 			panic(err) // cannot fail: the files are embedded
 		}
 		made[i] = snippet{
-			s.id, s.name,
-			strings.Split(replaced.Replace(strings.TrimSuffix(string(code), "\n")), tokenMark),
+			s.id,
+			s.name,
+			strings.Split(
+				replaced.Replace(strings.TrimSuffix(string(code), "\n")),
+				tokenPlaceholder,
+			),
 		}
 	}
 	return made

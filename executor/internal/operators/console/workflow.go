@@ -150,7 +150,7 @@ func (c *Console) loadWorkflowPage(
 		}
 		return p, false
 	}
-	if c.goToExecution(w, r) {
+	if c.redirectIfExecutionID(w, r) {
 		return p, false
 	}
 	if p, err = c.workflowPage(r.Context(), workflow, r.URL.Query().Get("node")); err != nil {

@@ -31,7 +31,7 @@ func (c *Console) workflowSettingsForm() *form {
 		settings: []setting{
 			{"name", []string{"name"}, quoted},
 			{"queue", []string{"queue"}, quoted},
-			{"rate limit", []string{"requests", "seconds"}, rateLimitSettingText},
+			{"rate limit", []string{"requests", "seconds"}, requestsAndSecondsText},
 		},
 		fieldByAPIName: map[string]string{"rateLimit": "requests"},
 		apiTermReplacer: strings.NewReplacer("rateLimit.requests", "the requests",
@@ -53,7 +53,7 @@ func workflowSettingsFields(id, name, queue string, rate *api.RateLimit) map[str
 	return fields
 }
 
-func rateLimitSettingText(values []string) string {
+func requestsAndSecondsText(values []string) string {
 	if values[0] == "" {
 		return "the plan’s"
 	}
@@ -123,19 +123,19 @@ func invalidField(field, problem string) error {
 	}
 }
 
-// workflowSwitchForm returns the form that activates or deactivates a workflow, depending on the
-// value of the button that was pressed.
-func (c *Console) workflowSwitchForm() *form {
+// workflowActivationForm returns the form that activates or deactivates a workflow, depending on
+// the value of the button that was pressed.
+func (c *Console) workflowActivationForm() *form {
 	return &form{
 		name:      "switch",
 		operation: "Activate",
 		pageURL:   workflowPageURL,
 		showPage:  c.showWorkflow,
-		save:      c.saveWorkflowSwitch,
+		save:      c.saveWorkflowActivation,
 	}
 }
 
-func (c *Console) saveWorkflowSwitch(r *http.Request, p *postedForm) (string, error) {
+func (c *Console) saveWorkflowActivation(r *http.Request, p *postedForm) (string, error) {
 	var change func(context.Context, operate.Caller, string) (api.Workflow, error)
 	switch p.values["active"] {
 	case "true":

@@ -27,7 +27,7 @@ type workflowRow struct {
 	State           workflowState
 	Queue           string
 	QueueUnattended bool // no runner consumes its queue
-	LastDay         activity
+	LastDay         activityChart
 	LastExecution   *operate.Execution // nil means none, or that the database was too slow
 }
 
@@ -96,7 +96,7 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 		return row, err
 	}
 	filter := operate.ExecutionFilter{WorkflowID: w.ID}
-	if row.LastDay, err = c.activity(ctx, filter, 24, time.Hour); err != nil ||
+	if row.LastDay, err = c.activityChart(ctx, filter, 24, time.Hour); err != nil ||
 		row.LastDay.Missing {
 		return row, err
 	}
@@ -125,14 +125,14 @@ func (c *Console) showNewWorkflow() http.HandlerFunc {
 		c.newWorkflowPage)
 }
 
-// maxChoices is the maximum number of accounts that a form offers.
-const maxChoices = 500
+// maxOfferedAccounts is the maximum number of accounts that a form offers.
+const maxOfferedAccounts = 500
 
 func (c *Console) newWorkflowPage(r *http.Request) (form newWorkflowPage, err error) {
 	ctx := r.Context()
 	form.DemoQueue = c.DemoQueue
 	accounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
-		operate.PageOptions{Limit: maxChoices})
+		operate.PageOptions{Limit: maxOfferedAccounts})
 	if err != nil {
 		return form, err
 	}

@@ -165,7 +165,7 @@ func (e *Events) currentStates(
 			seen.refusedSenders)
 	}
 	if wantsKindOrRecovery(a.Events, registry.EventStorageLow) {
-		found[registry.EventStorageLow] = storageStatesFor(workflows, seen.storageByQueue)
+		found[registry.EventStorageLow] = storageStatesForWorkflows(workflows, seen.storageByQueue)
 	}
 	if wantsKindOrRecovery(a.Events, registry.EventSenderSilent) {
 		silent, err := e.silenceStates(ctx, now, a.Events, workflows, open)
@@ -251,10 +251,10 @@ func senderStates(
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// storageStatesFor returns the states of the streams that the workflows use: the shared stream, and
-// the own streams of the workflows' queues. all holds the states of all streams, keyed by queue as
-// in sharedObservations.
-func storageStatesFor(
+// storageStatesForWorkflows returns the states of the streams that the workflows use: the shared
+// stream, and the own streams of the workflows' queues. all holds the states of all streams, keyed
+// by queue as in sharedObservations.
+func storageStatesForWorkflows(
 	workflows []*registry.Workflow,
 	all map[string]subjectState,
 ) map[string]subjectState {

@@ -86,9 +86,10 @@ type Config struct {
 type Events struct {
 	config Config
 	starts *starts.Streams
-	// paces caches the usual pace of the requests to each trigger node, to detect silent senders.
-	// The key is the subject of the node's sender.silent event. Only WatchConditions uses paces.
-	paces map[string]requestPace
+	// paceByTrigger caches the usual pace of the requests to each trigger node, to detect silent
+	// senders. The key is the subject of the node's sender.silent event. Only WatchConditions uses
+	// paces.
+	paceByTrigger map[string]requestPace
 
 	mu              sync.Mutex
 	failureLoggedAt map[string]time.Time // when each failure was last logged, by its message
@@ -99,7 +100,7 @@ type Events struct {
 func New(c Config) *Events {
 	return &Events{
 		config: c, starts: starts.New(c.JetStream),
-		paces: map[string]requestPace{}, failureLoggedAt: map[string]time.Time{},
+		paceByTrigger: map[string]requestPace{}, failureLoggedAt: map[string]time.Time{},
 	}
 }
 

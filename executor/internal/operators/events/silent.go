@@ -185,7 +185,7 @@ func (e *Events) usualPace(
 	ctx context.Context, w *registry.Workflow, nodeID string, last time.Time,
 ) (requestPace, error) {
 	subject := subjectOfTrigger(w.ID, nodeID)
-	if known, ok := e.paces[subject]; ok && known.lastRequestAt.Equal(last) {
+	if known, ok := e.paceByTrigger[subject]; ok && known.lastRequestAt.Equal(last) {
 		return known, nil
 	}
 	counts, err := e.config.Store.CountByTime(ctx, store.RecordFilter{
@@ -200,7 +200,7 @@ func (e *Events) usualPace(
 		return requestPace{}, err
 	}
 	p := requestPace{lastRequestAt: last, longestPause: longestPause(counts)}
-	e.paces[subject] = p
+	e.paceByTrigger[subject] = p
 	return p, nil
 }
 

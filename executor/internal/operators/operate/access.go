@@ -185,12 +185,12 @@ func accessToDeadLetter(id string) accessCheck {
 // impossibleAccountID is an account ID that cannot exist, because IDs cannot contain a slash.
 const impossibleAccountID = "/"
 
-// accessToAccountOrAll returns the check for calls that search one account, or all accounts if
+// narrowToCallerAccount returns the check for calls that search one account, or all accounts if
 // *accountID is "". The check never fails. Instead, for a caller with access to a single account,
 // it replaces *accountID: "" becomes the caller's account, and another account becomes
 // impossibleAccountID, so that the search finds nothing. The call must therefore read *accountID
 // only after the check.
-func accessToAccountOrAll(accountID *string) accessCheck {
+func narrowToCallerAccount(accountID *string) accessCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		switch *accountID {
 		case caller.AccountID:

@@ -50,7 +50,7 @@ func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plan
 func (s *Service) Accounts(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Account], error) {
-	return runRead(ctx, s, caller, newAccessRule("Accounts", accessToAccountOrAll(&accountID)),
+	return runRead(ctx, s, caller, newAccessRule("Accounts", narrowToCallerAccount(&accountID)),
 		func(context.Context) (none api.List[api.Account], err error) {
 			after, err := page.cursorPosition(accountsCursorKind)
 			if err != nil {

@@ -19,12 +19,12 @@ const auditCatchUpTimeout = 2 * time.Second
 // AuditFilter selects entries of the audit log. Zero fields do not filter.
 type AuditFilter = store.AuditFilter
 
-// Audit lists the audit log, newest first. The first page waits up to auditCatchUpTimeout for the
-// entries of all changes confirmed before the call.
-func (s *Service) Audit(
+// AuditEntries lists the audit log, newest first. The first page waits up to auditCatchUpTimeout
+// for the entries of all changes confirmed before the call.
+func (s *Service) AuditEntries(
 	ctx context.Context, caller Caller, filter AuditFilter, page PageOptions,
 ) (api.List[api.AuditEntry], error) {
-	return runRead(ctx, s, caller, newAccessRule("Audit", accessToAllAccounts),
+	return runRead(ctx, s, caller, newAccessRule("AuditEntries", accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
 			at, id, err := page.cursorTimePosition(auditCursorKind, 1)
 			if err != nil {
@@ -71,10 +71,10 @@ func apiAuditEntry(e store.AuditEntry) api.AuditEntry {
 	return result
 }
 
-// NoteSignIn adds a successful or refused console sign-in to the audit log. A sign-in does not
-// change the registry, so NoteSignIn writes the entry directly to the database. The entry is lost
+// AuditSignIn adds a successful or refused console sign-in to the audit log. A sign-in does not
+// change the registry, so AuditSignIn writes the entry directly to the database. The entry is lost
 // if the database is unavailable.
-func (s *Service) NoteSignIn(ctx context.Context, caller Caller, refused bool) {
+func (s *Service) AuditSignIn(ctx context.Context, caller Caller, refused bool) {
 	action := audit.ActionSignIn
 	if refused {
 		action = audit.ActionSignInRefused

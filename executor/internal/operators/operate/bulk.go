@@ -214,8 +214,8 @@ func (b *bulkRestart) countSkipped(err error) error {
 	return nil
 }
 
-// skipped returns how many executions were skipped, by error code, sorted by code.
-func (b *bulkRestart) skipped() []api.Left {
+// skippedCounts returns how many executions were skipped, by error code, sorted by code.
+func (b *bulkRestart) skippedCounts() []api.Left {
 	var all []api.Left
 	for _, code := range slices.Sorted(maps.Keys(b.skippedByCode)) {
 		all = append(all, api.Left{Code: code, Count: b.skippedByCode[code]})

@@ -60,7 +60,7 @@ func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Requeued, error) {
 	return runChange(ctx, s, caller,
-		newAccessRule("RequeueDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
+		newAccessRule("RequeueDeadLetters", narrowToCallerAccount(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (none api.Requeued, err error) {
 			if err := selected.check(); err != nil {
@@ -75,7 +75,11 @@ func (s *Service) RequeueDeadLetters(
 			} else {
 				err = b.requeueFiltered(ctx, selected.Filter)
 			}
-			return api.Requeued{Requeued: b.startedCount, Left: b.skipped(), More: b.mayHaveMore},
+			return api.Requeued{
+					Requeued: b.startedCount,
+					Left:     b.skippedCounts(),
+					More:     b.mayHaveMore,
+				},
 				err
 		})
 }
@@ -198,7 +202,7 @@ func (s *Service) DismissDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Dismissed, error) {
 	return runChange(ctx, s, caller,
-		newAccessRule("DismissDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
+		newAccessRule("DismissDeadLetters", narrowToCallerAccount(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (result api.Dismissed, err error) {
 			if err := selected.check(); err != nil {

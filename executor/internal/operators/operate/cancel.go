@@ -124,7 +124,7 @@ func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
 	return runChange(ctx, s, caller,
-		newAccessRule("CancelExecutions", accessToAccountOrAll(&selected.Filter.AccountID)),
+		newAccessRule("CancelExecutions", narrowToCallerAccount(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (done api.Canceled, err error) {
 			if err := selected.check(); err != nil {
@@ -325,9 +325,9 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 	defer conn.RemoveStatusListener(connected)
 	tick := time.NewTicker(cancelCompletionInterval)
 	defer tick.Stop()
-	var reconciled bucketPosition
+	var reconciled bucketState
 	for ctx.Err() == nil {
-		now, err := s.cancellationsPosition(ctx)
+		now, err := s.cancellationsBucketState(ctx)
 		if err == nil && now.mayLackKeysOf(reconciled) {
 			err = s.reconcileCancellations(ctx, maxAge)
 		}
@@ -351,10 +351,10 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 	}
 }
 
-// bucketPosition describes the state of the cancellations bucket at some time, so that a later
+// bucketState describes the state of the cancellations bucket at some time, so that a later
 // state reveals whether keys may have been lost. The zero value stands for a bucket that was never
 // seen.
-type bucketPosition struct {
+type bucketState struct {
 	created    time.Time // when the bucket was created
 	revision   uint64    // its newest revision
 	reconnects uint64    // how often the connection was reestablished before
@@ -364,20 +364,20 @@ type bucketPosition struct {
 // lower revision proves that it has. An equal or higher revision proves nothing, because new keys
 // may have replaced the lost ones. A reconnect therefore counts as a possible loss: a NATS server
 // that loses its newest writes in a power failure also loses its connections.
-func (p bucketPosition) mayLackKeysOf(earlier bucketPosition) bool {
+func (p bucketState) mayLackKeysOf(earlier bucketState) bool {
 	return !p.created.Equal(earlier.created) || p.revision < earlier.revision ||
 		p.reconnects != earlier.reconnects
 }
 
-// cancellationsPosition returns the current position of the cancellations bucket.
-func (s *Service) cancellationsPosition(ctx context.Context) (bucketPosition, error) {
+// cancellationsBucketState returns the current position of the cancellations bucket.
+func (s *Service) cancellationsBucketState(ctx context.Context) (bucketState, error) {
 	reconnects := s.config.JetStream.Conn().Stats().Reconnects
 	bucket, err := s.config.JetStream.Stream(ctx, stream.CancellationsStream)
 	if err != nil {
-		return bucketPosition{}, err
+		return bucketState{}, err
 	}
 	info := bucket.CachedInfo()
-	return bucketPosition{info.Created, info.State.LastSeq, reconnects}, nil
+	return bucketState{info.Created, info.State.LastSeq, reconnects}, nil
 }
 
 // forEachBatch calls the function do with batches of the records that match a filter, oldest first.

@@ -15,25 +15,25 @@ import (
 
 // ExecutionCounts counts the executions that were accepted within one interval.
 type ExecutionCounts struct {
-	At                      time.Time // the start of the interval
+	IntervalStart           time.Time // the start of the interval
 	Total, Failed, Rejected int64
 }
 
-// Activity counts the executions that match a filter, in intervals of the length step. It returns
-// the counts of the last steps intervals, oldest first; the last one contains the current time.
-// Total includes Failed and Rejected, but is read first, by a separate query, so Failed + Rejected
-// may briefly exceed Total.
-func (s *Service) Activity(
+// CountExecutions counts the executions that match a filter, in intervals of the length step. It
+// returns the counts of the last steps intervals, oldest first; the last one contains the current
+// time. Total includes Failed and Rejected, but is read first, by a separate query, so Failed +
+// Rejected may briefly exceed Total.
+func (s *Service) CountExecutions(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]ExecutionCounts, error) {
-	return runRead(ctx, s, caller, newAccessRule("Activity",
-		accessToAccountOrAll(&filter.AccountID)),
+	return runRead(ctx, s, caller, newAccessRule("CountExecutions",
+		narrowToCallerAccount(&filter.AccountID)),
 		func(ctx context.Context) ([]ExecutionCounts, error) {
 			wanted := filter
 			wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
 			activity := make([]ExecutionCounts, steps)
 			for i := range activity {
-				activity[i].At = wanted.Since.Add(time.Duration(i) * step)
+				activity[i].IntervalStart = wanted.Since.Add(time.Duration(i) * step)
 			}
 			for _, part := range []struct {
 				status execution.Status
@@ -74,12 +74,12 @@ type RequestCount struct {
 	Count   int64
 }
 
-// Requests counts the requests of all accounts by minute, oldest first, starting with the minute
-// that contains since.
-func (s *Service) Requests(
+// RequestCounts counts the requests of all accounts by minute, oldest first, starting with the
+// minute that contains since.
+func (s *Service) RequestCounts(
 	ctx context.Context, caller Caller, since time.Time,
 ) ([]RequestCount, error) {
-	return runRead(ctx, s, caller, newAccessRule("Requests", accessToAllAccounts),
+	return runRead(ctx, s, caller, newAccessRule("RequestCounts", accessToAllAccounts),
 		func(ctx context.Context) ([]RequestCount, error) {
 			counts, err := s.config.Store.MinuteCounts(ctx, since)
 			if err != nil {

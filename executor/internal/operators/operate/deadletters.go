@@ -55,7 +55,7 @@ func (s *Service) DeadLetters(
 	ctx context.Context, caller Caller, filter DeadLetterFilter, page PageOptions,
 ) (api.List[api.DeadLetter], error) {
 	return runRead(ctx, s, caller, newAccessRule("DeadLetters",
-		accessToAccountOrAll(&filter.AccountID)),
+		narrowToCallerAccount(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
 			last, err := page.cursorDeadLetter()
 			if err != nil {

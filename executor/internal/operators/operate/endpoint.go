@@ -25,7 +25,7 @@ func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.Public
 				OnlyThisMachine: found.Loopback,
 				State:           string(found.State),
 				Detail:          found.Detail,
-				CheckedAt:       found.At.UTC(),
+				CheckedAt:       found.CheckedAt.UTC(),
 			}, nil
 		})
 }

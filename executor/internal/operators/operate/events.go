@@ -11,10 +11,14 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Events returns an account's operator event settings, and the ongoing conditions that events have
-// reported.
-func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (api.Events, error) {
-	return runRead(ctx, s, caller, newAccessRule("Events", accessToAccount(accountID)),
+// EventSubscription returns an account's operator event settings, and the ongoing conditions that
+// events have reported.
+func (s *Service) EventSubscription(
+	ctx context.Context,
+	caller Caller,
+	accountID string,
+) (api.Events, error) {
+	return runRead(ctx, s, caller, newAccessRule("EventSubscription", accessToAccount(accountID)),
 		func(ctx context.Context) (none api.Events, err error) {
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
@@ -29,16 +33,20 @@ func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (
 					Detail: "The events of account " + accountID + " start no workflow.",
 				}
 			}
-			return s.eventsOf(ctx, have.Record)
+			return s.eventSubscriptionOf(ctx, have.Record)
 		})
 }
 
-// PutEvents sets which workflow an account's operator events start, and which kinds of events do
-// so. The result reports whether the account had no such settings before.
-func (s *Service) PutEvents(
+// PutEventSubscription sets which workflow an account's operator events start, and which kinds of
+// events do so. The result reports whether the account had no such settings before.
+func (s *Service) PutEventSubscription(
 	ctx context.Context, caller Caller, accountID string, put api.PutEvents,
 ) (PutResult[api.Events], error) {
-	return runChange(ctx, s, caller, newAccessRule("PutEvents", accessToAccount(accountID)),
+	return runChange(
+		ctx,
+		s,
+		caller,
+		newAccessRule("PutEventSubscription", accessToAccount(accountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Events], err error) {
 			account, created, err := s.config.Editor.PutEventSubscription(ctx, accountID,
@@ -50,15 +58,20 @@ func (s *Service) PutEvents(
 			if err != nil {
 				return none, err
 			}
-			events, err := s.eventsOf(ctx, account)
+			events, err := s.eventSubscriptionOf(ctx, account)
 			return PutResult[api.Events]{events, created}, err
-		})
+		},
+	)
 }
 
-// WithEventsCondition returns a context for a conditional change to an account's operator event
-// settings. The change calls check with the current settings, or with nil if the account has none.
-// If check returns an error, the change fails with that error. check may be called more than once.
-func WithEventsCondition(ctx context.Context, check func(*api.PutEvents) error) context.Context {
+// WithEventSubscriptionCondition returns a context for a conditional change to an account's
+// operator event settings. The change calls check with the current settings, or with nil if the
+// account has none. If check returns an error, the change fails with that error. check may be
+// called more than once.
+func WithEventSubscriptionCondition(
+	ctx context.Context,
+	check func(*api.PutEvents) error,
+) context.Context {
 	return edit.WithAccountCondition(ctx, func(a *registry.Account) error {
 		if a == nil {
 			return check(nil)
@@ -77,17 +90,31 @@ func secondsToDuration(n int64) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// RemoveEvents removes an account's operator event settings, so that its events no longer start a
-// workflow.
-func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID string) error {
-	return s.runChangeWithoutResult(ctx, caller,
-		newAccessRule("RemoveEvents", accessToAccount(accountID)), s.config.ChangeTimeout,
+// RemoveEventSubscription removes an account's operator event settings, so that its events no
+// longer start a workflow.
+func (s *Service) RemoveEventSubscription(
+	ctx context.Context,
+	caller Caller,
+	accountID string,
+) error {
+	return s.runChangeWithoutResult(
+		ctx,
+		caller,
+		newAccessRule(
+			"RemoveEventSubscription",
+			accessToAccount(accountID),
+		),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveEventSubscription(ctx, accountID)
-		})
+		},
+	)
 }
 
-func (s *Service) eventsOf(ctx context.Context, a *registry.Account) (api.Events, error) {
+func (s *Service) eventSubscriptionOf(
+	ctx context.Context,
+	a *registry.Account,
+) (api.Events, error) {
 	events := api.Events{
 		PutEvents:  *apiEventSetting(a.Events),
 		Since:      a.Events.SubscribedAt,

@@ -45,7 +45,7 @@ func (s *Service) Executions(
 	ctx context.Context, caller Caller, filter ExecutionFilter, page PageOptions,
 ) (api.List[Execution], error) {
 	return runRead(ctx, s, caller, newAccessRule("Executions",
-		accessToAccountOrAll(&filter.AccountID)),
+		narrowToCallerAccount(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[Execution], err error) {
 			at, id, err := page.cursorTimePosition(executionsCursorKind, 1)
 			if err != nil {

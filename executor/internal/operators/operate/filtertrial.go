@@ -25,9 +25,9 @@ import (
 // FilterTrial is the result of evaluating a filter against the last requests to a trigger node. It
 // also lists the fields of these requests to which a filter can refer.
 type FilterTrial struct {
-	Requests []TriedRequest // newest first, at most 20, then the sample payload if there is one
-	Expired  int            // number of further requests without a message or body
-	Places   []SeenField    // most useful first
+	Requests []TriedRequest    // newest first, at most 20, then the sample payload if there is one
+	Expired  int               // number of further requests without a message or body
+	Places   []FilterableField // most useful first
 }
 
 // Starts returns how many of the requests would have started an execution.
@@ -52,9 +52,9 @@ type TriedRequest struct {
 // isSample reports whether the request is the node's sample payload.
 func (r TriedRequest) isSample() bool { return r.ExecutionID == "" }
 
-// SeenField is a field that had a value in at least one of the requests: a header, a query or form
-// parameter, or a value in a JSON body.
-type SeenField struct {
+// FilterableField is a field that had a value in at least one of the requests: a header, a query or
+// form parameter, or a value in a JSON body.
+type FilterableField struct {
 	Place string // such as ptr:/action or header:X-GitHub-Event
 	// Values holds at most maxValuesPerField values as JSON, most frequent first. Long values are
 	// omitted.
@@ -191,7 +191,7 @@ type fieldValueCounts map[string]map[string]int
 const overlongValuesKey = ""
 
 func (p fieldValueCounts) countValue(place, value string) {
-	if _, err := sender.ParsePlace(place); err != nil {
+	if _, err := sender.ParseRequestPlace(place); err != nil {
 		return // the field may contain a secret
 	}
 	if p[place] == nil {
@@ -318,8 +318,8 @@ var eventWords = []string{"event", "action", "type", "kind", "topic", "status", 
 // mostUsefulFields returns at most maxSeenFields fields of requests (headers, query and form
 // parameters, JSON pointers) with their most frequent values. Fields that are most useful in a
 // filter come first.
-func (p fieldValueCounts) mostUsefulFields() []SeenField {
-	var all []SeenField
+func (p fieldValueCounts) mostUsefulFields() []FilterableField {
+	var all []FilterableField
 	rank := map[string]int{}
 	for place, values := range p {
 		seen, distinct := 0, len(values)
@@ -331,10 +331,10 @@ func (p fieldValueCounts) mostUsefulFields() []SeenField {
 			return cmp.Or(values[b]-values[a], strings.Compare(a, b))
 		})
 		short = short[:min(len(short), maxValuesPerField)]
-		all = append(all, SeenField{Place: place, Values: short, Seen: seen})
+		all = append(all, FilterableField{Place: place, Values: short, Seen: seen})
 		rank[place] = usefulness(place, seen, distinct)
 	}
-	slices.SortFunc(all, func(a, b SeenField) int {
+	slices.SortFunc(all, func(a, b FilterableField) int {
 		return cmp.Or(rank[b.Place]-rank[a.Place], strings.Compare(a.Place, b.Place))
 	})
 	return all[:min(len(all), maxSeenFields)]

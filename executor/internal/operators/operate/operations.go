@@ -5,10 +5,10 @@ import "slices"
 // Operation is something that operators can do: a method of Service that has a Caller.
 type Operation struct {
 	Name string // name of the method
-	// ID is the operationId of the API's route that calls the method and requires MinRole. It is ""
-	// if only the console calls the method, or if the route that calls it gets its role from
+	// RouteID is the operationId of the API's route that calls the method and requires MinRole. It
+	// is "" if only the console calls the method, or if the route that calls it gets its role from
 	// another operation.
-	ID string
+	RouteID string
 	// MinRole is the lowest role that may call the method.
 	MinRole Role
 }
@@ -20,12 +20,12 @@ type Operation struct {
 var operations = []Operation{
 	{"Account", "get-account", RoleViewer},
 	{"Accounts", "list-accounts", RoleViewer},
-	{"Activity", "", RoleViewer},
+	{"CountExecutions", "", RoleViewer},
 	{"AllRefusals", "list-all-refusals", RoleViewer},
 	{"ChangedExecutions", "", RoleViewer},
 	{"CheckPublicURL", "check-public-url", RoleViewer},
 	{"DeadLetters", "list-dead-letters", RoleViewer},
-	{"Events", "get-events", RoleViewer},
+	{"EventSubscription", "get-events", RoleViewer},
 	{"Execution", "", RoleViewer},
 	{"ExecutionDetail", "get-execution", RoleViewer},
 	{"Executions", "list-executions", RoleViewer},
@@ -36,11 +36,11 @@ var operations = []Operation{
 	{"Queues", "list-queues", RoleViewer},
 	{"Quota", "", RoleViewer},
 	{"Refusals", "list-refusals", RoleViewer},
-	{"Requests", "", RoleViewer},
+	{"RequestCounts", "", RoleViewer},
 	{"Sender", "get-sender", RoleViewer},
 	{"SenderPresets", "list-senders", RoleViewer},
 	{"TriggerNode", "get-trigger", RoleViewer},
-	{"TryOrderKey", "try-order-key", RoleViewer},
+	{"CountRequestsWithOrderKey", "try-order-key", RoleViewer},
 	{"UnattendedQueues", "", RoleViewer},
 	{"Watch", "stream-executions", RoleViewer},
 	{"WhoAmI", "get-whoami", RoleViewer},
@@ -74,20 +74,20 @@ var operations = []Operation{
 	{"SetSamplePayload", "put-sample-payload", RoleEditor},
 	{"TryFilter", "", RoleEditor},
 
-	{"Audit", "list-audit", RoleAdmin},
+	{"AuditEntries", "list-audit", RoleAdmin},
 	{"BackUpAudit", "back-up-audit", RoleAdmin},
 	{"BackUpRecords", "back-up-records", RoleAdmin},
 	{"CreateKey", "create-key", RoleAdmin},
 	{"DeleteAccount", "delete-account", RoleAdmin},
-	{"DropQueueStream", "delete-queue-stream", RoleAdmin},
+	{"MoveQueueToSharedStream", "delete-queue-stream", RoleAdmin},
 	{"Key", "", RoleAdmin},
 	{"Keys", "list-keys", RoleAdmin},
 	{"Members", "list-members", RoleAdmin},
 	{"PatchAccount", "patch-account", RoleAdmin},
-	{"PlanChange", "", RoleAdmin},
+	{"PreviewPlanChange", "", RoleAdmin},
 	{"PutAccount", "put-account", RoleAdmin},
-	{"PutEvents", "put-events", RoleAdmin},
-	{"RemoveEvents", "delete-events", RoleAdmin},
+	{"PutEventSubscription", "put-events", RoleAdmin},
+	{"RemoveEventSubscription", "delete-events", RoleAdmin},
 	{"RestoreRecords", "restore-records", RoleAdmin},
 	{"RevokeKey", "revoke-key", RoleAdmin},
 	{"SetQueueStream", "put-queue-stream", RoleAdmin},
@@ -97,7 +97,7 @@ var operations = []Operation{
 // roleByName and roleByID map the names and the IDs of the operations to their roles.
 var (
 	roleByName = rolesBy(func(o Operation) string { return o.Name })
-	roleByID   = rolesBy(func(o Operation) string { return o.ID })
+	roleByID   = rolesBy(func(o Operation) string { return o.RouteID })
 )
 
 func rolesBy(key func(Operation) string) map[string]Role {

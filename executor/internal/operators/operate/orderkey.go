@@ -41,19 +41,24 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 	return key, nil
 }
 
-// TryOrderKey counts how many of the last requests to a trigger node have a value for an order key.
-// place says where in a request the order key is, such as ptr:/id or header:X-Id; "" means the
-// place in the node's order key setting. The sample payload is not counted.
-func (s *Service) TryOrderKey(
+// CountRequestsWithOrderKey counts how many of the last requests to a trigger node have a value for
+// an order key. place says where in a request the order key is, such as ptr:/id or header:X-Id; ""
+// means the place in the node's order key setting. The sample payload is not counted.
+func (s *Service) CountRequestsWithOrderKey(
 	ctx context.Context, caller Caller, workflowID, nodeID, place string,
 ) (api.OrderKeyTrial, error) {
-	return runRead(ctx, s, caller, newAccessRule("TryOrderKey", accessToWorkflow(workflowID)),
+	return runRead(
+		ctx,
+		s,
+		caller,
+		newAccessRule("CountRequestsWithOrderKey", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (api.OrderKeyTrial, error) {
-			return s.tryOrderKey(ctx, workflowID, nodeID, place)
-		})
+			return s.countRequestsWithOrderKey(ctx, workflowID, nodeID, place)
+		},
+	)
 }
 
-func (s *Service) tryOrderKey(
+func (s *Service) countRequestsWithOrderKey(
 	ctx context.Context, workflowID, nodeID, place string,
 ) (trial api.OrderKeyTrial, err error) {
 	node, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)

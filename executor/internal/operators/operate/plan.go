@@ -102,11 +102,11 @@ func (s *WorkflowSample) add(w api.Workflow) {
 	}
 }
 
-// PlanChange computes the effect of changing an account's plan, without changing it.
-func (s *Service) PlanChange(
+// PreviewPlanChange computes the effect of changing an account's plan, without changing it.
+func (s *Service) PreviewPlanChange(
 	ctx context.Context, caller Caller, accountID, planID string,
 ) (PlanChange, error) {
-	return runRead(ctx, s, caller, newAccessRule("PlanChange", accessToAccount(accountID)),
+	return runRead(ctx, s, caller, newAccessRule("PreviewPlanChange", accessToAccount(accountID)),
 		func(context.Context) (none PlanChange, err error) {
 			plan := s.plan(planID)
 			if plan == nil {

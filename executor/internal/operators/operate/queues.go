@@ -22,7 +22,7 @@ const queuesCursorKind = "queues"
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Queue], error) {
-	return runRead(ctx, s, caller, newAccessRule("Queues", accessToAccountOrAll(&accountID)),
+	return runRead(ctx, s, caller, newAccessRule("Queues", narrowToCallerAccount(&accountID)),
 		func(ctx context.Context) (none api.List[api.Queue], err error) {
 			after, err := page.cursorPosition(queuesCursorKind)
 			if err != nil {
@@ -36,7 +36,7 @@ func (s *Service) Queues(
 			rest := slices.DeleteFunc(slices.Clone(found), func(q queues.Queue) bool {
 				return q.Name <= after
 			})
-			shared := s.sharedQueues(caller)
+			shared := s.queuesUsedByOthers(caller)
 			rest = rest[:min(len(rest), page.Limit+1)]
 			if rest, err = s.withHandlerStartTimes(ctx, rest); err != nil {
 				return none, err
@@ -55,7 +55,7 @@ func (s *Service) withHandlerStartTimes(
 	var ids []string
 	for _, q := range all {
 		for _, g := range q.Groups {
-			for _, h := range g.Held {
+			for _, h := range g.Blocking {
 				ids = append(ids, h.ExecutionID)
 			}
 		}
@@ -76,10 +76,10 @@ func (s *Service) withHandlerStartTimes(
 		all[i].Groups = slices.Clone(all[i].Groups)
 		for j := range all[i].Groups {
 			g := &all[i].Groups[j]
-			g.Held = slices.Clone(g.Held)
-			for k := range g.Held {
-				if at := began[g.Held[k].ExecutionID]; !at.IsZero() {
-					g.Held[k].AcceptedAt = at
+			g.Blocking = slices.Clone(g.Blocking)
+			for k := range g.Blocking {
+				if at := began[g.Blocking[k].ExecutionID]; !at.IsZero() {
+					g.Blocking[k].AcceptedAt = at
 				}
 			}
 		}
@@ -109,7 +109,7 @@ func (s *Service) UnattendedQueues(
 		func(context.Context) (map[string]api.Queue, error) {
 			idle := map[string]api.Queue{}
 			last, _ := s.config.Queues.LastPoll()
-			shared := s.sharedQueues(caller)
+			shared := s.queuesUsedByOthers(caller)
 			for _, q := range s.queuesOf(caller.AccountID, last) {
 				if q.Members() == 0 && !q.Incomplete && !q.MembersUnknown() {
 					idle[q.Name] = s.apiQueue(q, shared[q.Name])
@@ -119,8 +119,9 @@ func (s *Service) UnattendedQueues(
 		})
 }
 
-// sharedQueues returns the queues that are used by workflows that the caller has no access to.
-func (s *Service) sharedQueues(caller Caller) map[string]bool {
+// queuesUsedByOthers returns the queues that are used by workflows that the caller has no access
+// to.
+func (s *Service) queuesUsedByOthers(caller Caller) map[string]bool {
 	if caller.AccountID == "" {
 		return nil
 	}
@@ -140,7 +141,7 @@ func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 	if shared {
 		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
 		for i := range q.Groups {
-			q.Groups[i].Waiting, q.Groups[i].Held = 0, nil
+			q.Groups[i].Waiting, q.Groups[i].Blocking = 0, nil
 		}
 	}
 	result := api.Queue{
@@ -176,7 +177,7 @@ func apiQueueGroup(g queues.Group) api.QueueGroup {
 	if g.MaxInFlight > 0 {
 		result.MaxInFlight = &g.MaxInFlight
 	}
-	for _, h := range g.Held {
+	for _, h := range g.Blocking {
 		result.Held = append(result.Held, api.HeldKey{
 			OrderKey:    h.OrderKey,
 			WorkflowID:  h.WorkflowID,
@@ -202,7 +203,7 @@ func accessToQueue(name string) accessCheck {
 		if !named {
 			return notFoundError("queue", name, "")
 		}
-		if s.sharedQueues(caller)[name] {
+		if s.queuesUsedByOthers(caller)[name] {
 			return &Error{
 				Code:   api.CodeForbidden,
 				Detail: fmt.Sprintf("Workflows of other accounts use the queue %q, too.", name),
@@ -312,7 +313,7 @@ func (s *Service) changeQueue(
 			}
 			for _, q := range all {
 				if q.Name == name {
-					return s.apiQueue(q, s.sharedQueues(caller)[name]), nil
+					return s.apiQueue(q, s.queuesUsedByOthers(caller)[name]), nil
 				}
 			}
 			return s.apiQueue(unusedQueue(settings), false), nil

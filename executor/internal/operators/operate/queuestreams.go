@@ -33,12 +33,19 @@ func (s *Service) SetQueueStream(
 	})
 }
 
-// DropQueueStream moves a queue back to the shared stream. It returns when the move is complete. It
-// is idempotent. Executions that still wait in the queue's own stream are delivered from there.
-func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name string) error {
-	_, err := s.moveQueue(ctx, caller, "DropQueueStream", name, func(ctx context.Context) error {
-		return s.config.StreamMover.MoveToShared(ctx, name)
-	})
+// MoveQueueToSharedStream moves a queue back to the shared stream. It returns when the move is
+// complete. It is idempotent. Executions that still wait in the queue's own stream are delivered
+// from there.
+func (s *Service) MoveQueueToSharedStream(ctx context.Context, caller Caller, name string) error {
+	_, err := s.moveQueue(
+		ctx,
+		caller,
+		"MoveQueueToSharedStream",
+		name,
+		func(ctx context.Context) error {
+			return s.config.StreamMover.MoveToShared(ctx, name)
+		},
+	)
 	return err
 }
 
@@ -60,7 +67,7 @@ func (s *Service) moveQueue(
 			if err != nil {
 				return none, err
 			}
-			return s.apiQueue(moved, s.sharedQueues(caller)[name]), nil
+			return s.apiQueue(moved, s.queuesUsedByOthers(caller)[name]), nil
 		})
 }
 

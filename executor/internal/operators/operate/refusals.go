@@ -71,7 +71,7 @@ func (s *Service) Refusals(
 func (s *Service) AllRefusals(
 	ctx context.Context, caller Caller, accountID string, since time.Time, page PageOptions,
 ) (api.List[api.WorkflowRefusal], error) {
-	return runRead(ctx, s, caller, newAccessRule("AllRefusals", accessToAccountOrAll(&accountID)),
+	return runRead(ctx, s, caller, newAccessRule("AllRefusals", narrowToCallerAccount(&accountID)),
 		func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
 			at, code, err := page.cursorTimePosition(allRefusalsCursorKind, 2)
 			if err != nil {

@@ -83,7 +83,7 @@ func (s *Service) ReplayRejected(
 	ctx context.Context, caller Caller, filter ExecutionFilter, key string,
 ) (api.Replayed, error) {
 	return runChange(ctx, s, caller,
-		newAccessRule("ReplayRejected", accessToAccountOrAll(&filter.AccountID)), bulkTimeout,
+		newAccessRule("ReplayRejected", narrowToCallerAccount(&filter.AccountID)), bulkTimeout,
 		func(ctx context.Context) (none api.Replayed, err error) {
 			if err := checkIdempotencyKey(key); err != nil {
 				return none, err
@@ -99,7 +99,11 @@ func (s *Service) ReplayRejected(
 				}
 			})
 			err = b.startMatching(ctx, filter)
-			return api.Replayed{Replayed: b.startedCount, Left: b.skipped(), More: b.mayHaveMore},
+			return api.Replayed{
+					Replayed: b.startedCount,
+					Left:     b.skippedCounts(),
+					More:     b.mayHaveMore,
+				},
 				err
 		})
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// sizePeriod is the period for which Size counts requests. Per-minute counts are not kept longer.
-const sizePeriod = 7 * 24 * time.Hour
+// requestCountPeriod is the period for which Size counts requests. Per-minute counts are not kept
+// longer.
+const requestCountPeriod = 7 * 24 * time.Hour
 
 // Size returns the size of the installation and its activity in the last week.
 func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
@@ -18,7 +19,7 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 		func(ctx context.Context) (api.Size, error) {
 			now := time.Now().UTC()
 			size := api.Size{At: now, Hours: []api.SizeHour{}}
-			minutes, err := s.config.Store.MinuteCounts(ctx, now.Add(-sizePeriod))
+			minutes, err := s.config.Store.MinuteCounts(ctx, now.Add(-requestCountPeriod))
 			if err != nil {
 				return api.Size{}, err
 			}
@@ -38,7 +39,7 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 			if have.FreeBytes >= 0 {
 				size.Database.FreeBytes = &have.FreeBytes
 			}
-			all, since := s.config.Directory.CountWorkflows(now.Add(-sizePeriod))
+			all, since := s.config.Directory.CountWorkflows(now.Add(-requestCountPeriod))
 			size.Workflows, size.WorkflowsLastWeek = int64(all), int64(since)
 			return size, nil
 		})

@@ -58,7 +58,7 @@ func (s *Service) ChangedExecutions(
 	ctx context.Context, caller Caller, ids []string, accountID, workflowID string,
 ) ([]Execution, error) {
 	return runRead(ctx, s, caller, newAccessRule("ChangedExecutions",
-		accessToAccountOrAll(&accountID)),
+		narrowToCallerAccount(&accountID)),
 		func(ctx context.Context) ([]Execution, error) {
 			records, err := s.config.Store.GetMany(ctx, ids)
 			if err != nil {

@@ -37,7 +37,7 @@ func (s *Service) Workflows(
 	ctx context.Context, caller Caller, filter WorkflowFilter, page PageOptions,
 ) (api.List[api.Workflow], error) {
 	return runRead(ctx, s, caller, newAccessRule("Workflows",
-		accessToAccountOrAll(&filter.AccountID)),
+		narrowToCallerAccount(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.Workflow], err error) {
 			after, err := page.cursorPosition(workflowsCursorKind)
 			if err != nil {
@@ -158,7 +158,7 @@ func WithWorkflowIfUpdatedAt(ctx context.Context, at time.Time) context.Context 
 // WithWorkflowIfExists returns a context for a conditional change to a workflow. If the workflow
 // does not exist, the change fails with api.CodeChangedSince instead of creating it.
 func WithWorkflowIfExists(ctx context.Context) context.Context {
-	return edit.WithExistenceCondition(ctx)
+	return edit.WithMustExistCondition(ctx)
 }
 
 // PutWorkflow creates an inactive workflow, or replaces an existing one. If mustBeNew is true, it

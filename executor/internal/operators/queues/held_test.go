@@ -44,7 +44,7 @@ func TestAKeyIsHeldUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The group has no members, so the unacknowledged execution counts as waiting as well.
-	held := r.until("a: 3 wait, main has 0 and 3, 2 behind k")[0].Groups[0].Held
+	held := r.until("a: 3 wait, main has 0 and 3, 2 behind k")[0].Groups[0].Blocking
 	since := held[0].AcceptedAt
 	if since.Before(before.Truncate(time.Millisecond)) || since.After(accepted) {
 		t.Errorf("held up since %v, want between %v and %v", since, before, accepted)

@@ -55,13 +55,13 @@ type Group struct {
 	LastSeen time.Time
 	// MaxInFlight is the limit set by an operator; 0 means none.
 	MaxInFlight int64
-	// Held contains the executions that a runner of the group has received but not completed, and
-	// that block the executions behind them in their lane. It has at most one entry per lane.
-	Held []BlockingExecution
-	// lanes says where start messages wait for the group: it has an entry for each lane with
-	// waiting messages, and one per stream for messages without an order key. If the group has no
-	// consumer in a stream, a single entry stands for all lanes of that stream.
-	lanes []queueLane
+	// Blocking contains the executions that a runner of the group has received but not completed,
+	// and that block the executions behind them in their lane. It has at most one entry per lane.
+	Blocking []BlockingExecution
+	// waitingStarts says where start messages wait for the group: it has an entry for each lane
+	// with waiting messages, and one per stream for messages without an order key. If the group has
+	// no consumer in a stream, a single entry stands for all lanes of that stream.
+	waitingStarts []startMessageFilter
 }
 
 // BlockingExecution is an execution with an order key that a runner has received and that has not
@@ -75,9 +75,9 @@ type BlockingExecution struct {
 	Waiting     uint64 // how many executions, with any order key, wait behind this one in its lane
 }
 
-// queueLane selects start messages in one of a queue's streams: those of one lane, those of all
-// lanes, or those without an order key, which are in no lane.
-type queueLane struct {
+// startMessageFilter selects start messages in one of a queue's streams: those of one lane, those
+// of all lanes, or those without an order key, which are in no lane.
+type startMessageFilter struct {
 	stream         jetstream.Stream
 	subject        string
 	oldestSequence uint64 // the first waiting start message is at or after this stream sequence
@@ -146,11 +146,11 @@ type Watcher struct {
 	pollMu sync.Mutex // held by the caller that polls; other callers wait for its result
 	// pollMu also guards the next three fields. listeningSince is when the Watcher was created, or
 	// when a poll first noticed the last reconnect. reconnects is the number of reconnects up to
-	// that time. heardAllMembers means that every runner has had enough time since then to send a
-	// heartbeat.
-	listeningSince  time.Time
-	reconnects      uint64
-	heardAllMembers bool
+	// that time. listenedLongEnough means that every runner has had enough time since then to send
+	// a heartbeat.
+	listeningSince     time.Time
+	reconnects         uint64
+	listenedLongEnough bool
 
 	mu           sync.Mutex
 	lastQueues   []Queue
@@ -628,7 +628,7 @@ func (w *Watcher) pollQueues(ctx context.Context, named []string) ([]Queue, erro
 			return nil, err
 		}
 	}
-	w.heardAllMembers = w.hasHeardAllMembers(time.Now())
+	w.listenedLongEnough = w.hasListenedLongEnough(time.Now())
 	last, _ := w.LastPoll()
 	queues := make([]Queue, len(named))
 	failed := make([]error, len(named))
@@ -664,10 +664,10 @@ func (w *Watcher) pollQueues(ctx context.Context, named []string) ([]Queue, erro
 	return queues, nil
 }
 
-// hasHeardAllMembers reports whether every runner has had enough time to send a heartbeat since New
-// or the last reconnect. Until then, the Watcher may not know of a runner whose handlers are all
-// busy, because such a runner sends no pull requests.
-func (w *Watcher) hasHeardAllMembers(now time.Time) bool {
+// hasListenedLongEnough reports whether every runner has had enough time to send a heartbeat since
+// New or the last reconnect. Until then, the Watcher may not know of a runner whose handlers are
+// all busy, because such a runner sends no pull requests.
+func (w *Watcher) hasListenedLongEnough(now time.Time) bool {
 	if n := w.config.Conn.Stats().Reconnects; n != w.reconnects {
 		w.reconnects, w.listeningSince = n, now
 	}
@@ -740,7 +740,7 @@ func (q *Queue) addGroup(g Group) {
 			known.Waiting += g.Waiting
 			known.Members = max(known.Members, g.Members)
 			known.MembersUnknown = known.Members == 0 && known.MembersUnknown
-			known.lanes = append(known.lanes, g.lanes...)
+			known.waitingStarts = append(known.waitingStarts, g.waitingStarts...)
 			if g.LastSeen.After(known.LastSeen) {
 				known.LastSeen = g.LastSeen
 			}
@@ -810,13 +810,13 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 		}
 		g := &q.Groups[i]
 		g.Waiting += c.NumPending
-		lane := queueLane{at.stream, c.Config.FilterSubject, c.Delivered.Stream + 1}
+		lane := startMessageFilter{at.stream, c.Config.FilterSubject, c.Delivered.Stream + 1}
 		if g.Members == 0 {
 			g.Waiting += uint64(max(c.NumAckPending, 0))
 			lane.oldestSequence = c.AckFloor.Stream + 1
 		}
 		if c.NumPending > 0 || g.Members == 0 && c.NumAckPending > 0 {
-			g.lanes = append(g.lanes, lane)
+			g.waitingStarts = append(g.waitingStarts, lane)
 		}
 		if c.NumPending == 0 || c.NumAckPending == 0 {
 			continue
@@ -834,7 +834,7 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 		if err != nil || event.Start == nil {
 			continue
 		}
-		g.Held = append(g.Held, BlockingExecution{
+		g.Blocking = append(g.Blocking, BlockingExecution{
 			Lane:        number,
 			WorkflowID:  event.Start.WorkflowID,
 			OrderKey:    event.Start.OrderKey,
@@ -844,7 +844,7 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 		})
 	}
 	for i := range q.Groups {
-		slices.SortFunc(q.Groups[i].Held, func(a, b BlockingExecution) int {
+		slices.SortFunc(q.Groups[i].Blocking, func(a, b BlockingExecution) int {
 			return cmp.Compare(a.Lane, b.Lane)
 		})
 	}
@@ -880,7 +880,9 @@ func (w *Watcher) newGroup(queue string, c *jetstream.ConsumerInfo, at *streamSt
 	name, isGroup := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 	now := time.Now()
 	g := Group{Name: name, Waiting: c.NumPending}
-	g.lanes = []queueLane{{at.stream, at.QueueFilterSubject(queue), c.Delivered.Stream + 1}}
+	g.waitingStarts = []startMessageFilter{
+		{at.stream, at.QueueFilterSubject(queue), c.Delivered.Stream + 1},
+	}
 	if isGroup {
 		g.Members, g.LastSeen = w.members.countMembers(stream.RunnerGroup{
 			Queue: queue,
@@ -894,23 +896,23 @@ func (w *Watcher) newGroup(queue string, c *jetstream.ConsumerInfo, at *streamSt
 		g.LastSeen = now
 		return g
 	}
-	g.MembersUnknown = isGroup && !w.heardAllMembers
+	g.MembersUnknown = isGroup && !w.listenedLongEnough
 	for _, at := range []*time.Time{c.Delivered.Last, c.AckFloor.Last} {
 		if at != nil && at.After(g.LastSeen) {
 			g.LastSeen = *at
 		}
 	}
 	g.Waiting += uint64(max(c.NumAckPending, 0))
-	g.lanes[0].oldestSequence = c.AckFloor.Stream + 1
+	g.waitingStarts[0].oldestSequence = c.AckFloor.Stream + 1
 	return g
 }
 
 // countWaiting sets the number of executions that wait in a queue, and the time at which the oldest
 // of them was accepted.
 func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Queue) error {
-	var oldest []queueLane
+	var oldest []startMessageFilter
 	for _, at := range states {
-		all := []queueLane{
+		all := []startMessageFilter{
 			{at.stream, at.QueueFilterSubject(q.Name), 1},
 			{at.stream, at.OrderedFilterSubject(q.Name), 1},
 		}
@@ -927,7 +929,7 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 		ahead := slices.MinFunc(q.Groups, func(a, b Group) int {
 			return cmp.Compare(a.Waiting, b.Waiting)
 		})
-		q.Waiting, oldest = ahead.Waiting, ahead.lanes
+		q.Waiting, oldest = ahead.Waiting, ahead.waitingStarts
 	}
 	if q.Waiting == 0 {
 		return nil
@@ -948,11 +950,15 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 // holds the lanes that together contain these messages. countMessages adds the number to the
 // Waiting of the queue, and to that of each group that has no consumer in this stream yet. If every
 // group has one, it does nothing.
-func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueLane) error {
+func (q *Queue) countMessages(
+	ctx context.Context,
+	at *streamState,
+	all []startMessageFilter,
+) error {
 	var without []*Group
 	for i := range q.Groups {
 		g := &q.Groups[i]
-		if !slices.ContainsFunc(g.lanes, func(lane queueLane) bool {
+		if !slices.ContainsFunc(g.waitingStarts, func(lane startMessageFilter) bool {
 			return lane.stream == at.stream
 		}) {
 			without = append(without, g)
@@ -974,14 +980,14 @@ func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueL
 	q.Waiting += starts
 	for _, g := range without {
 		g.Waiting += starts
-		g.lanes = append(g.lanes, all...)
+		g.waitingStarts = append(g.waitingStarts, all...)
 	}
 	return nil
 }
 
 // oldestAcceptedAt returns when the oldest waiting start message of a lane was accepted. It returns
 // the zero time if a runner has received the message in the meantime, or if it has expired.
-func oldestAcceptedAt(ctx context.Context, l queueLane) (time.Time, error) {
+func oldestAcceptedAt(ctx context.Context, l startMessageFilter) (time.Time, error) {
 	msg, err := l.stream.GetMsg(ctx, l.oldestSequence, jetstream.WithGetMsgSubject(l.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return time.Time{}, nil

@@ -83,7 +83,7 @@ func said(found []queues.Queue) string {
 		text := fmt.Sprintf("%s: %d wait", q.Name, q.Waiting)
 		for _, g := range q.Groups {
 			text += fmt.Sprintf(", %s has %d and %d", g.Name, g.Members, g.Waiting)
-			for _, h := range g.Held {
+			for _, h := range g.Blocking {
 				text += fmt.Sprintf(", %d behind %s", h.Waiting, h.OrderKey)
 			}
 		}

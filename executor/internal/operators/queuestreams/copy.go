@@ -46,7 +46,7 @@ type deliveryIDCopier struct {
 	js               jetstream.JetStream
 	from, to         stream.Layout
 	queue            string // the queue whose stream the IDs are copied from
-	target           string // the queue whose stream they are copied to
+	targetQueue      string // the queue whose stream they are copied to
 	markerWorkflowID string // workflow ID in the subjects of markers, which must match the filters
 	// workflowID is the workflow whose IDs are copied. The copying continues where an earlier
 	// copier for this workflow ended. "" means that the IDs of several workflows are copied, always
@@ -98,7 +98,12 @@ func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
 ) (*deliveryIDCopier, error) {
 	c := &deliveryIDCopier{
-		from: from, to: to, queue: queue, target: target, markerWorkflowID: "-", filters: filters,
+		from:             from,
+		to:               to,
+		queue:            queue,
+		targetQueue:      target,
+		markerWorkflowID: "-",
+		filters:          filters,
 	}
 	return c, m.startCopier(ctx, c)
 }
@@ -109,7 +114,7 @@ func (m *Mover) newWorkflowCopier(
 	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
 ) (*deliveryIDCopier, error) {
 	c := &deliveryIDCopier{
-		from: from, to: to, queue: change.From, target: change.To,
+		from: from, to: to, queue: change.From, targetQueue: change.To,
 		markerWorkflowID: change.WorkflowID,
 		workflowID:       change.WorkflowID,
 		filters:          filtersOfWorkflow(from, change.From, change.WorkflowID),
@@ -174,7 +179,7 @@ func (c *deliveryIDCopier) stop(ctx context.Context) {
 	c.reader.End(ctx)
 }
 
-// copyAfterUnconfirmedEnd handles a move whose final record was stored although the call that
+// copyAfterUnconfirmedMove handles a move whose final record was stored although the call that
 // stored it returned an error. Before the record was stored, the ingresses may have reopened the
 // old stream by themselves, and may have stored messages there whose delivery IDs are not copied
 // yet. The function waits until all ingresses have applied the revision of the record, and then
@@ -184,7 +189,7 @@ func (c *deliveryIDCopier) stop(ctx context.Context) {
 // The move is complete, so nobody else would copy these IDs. The function therefore continues even
 // if the context is done. Its error wraps no other error: callers repeat a call after some errors,
 // which would not help here.
-func (m *Mover) copyAfterUnconfirmedEnd(
+func (m *Mover) copyAfterUnconfirmedMove(
 	ctx context.Context, c *deliveryIDCopier, revision uint64,
 ) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateCopyTimeout)
@@ -206,7 +211,7 @@ func (m *Mover) copyAfterUnconfirmedEnd(
 		if !again || retry.SleepBackoff(ctx, attempt) != nil {
 			err = fmt.Errorf("the move is complete, but the delivery IDs that %s stored last are "+
 				"not copied to %s, so a repeat of such a delivery would be run: %s",
-				c.from.StreamName(c.queue), c.to.StreamName(c.target), err.Error())
+				c.from.StreamName(c.queue), c.to.StreamName(c.targetQueue), err.Error())
 			m.config.Log.Error(err)
 			return err
 		}
@@ -221,7 +226,7 @@ func (c *deliveryIDCopier) nextMessage(
 	if err != nil {
 		return nil, nil, err
 	}
-	meta, err := c.reader.NextMetadata(got)
+	meta, err := c.reader.CheckedMetadata(got)
 	c.previous, c.current = c.current, meta
 	return got, meta, err
 }
@@ -229,7 +234,7 @@ func (c *deliveryIDCopier) nextMessage(
 // progressSubject returns the subject of the messages about the progress of a workflow's copy.
 // Readers of start messages ignore them, like dedup markers, and they carry no delivery ID.
 func (c *deliveryIDCopier) progressSubject() string {
-	return c.to.DedupMarkerSubject(c.target, "copied-"+c.workflowID)
+	return c.to.DedupMarkerSubject(c.targetQueue, "copied-"+c.workflowID)
 }
 
 // saveProgress records in the new stream that all messages before the current one have been copied.
@@ -252,7 +257,7 @@ func (c *deliveryIDCopier) readProgress(ctx context.Context) (sequence uint64, e
 	if c.workflowID == "" {
 		return 0, nil
 	}
-	msg, err := leader.Get(ctx, c.js.Conn(), c.to.StreamName(c.target),
+	msg, err := leader.Get(ctx, c.js.Conn(), c.to.StreamName(c.targetQueue),
 		leader.Query{LastBySubject: c.progressSubject()})
 	if errors.Is(err, leader.ErrNoMessage) {
 		return 0, nil
@@ -393,7 +398,7 @@ func (c *deliveryIDCopier) copyDeliveryID(
 	if since.Before(c.dedupWindowStart) || workflowID == "" {
 		return nil
 	}
-	msg := c.to.DedupMarkerMessage(c.target, workflowID, id)
+	msg := c.to.DedupMarkerMessage(c.targetQueue, workflowID, id)
 	msg.Header.Set(rememberedSinceHeader, strconv.FormatInt(since.Unix(), 10))
 	if len(c.pendingAcks) >= maxPendingCopies {
 		if err := c.awaitStored(ctx); err != nil {
@@ -411,7 +416,7 @@ func (c *deliveryIDCopier) copyDeliveryID(
 func (c *deliveryIDCopier) publish(msg *nats.Msg) error {
 	ack, err := c.js.PublishMsgAsync(msg)
 	if err != nil {
-		return fmt.Errorf("copy a delivery ID to %s: %w", c.to.StreamName(c.target), err)
+		return fmt.Errorf("copy a delivery ID to %s: %w", c.to.StreamName(c.targetQueue), err)
 	}
 	c.pendingAcks = append(c.pendingAcks, ack)
 	return nil
@@ -427,10 +432,14 @@ func (c *deliveryIDCopier) awaitStored(ctx context.Context) error {
 				err = c.republish(ctx, ack)
 			}
 			if isStreamFull(err) {
-				err = &StreamFullError{c.to.StreamName(c.target)}
+				err = &StreamFullError{c.to.StreamName(c.targetQueue)}
 			}
 			if err != nil {
-				return fmt.Errorf("copy a delivery ID to %s: %w", c.to.StreamName(c.target), err)
+				return fmt.Errorf(
+					"copy a delivery ID to %s: %w",
+					c.to.StreamName(c.targetQueue),
+					err,
+				)
 			}
 		case <-ctx.Done():
 			return ctx.Err()

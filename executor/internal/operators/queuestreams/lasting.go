@@ -25,7 +25,7 @@ func (m *Mover) trackMoves() {
 			now["queue."+q.Name] = true
 		}
 	}
-	for _, id := range m.config.Directory.ClosedWorkflows() {
+	for _, id := range m.config.Directory.IntakeClosedWorkflows() {
 		now["workflow."+id] = true
 	}
 	m.mu.Lock()

@@ -88,7 +88,7 @@ const (
 	// workflowCopyTimeout is how long MoveWorkflow may copy before it closes the workflow. A call
 	// may take 50 s, so enough time is left to store the change.
 	workflowCopyTimeout = 35 * time.Second
-	// lateCopyTimeout is the maximum duration of copyAfterUnconfirmedEnd, including retries.
+	// lateCopyTimeout is the maximum duration of copyAfterUnconfirmedMove, including retries.
 	lateCopyTimeout = 20 * time.Second
 )
 
@@ -260,7 +260,7 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 			err = errors.Join(err, m.resumeMove(ctx, q.Name))
 		}
 	}
-	for _, id := range m.config.Directory.ClosedWorkflows() {
+	for _, id := range m.config.Directory.IntakeClosedWorkflows() {
 		have, ok := m.config.Directory.Workflow(id)
 		if ok && m.isStalled("workflow."+id, have.Revision, closedPhaseStallTimeout) {
 			changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
@@ -500,7 +500,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 		d.done); err != nil {
 		err = m.abortMove(ctx, queue, closed, d.moving, err)
 		if revision, ended := m.revisionInPhase(ctx, queue, d.done); ended {
-			return m.copyAfterUnconfirmedEnd(ctx, ids, revision)
+			return m.copyAfterUnconfirmedMove(ctx, ids, revision)
 		}
 		return err
 	}
@@ -614,9 +614,10 @@ func toCopyUnfinished(err error) error {
 	return err
 }
 
-// copyWorkflowIDs copies the delivery IDs of a workflow while ingresses still accept requests for
-// it. The caller uses the returned copier to copy the IDs that are stored later, and must stop it.
-func (m *Mover) copyWorkflowIDs(
+// copyWorkflowDeliveryIDs copies the delivery IDs of a workflow while ingresses still accept
+// requests for it. The caller uses the returned copier to copy the IDs that are stored later, and
+// must stop it.
+func (m *Mover) copyWorkflowDeliveryIDs(
 	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
 ) (*deliveryIDCopier, error) {
 	copying, cancel := context.WithTimeout(ctx, workflowCopyTimeout)
@@ -648,7 +649,7 @@ func (m *Mover) MoveWorkflow(
 	if err != nil {
 		return err
 	}
-	ids, err := m.copyWorkflowIDs(ctx, from, to, change)
+	ids, err := m.copyWorkflowDeliveryIDs(ctx, from, to, change)
 	if err != nil {
 		return err
 	}
@@ -670,7 +671,9 @@ func (m *Mover) MoveWorkflow(
 		}
 	}
 	if err == nil {
-		err = store(edit.WithStoreDeadline(edit.WithCopiedIDs(ctx, change, closed), deadline))
+		err = store(
+			edit.WithStoreDeadline(edit.WithAllowedQueueChange(ctx, change, closed), deadline),
+		)
 	}
 	if err != nil {
 		opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)
@@ -681,7 +684,7 @@ func (m *Mover) MoveWorkflow(
 		})
 		w, ok := m.config.Directory.Workflow(change.WorkflowID)
 		if ok && w.Record.Queue == change.To {
-			if err := m.copyAfterUnconfirmedEnd(ctx, ids, w.Revision); err != nil {
+			if err := m.copyAfterUnconfirmedMove(ctx, ids, w.Revision); err != nil {
 				return err
 			}
 		}

@@ -53,8 +53,8 @@ type Result struct {
 	// State is the outcome of the check.
 	State  State
 	Detail string // what the state means, for people
-	// At is when the check was made, which may be up to resultTTL ago.
-	At time.Time
+	// CheckedAt is when the check was made, which may be up to resultTTL ago.
+	CheckedAt time.Time
 }
 
 // IngressLister lists the running ingresses. *consistency.Membership implements it.
@@ -111,18 +111,18 @@ func (c *Checker) URL() string {
 func (c *Checker) Check(ctx context.Context) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > resultTTL {
+	if base := c.URL(); base != c.last.URL || time.Since(c.last.CheckedAt) > resultTTL {
 		// Other callers use the result as well, so the check must continue when the first caller's
 		// context ends.
 		probeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 		defer cancel()
 		state, detail := c.probe(probeCtx, base)
 		c.last = Result{
-			URL:      base,
-			Loopback: IsLoopback(base),
-			State:    state,
-			Detail:   detail,
-			At:       time.Now(),
+			URL:       base,
+			Loopback:  IsLoopback(base),
+			State:     state,
+			Detail:    detail,
+			CheckedAt: time.Now(),
 		}
 	}
 	return c.last
@@ -156,7 +156,7 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 	if err != nil {
 		return StateUnknown, "The public URL cannot be called: " + err.Error()
 	}
-	request.Header.Set(probe.Header, question.Header())
+	request.Header.Set(probe.Header, question.HeaderValue())
 	request.Header.Set("User-Agent", "hookstart")
 	response, err := c.client.Do(request)
 	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {

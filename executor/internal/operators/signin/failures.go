@@ -51,8 +51,8 @@ type Failures struct {
 }
 
 type sourceFailures struct {
-	failures int
-	last     time.Time
+	failures      int
+	lastFailureAt time.Time
 }
 
 // NewFailures returns a Failures whose metric is registered with metrics.
@@ -99,11 +99,11 @@ func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) 
 		s = &sourceFailures{}
 		f.sources[from] = s
 	}
-	if now.Sub(s.last) > failureRetention {
+	if now.Sub(s.lastFailureAt) > failureRetention {
 		s.failures = 0
 	}
 	s.failures++
-	s.last = now
+	s.lastFailureAt = now
 	over := s.failures - undelayedFailures
 	if over <= 0 || f.delayedResponses >= maxConcurrentDelays {
 		return 0, false
@@ -126,7 +126,7 @@ func (f *Failures) evictSources(now time.Time) {
 		return
 	}
 	for from, s := range f.sources {
-		if now.Sub(s.last) > failureRetention {
+		if now.Sub(s.lastFailureAt) > failureRetention {
 			delete(f.sources, from)
 		}
 	}

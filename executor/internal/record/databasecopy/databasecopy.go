@@ -459,7 +459,7 @@ func (c *RegistryCopy) restorePage(
 	for i, r := range records {
 		kept[i] = edit.CopiedRecord{Key: r.Key, Data: r.Data, Deleted: r.Deleted != 0}
 	}
-	stored, err = edit.RestoreMissing(ctx, c.JetStream, bucket, kept)
+	stored, err = edit.RestoreMissingRecords(ctx, c.JetStream, bucket, kept)
 	return stored, records[len(records)-1].Key, true, err
 }
 

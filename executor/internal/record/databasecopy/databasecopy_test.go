@@ -208,7 +208,7 @@ func (i *ingress) awaitAvailable(t *testing.T, active ...string) time.Duration {
 	began := time.Now()
 	for !i.lease.IsValid(time.Now()) {
 		if time.Since(began) > time.Minute {
-			t.Fatalf("the registry is not restored: %v", i.lease.Failure())
+			t.Fatalf("the registry is not restored: %v", i.lease.RenewalError())
 		}
 		<-time.After(time.Millisecond)
 	}

@@ -184,7 +184,7 @@ func (r *streamScan) readNewMessages(
 		}
 		pending, n := uint64(0), 0
 		for msg := range messages.Messages() {
-			meta, err := r.reader.NextMetadata(msg)
+			meta, err := r.reader.CheckedMetadata(msg)
 			if err != nil {
 				return false, fmt.Errorf("read the headers of the stream: %w", err)
 			}

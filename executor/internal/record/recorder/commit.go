@@ -123,7 +123,7 @@ func (r *Recorder) noteLateStarts(group []*entry) {
 	for _, e := range group {
 		if e.kind == kindStart &&
 			e.meta.Timestamp.Sub(e.record.AcceptedAt) > lostSearchOverlap/2 {
-			r.lateRecords.add(e.record.AcceptedAt)
+			r.oldestLateRecord.add(e.record.AcceptedAt)
 		}
 	}
 }
@@ -191,6 +191,6 @@ func newStoreBatch(entries []*entry) store.Batch {
 		case kindDedupMarker:
 		}
 	}
-	useCopySequences(entries, b.New)
+	pointRecordsAtCopies(entries, b.New)
 	return b
 }

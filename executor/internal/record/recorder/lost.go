@@ -35,8 +35,8 @@ const (
 )
 
 // lostSearchInterval returns the interval between searches for executions that no runner will end:
-// one hour, or maxAge if that is shorter, but at least one minute. maxAge is the shortest maximum
-// age of the streams of start messages.
+// one hour, or shortestMaxAge if that is shorter, but at least one minute. shortestMaxAge is the
+// shortest maximum age of the streams of start messages.
 func lostSearchInterval(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
@@ -74,14 +74,14 @@ var (
 func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
-	pass := lostPass{windowLength: firstLostWindow}
+	pass := lostSearch{windowLength: firstLostWindow}
 	var said time.Time
 	for ctx.Err() == nil {
 		retry.Sleep(ctx, r.intervals.lostSearchDelay)
 		every := time.Hour
-		pass.begin(time.Now(), r.lateRecords.take())
+		pass.begin(time.Now(), r.oldestLateRecord.take())
 		for ctx.Err() == nil {
-			if r.searchAll.Swap(false) {
+			if r.fullSearchDue.Swap(false) {
 				pass.beginFull(time.Now())
 			}
 			maxAge, err := r.endLostOnce(ctx, &pass)
@@ -115,7 +115,7 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 // lostRecheckDelay are ignored. The result is the shortest maximum age of the streams of start
 // messages.
 func (r *Recorder) endLostOnce(
-	ctx context.Context, pass *lostPass,
+	ctx context.Context, pass *lostSearch,
 ) (maxAge time.Duration, err error) {
 	until := time.Now().Add(-r.intervals.lostRecheckDelay)
 	streams, err := r.readStartStreams(ctx, pass)
@@ -141,9 +141,9 @@ func (r *Recorder) endLostOnce(
 		}
 		window := pass.nextWindow(newest[0].AcceptedAt)
 		found, slowest, err := r.findLostCandidates(ctx, streams, pass, window)
-		pass.noteQuery(slowest, err)
+		pass.adjustWindowLength(slowest, err)
 		if err == nil && len(found) > 0 {
-			streams, err = r.endCandidates(ctx, pass, found)
+			streams, err = r.recheckAndEndLost(ctx, pass, found)
 		}
 		if err != nil {
 			return 0, err
@@ -159,15 +159,15 @@ func (r *Recorder) endLostOnce(
 		}
 	}
 	pass.end()
-	return streams.maxAge(), nil
+	return streams.shortestMaxAge(), nil
 }
 
-// endCandidates ends the executions in found that no runner will end. It first waits for
+// recheckAndEndLost ends the executions in found that no runner will end. It first waits for
 // lostRecheckDelay and looks up their start messages again, because a runner may be able to end
 // some of them after all. It returns the streams of start messages, which it has read again, with
 // their groups of runners.
-func (r *Recorder) endCandidates(
-	ctx context.Context, pass *lostPass, found []lostCandidate,
+func (r *Recorder) recheckAndEndLost(
+	ctx context.Context, pass *lostSearch, found []lostCandidate,
 ) (startStreams, error) {
 	retry.Sleep(ctx, r.intervals.lostRecheckDelay)
 	// Read the streams again, because a queue's own stream may have been created in the meantime,
@@ -176,7 +176,7 @@ func (r *Recorder) endCandidates(
 	if err != nil {
 		return nil, err
 	}
-	byReason, err := r.findEndReasons(ctx, streams, found)
+	byReason, err := r.groupByEndReason(ctx, streams, found)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (r *Recorder) endCandidates(
 
 // readStartStreams returns the streams of start messages that currently exist, with their groups of
 // runners. It adds those that could not be read to pass.unreadStreams.
-func (r *Recorder) readStartStreams(ctx context.Context, pass *lostPass) (startStreams, error) {
+func (r *Recorder) readStartStreams(ctx context.Context, pass *lostSearch) (startStreams, error) {
 	streams, err := r.listStartStreams(ctx)
 	if err == nil {
 		err = r.readRunnerGroups(ctx, streams)
@@ -251,13 +251,13 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 		}
 	}
 	// Call mayLackMessages both before and after rewindToUnrecorded, because either result alone
-	// may miss something. While a stream has an ack goal (recovery.ackGoals), the database may lack
-	// messages below the goal. If the stream reaches the goal during rewindToUnrecorded, only the
-	// earlier call still sees that there was one. If a goal is set during rewindToUnrecorded, only
-	// the later call sees it.
-	mayLack := r.recovery.mayLackMessages(at)
+	// may miss something. While a stream has an ack goal (recovery.ackGoalByStream), the database
+	// may lack messages below the goal. If the stream reaches the goal during rewindToUnrecorded,
+	// only the earlier call still sees that there was one. If a goal is set during
+	// rewindToUnrecorded, only the later call sees it.
+	mayLack := r.databaseRecovery.mayLackMessages(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
-	if err == nil && (mayLack || behind || r.recovery.mayLackMessages(at)) {
+	if err == nil && (mayLack || behind || r.databaseRecovery.mayLackMessages(at)) {
 		err = errNotCaughtUp
 	}
 	return err
@@ -349,7 +349,7 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 // findLostCandidates returns the executions that were accepted within a window, have not ended, and
 // will not be ended by any runner. It also returns the duration of the slowest query.
 func (r *Recorder) findLostCandidates(
-	ctx context.Context, streams startStreams, pass *lostPass, window store.RecordFilter,
+	ctx context.Context, streams startStreams, pass *lostSearch, window store.RecordFilter,
 ) (found []lostCandidate, slowest time.Duration, err error) {
 	const page = 500
 	for _, window.Status = range []execution.Status{execution.Queued, execution.Running} {
@@ -367,7 +367,7 @@ func (r *Recorder) findLostCandidates(
 				pass.noteUnfinished(record.AcceptedAt)
 				candidates = append(candidates, newLostCandidate(record))
 			}
-			byReason, err := r.findEndReasons(ctx, streams, candidates)
+			byReason, err := r.groupByEndReason(ctx, streams, candidates)
 			if err != nil {
 				return nil, slowest, err
 			}
@@ -382,9 +382,9 @@ func (r *Recorder) findLostCandidates(
 	return found, slowest, nil
 }
 
-// findEndReasons returns the candidates that no runner will end, grouped by reason. It leaves out
+// groupByEndReason returns the candidates that no runner will end, grouped by reason. It leaves out
 // candidates whose start message could not be looked up.
-func (r *Recorder) findEndReasons(
+func (r *Recorder) groupByEndReason(
 	ctx context.Context, streams startStreams, candidates []lostCandidate,
 ) (map[endReason][]lostCandidate, error) {
 	if _, err := r.locateStartMessages(ctx, streams, candidates); err != nil {
@@ -407,9 +407,9 @@ func (r *Recorder) findEndReasons(
 }
 
 // endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
-// still end it. The caller must have called locateStartMessages for c. maxAge and groups describe
-// the stream that holds or held the start message: the maximum age of its messages, and its groups
-// of runners.
+// still end it. The caller must have called locateStartMessages for c. shortestMaxAge and groups
+// describe the stream that holds or held the start message: the maximum age of its messages, and
+// its groups of runners.
 func endReasonFor(
 	c lostCandidate, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {
@@ -472,9 +472,9 @@ func (s startStreams) forQueue(queue string) []*startStream {
 	return []*startStream{s[sharedStartReportPair.starts]}
 }
 
-// maxAge returns the shortest maximum age of the streams, or 0 if one of them could not be
+// shortestMaxAge returns the shortest maximum age of the streams, or 0 if one of them could not be
 // read.
-func (s startStreams) maxAge() time.Duration {
+func (s startStreams) shortestMaxAge() time.Duration {
 	age := time.Duration(math.MaxInt64)
 	for _, at := range s {
 		if at.err != nil {

@@ -26,12 +26,12 @@ const (
 	fullSearchInterval = 24 * time.Hour
 )
 
-// lostPass is the state of a search for executions that no runner will end. A search goes from the
-// newest executions to the oldest, because executions that a power failure has lost are among the
-// newest. It usually stops at the oldest execution that the previous search found unfinished,
+// lostSearch is the state of a search for executions that no runner will end. A search goes from
+// the newest executions to the oldest, because executions that a power failure has lost are among
+// the newest. It usually stops at the oldest execution that the previous search found unfinished,
 // because all older ones have ended. Every fullSearchInterval, and after the recorder's consumers
 // have been rewound, a search reads all executions.
-type lostPass struct {
+type lostSearch struct {
 	stopAt     time.Time // acceptance time at which the search stops; zero: it reads all
 	startAt    time.Time // acceptance time at which the search starts; zero: it has not begun
 	readDownTo time.Time // acceptance time down to which the search has read
@@ -42,13 +42,13 @@ type lostPass struct {
 	// unreadStreams holds the names of the streams that could not be read at some point of the
 	// search. Executions whose start messages may be in these streams were ignored.
 	unreadStreams    map[string]bool
-	skippedConsumers []SkippedConsumer // result of Config.SkippedConsumers when the search began
+	skippedConsumers []SkippingConsumer // result of Config.SkippedConsumers when the search began
 }
 
 // begin begins the next search. late is zero, or the acceptance time of the oldest execution that
 // was recorded too late for the previous search to find it. The new search goes back at least to
 // late.
-func (p *lostPass) begin(now, late time.Time) {
+func (p *lostSearch) begin(now, late time.Time) {
 	p.startAt, p.readDownTo, p.oldestUnfinished = time.Time{}, time.Time{}, time.Time{}
 	p.unreadStreams = map[string]bool{}
 	if !late.IsZero() && late.Before(p.stopAt) {
@@ -60,7 +60,7 @@ func (p *lostPass) begin(now, late time.Time) {
 }
 
 // beginFull begins a search that reads all executions.
-func (p *lostPass) beginFull(now time.Time) {
+func (p *lostSearch) beginFull(now time.Time) {
 	p.lastFullSearch = time.Time{}
 	p.begin(now, time.Time{})
 }
@@ -68,7 +68,7 @@ func (p *lostPass) beginFull(now time.Time) {
 // nextWindow returns the next window to read. newest is the acceptance time of the newest execution
 // that the search has not read yet. The window ends just after newest, so that times without
 // executions are skipped.
-func (p *lostPass) nextWindow(newest time.Time) store.RecordFilter {
+func (p *lostSearch) nextWindow(newest time.Time) store.RecordFilter {
 	window := store.RecordFilter{
 		Since: newest.Add(-p.windowLength), Until: newest.Add(time.Millisecond),
 	}
@@ -82,14 +82,15 @@ func (p *lostPass) nextWindow(newest time.Time) store.RecordFilter {
 }
 
 // noteUnfinished notes the acceptance time of an execution that has not ended.
-func (p *lostPass) noteUnfinished(accepted time.Time) {
+func (p *lostSearch) noteUnfinished(accepted time.Time) {
 	if p.oldestUnfinished.IsZero() || accepted.Before(p.oldestUnfinished) {
 		p.oldestUnfinished = accepted
 	}
 }
 
-// noteQuery makes the next window shorter if a query was slow or failed, and longer if it was fast.
-func (p *lostPass) noteQuery(took time.Duration, err error) {
+// adjustWindowLength makes the next window shorter if a query was slow or failed, and longer if it
+// was fast.
+func (p *lostSearch) adjustWindowLength(took time.Duration, err error) {
 	switch {
 	case err != nil || took > slowLostQueryDuration:
 		p.windowLength = max(p.windowLength/2, minLostWindow)
@@ -100,7 +101,7 @@ func (p *lostPass) noteQuery(took time.Duration, err error) {
 
 // end ends a search, which runs backwards in time, and sets the acceptance time at which the next
 // search stops. If a stream could not be read, the next search goes as far back as this one.
-func (p *lostPass) end() {
+func (p *lostSearch) end() {
 	if len(p.unreadStreams) > 0 {
 		return
 	}
@@ -110,15 +111,15 @@ func (p *lostPass) end() {
 	}
 }
 
-// lateRecords collects the acceptance times of executions that were recorded so late that searches
-// may already have passed these times. It keeps only the oldest one, because the next search then
-// goes back at least that far.
-type lateRecords struct {
+// oldestLateRecord collects the acceptance times of executions that were recorded so late that
+// searches may already have passed these times. It keeps only the oldest one, because the next
+// search then goes back at least that far.
+type oldestLateRecord struct {
 	mu     sync.Mutex
 	oldest time.Time // zero: there are none
 }
 
-func (l *lateRecords) add(accepted time.Time) {
+func (l *oldestLateRecord) add(accepted time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.oldest.IsZero() || accepted.Before(l.oldest) {
@@ -127,7 +128,7 @@ func (l *lateRecords) add(accepted time.Time) {
 }
 
 // take returns the oldest time, or zero if no record has been added since the last call.
-func (l *lateRecords) take() time.Time {
+func (l *oldestLateRecord) take() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer func() { l.oldest = time.Time{} }()
@@ -136,4 +137,4 @@ func (l *lateRecords) take() time.Time {
 
 // NoteRecordedLate makes the next search of EndLostExecutions go back to the given acceptance time.
 // Call it for an execution that was recorded after a search had already passed that time.
-func (r *Recorder) NoteRecordedLate(accepted time.Time) { r.lateRecords.add(accepted) }
+func (r *Recorder) NoteRecordedLate(accepted time.Time) { r.oldestLateRecord.add(accepted) }

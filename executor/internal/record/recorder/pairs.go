@@ -71,8 +71,8 @@ func (r *Recorder) existingPairs(ctx context.Context) ([]startReportPair, error)
 // forgetStream removes everything that the recorder remembers about a deleted stream.
 func (r *Recorder) forgetStream(name string) {
 	r.metrics.forgetStream(name)
-	r.ackMarks.forgetStream(name)
-	r.recovery.forgetStream(name)
+	r.lastAcked.forgetStream(name)
+	r.databaseRecovery.forgetStream(name)
 	r.undeliveredStarts.Delete(pairOfStream(name).starts)
 }
 

@@ -101,17 +101,17 @@ func handledRangesOf(entries []*entry) (ranges []store.HandledRange) {
 	return ranges
 }
 
-// recovery tracks whether the database lacks acknowledged messages. For each stream, it knows the
-// sequence up to which messages must be acknowledged before the database is compared with the
-// streams again.
-type recovery struct {
+// databaseRecovery tracks whether the database lacks acknowledged messages. For each stream, it
+// knows the sequence up to which messages must be acknowledged before the database is compared with
+// the streams again.
+type databaseRecovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
 	mu sync.Mutex
-	// ackGoals holds the ack goal of each stream: the database is compared with the streams again
-	// once every message up to that sequence is acknowledged.
-	ackGoals  map[string]uint64
-	ackFloors map[string]ackFloor // the most recent ack floor, by stream
+	// ackGoalByStream holds the ack goal of each stream: the database is compared with the streams
+	// again once every message up to that sequence is acknowledged.
+	ackGoalByStream map[string]uint64
+	ackFloors       map[string]ackFloor // the most recent ack floor, by stream
 	// lastDelivered maps each stream to the highest sequence that had been delivered at the last
 	// comparison. A stream has no entry if everything delivered had been acknowledged.
 	lastDelivered  map[string]uint64
@@ -132,7 +132,7 @@ type ackFloor struct {
 // lacks messages, or may lack some.
 const recoveryReadinessComponent = "database position"
 
-func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
+func (r *databaseRecovery) start(stream string, goal uint64, ready *ops.Readiness) {
 	r.addAckGoal(stream, goal)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,19 +145,19 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 // addAckGoal makes the recorder compare the database with the streams again once every message of
 // the stream up to the sequence goal is acknowledged. If the stream has a higher goal already, the
 // higher one remains.
-func (r *recovery) addAckGoal(stream string, goal uint64) {
+func (r *databaseRecovery) addAckGoal(stream string, goal uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ackGoals == nil {
-		r.ackGoals = map[string]uint64{}
+	if r.ackGoalByStream == nil {
+		r.ackGoalByStream = map[string]uint64{}
 	}
-	r.ackGoals[stream] = max(r.ackGoals[stream], goal)
+	r.ackGoalByStream[stream] = max(r.ackGoalByStream[stream], goal)
 }
 
 // setDelivered sets the stream's entry in lastDelivered after a comparison: delivered is the
 // sequence up to which messages had been delivered. If it is 0, all of them are acknowledged, and
 // the entry is removed.
-func (r *recovery) setDelivered(stream string, delivered uint64) {
+func (r *databaseRecovery) setDelivered(stream string, delivered uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lastDelivered == nil {
@@ -174,7 +174,7 @@ func (r *recovery) setDelivered(stream string, delivered uint64) {
 // the ack floors, and a new database may lack some of them. uncertain is true if the store may have
 // switched to another database. Then the executor becomes not ready after a grace period, until all
 // ack goals are reached: see updateReadiness.
-func (r *recovery) addGoalsForDelivered(uncertain bool) {
+func (r *databaseRecovery) addGoalsForDelivered(uncertain bool) {
 	r.mu.Lock()
 	delivered := maps.Clone(r.lastDelivered)
 	if uncertain && len(delivered) > 0 && r.maybeMissingSince.IsZero() {
@@ -190,14 +190,14 @@ func (r *recovery) addGoalsForDelivered(uncertain bool) {
 // after a switch to another database, whether that database lacks messages. It marks the executor
 // as ready again when all ack goals are reached, or after maxUncertainty. While the database is
 // known to lack messages, updateReadiness does nothing, because the executor is not ready anyway.
-func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
+func (r *databaseRecovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.databaseBehind || r.maybeMissingSince.IsZero() {
 		return
 	}
 	switch waited := time.Since(r.maybeMissingSince); {
-	case len(r.ackGoals) == 0:
+	case len(r.ackGoalByStream) == 0:
 		r.maybeMissingSince = time.Time{}
 		ready.MarkReady(recoveryReadinessComponent)
 	case waited >= maxUncertainty:
@@ -211,7 +211,7 @@ func (r *recovery) updateReadiness(ready *ops.Readiness, grace time.Duration) {
 }
 
 // isBehind reports whether the database is known to lack acknowledged messages.
-func (r *recovery) isBehind() bool {
+func (r *databaseRecovery) isBehind() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.databaseBehind
@@ -220,10 +220,10 @@ func (r *recovery) isBehind() bool {
 // end ends the recovery and returns true. It does nothing and returns false if the database is not
 // known to lack messages, or if a stream has an ack goal again because the database was found to
 // lack more messages in the meantime.
-func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
+func (r *databaseRecovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.databaseBehind || len(r.ackGoals) > 0 {
+	if !r.databaseBehind || len(r.ackGoalByStream) > 0 {
 		return false
 	}
 	r.databaseBehind, r.maybeMissingSince = false, time.Time{}
@@ -234,7 +234,7 @@ func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
 // updateAckFloor stores the parameter now as the ack floor of a stream. If the previous ack floor
 // was higher, another executor has rewound the consumer, and updateAckFloor returns the sequence of
 // that ack floor. Otherwise, it returns 0.
-func (r *recovery) updateAckFloor(stream string, now ackFloor) (before uint64) {
+func (r *databaseRecovery) updateAckFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ackFloors == nil {
@@ -248,49 +248,49 @@ func (r *recovery) updateAckFloor(stream string, now ackFloor) (before uint64) {
 	return 0
 }
 
-func (r *recovery) ackGoal(stream string) uint64 {
+func (r *databaseRecovery) ackGoal(stream string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ackGoals[stream]
+	return r.ackGoalByStream[stream]
 }
 
 // forgetStream removes everything that the recovery remembers about a deleted stream.
-func (r *recovery) forgetStream(stream string) {
+func (r *databaseRecovery) forgetStream(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.ackGoals, stream)
+	delete(r.ackGoalByStream, stream)
 	delete(r.ackFloors, stream)
 	delete(r.lastDelivered, stream)
 }
 
 // streamsBelowGoal returns the names of the streams that are not yet acknowledged up to their
 // goals.
-func (r *recovery) streamsBelowGoal() []string {
+func (r *databaseRecovery) streamsBelowGoal() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.ackGoals))
+	return slices.Collect(maps.Keys(r.ackGoalByStream))
 }
 
-func (r *recovery) markGoalReached(stream string) {
+func (r *databaseRecovery) markGoalReached(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.ackGoals, stream)
+	delete(r.ackGoalByStream, stream)
 }
 
 // mayLackMessages reports whether the database may lack acknowledged messages of either stream of a
 // pair.
-func (r *recovery) mayLackMessages(at startReportPair) bool {
+func (r *databaseRecovery) mayLackMessages(at startReportPair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.databaseBehind || r.ackGoals[at.starts] > 0 || r.ackGoals[at.reports] > 0
+	return r.databaseBehind || r.ackGoalByStream[at.starts] > 0 || r.ackGoalByStream[at.reports] > 0
 }
 
 // isRunning reports whether a recovery is in progress: the database is known to lack messages, or
 // it is still to be compared with the streams again once all ack goals are reached.
-func (r *recovery) isRunning() bool {
+func (r *databaseRecovery) isRunning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.databaseBehind || len(r.ackGoals) > 0
+	return r.databaseBehind || len(r.ackGoalByStream) > 0
 }
 
 // trySend sends to c, which must have a buffer for one value, unless the buffer is full. It never
@@ -317,20 +317,20 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	uncertain := r.store.Reconnected() != nil
 	for ctx.Err() == nil {
 		_, err := r.rewindAllToUnrecorded(ctx)
-		if err == nil && (mayBeReplaced || r.recovery.isBehind()) {
-			r.recovery.addGoalsForDelivered(uncertain)
+		if err == nil && (mayBeReplaced || r.databaseRecovery.isBehind()) {
+			r.databaseRecovery.addGoalsForDelivered(uncertain)
 			mayBeReplaced = false
 		}
-		r.recovery.updateReadiness(r.ready, r.intervals.uncertaintyGrace)
+		r.databaseRecovery.updateReadiness(r.ready, r.intervals.uncertaintyGrace)
 		for err == nil {
 			select {
 			case <-ctx.Done():
 				return
 			case <-poll.C:
-				if r.recovery.isRunning() {
+				if r.databaseRecovery.isRunning() {
 					err = r.finishRecovery(ctx)
 				}
-				r.recovery.updateReadiness(r.ready, r.intervals.uncertaintyGrace)
+				r.databaseRecovery.updateReadiness(r.ready, r.intervals.uncertaintyGrace)
 				continue
 			case <-tick.C:
 			case <-r.store.Reconnected():
@@ -350,8 +350,8 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 // updateAckFloor notes the position up to which a stream is acknowledged. If another executor has
 // rewound the consumer, it makes this executor join the recovery.
 func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
-	if before := r.recovery.updateAckFloor(name, ackFloor{created, sequence}); before > 0 {
-		r.recovery.start(name, before, r.ready)
+	if before := r.databaseRecovery.updateAckFloor(name, ackFloor{created, sequence}); before > 0 {
+		r.databaseRecovery.start(name, before, r.ready)
 		trySend(r.recoveryStarted)
 	}
 }
@@ -361,37 +361,39 @@ func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
 func (r *Recorder) finishRecovery(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseCompareTimeout)
 	defer cancel()
-	for _, name := range r.recovery.streamsBelowGoal() {
-		goal := r.recovery.ackGoal(name)
+	for _, name := range r.databaseRecovery.streamsBelowGoal() {
+		goal := r.databaseRecovery.ackGoal(name)
 		consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
 		if errors.Is(err, jetstream.ErrStreamNotFound) &&
 			pairOfStream(name) != sharedStartReportPair {
-			r.recovery.markGoalReached(name) // it was deleted
+			r.databaseRecovery.markGoalReached(name) // it was deleted
 			continue
 		}
 		if err != nil {
 			return err
 		}
 		if stream.CaughtUp(consumer.CachedInfo(), goal) {
-			r.recovery.markGoalReached(name)
+			r.databaseRecovery.markGoalReached(name)
 		}
 	}
-	if len(r.recovery.streamsBelowGoal()) > 0 {
+	if len(r.databaseRecovery.streamsBelowGoal()) > 0 {
 		return nil
 	}
 	// Compare again: messages that were acknowledged late, after the previous database had recorded
 	// them, may still be missing.
 	if behind, err := r.rewindAllToUnrecorded(ctx); err != nil || behind {
 		if err != nil {
-			r.recovery.addAckGoal(sharedStartReportPair.starts, 1) // to compare again
+			r.databaseRecovery.addAckGoal(sharedStartReportPair.starts, 1) // to compare again
 		} else {
-			r.recovery.addGoalsForDelivered(false) // it is behind, so it is not ready anyway
+			r.databaseRecovery.addGoalsForDelivered(
+				false,
+			) // it is behind, so it is not ready anyway
 		}
 		return err
 	}
-	if r.recovery.end(r.ready) {
+	if r.databaseRecovery.end(r.ready) {
 		r.log.Info("the database has again what was acknowledged")
-		r.searchAll.Store(true)
+		r.fullSearchDue.Store(true)
 		trySend(r.searchNow)
 	}
 	return nil
@@ -420,8 +422,8 @@ func (r *Recorder) rewindToUnrecorded(
 	ctx context.Context,
 	at startReportPair,
 ) (behind bool, err error) {
-	r.recovery.comparing.Lock()
-	defer r.recovery.comparing.Unlock()
+	r.databaseRecovery.comparing.Lock()
+	defer r.databaseRecovery.comparing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, databaseCompareTimeout)
 	defer cancel()
 	starts, err := r.positionOf(ctx, at.starts)
@@ -432,14 +434,14 @@ func (r *Recorder) rewindToUnrecorded(
 	if err != nil {
 		return false, err
 	}
-	if err := r.setFirstReplaced(ctx, starts); err != nil {
+	if err := r.setFirstReusedSequence(ctx, starts); err != nil {
 		return false, err
 	}
 	if err := r.setFirstMissing(ctx, starts, reports); err != nil {
 		return false, err
 	}
-	if starts.firstMissing == 0 && reports.firstMissing == 0 && !r.recovery.isBehind() {
-		err = r.setFirstReplaced(ctx, reports)
+	if starts.firstMissing == 0 && reports.firstMissing == 0 && !r.databaseRecovery.isBehind() {
+		err = r.setFirstReusedSequence(ctx, reports)
 	}
 	for _, p := range []*consumerPosition{starts, reports} {
 		if err == nil {
@@ -464,10 +466,10 @@ type consumerPosition struct {
 	stream   jetstream.Stream
 	name     string
 	ackFloor uint64 // the sequence up to which every message is acknowledged
-	// firstReplaced is the sequence of the first message that the consumer would skip because the
-	// stream was rolled back: the message has the sequence of an earlier message that was
+	// firstReusedSequence is the sequence of the first message that the consumer would skip because
+	// the stream was rolled back: the message has the sequence of an earlier message that was
 	// acknowledged. It is 0 if there is none.
-	firstReplaced uint64
+	firstReusedSequence uint64
 	// firstMissing is the sequence of the first acknowledged message that is missing from the
 	// database. It is 0 if there is none.
 	firstMissing uint64
@@ -483,7 +485,7 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPositi
 	consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) {
-		r.recovery.setDelivered(name, 0)
+		r.databaseRecovery.setDelivered(name, 0)
 		return p, nil
 	}
 	if err != nil {
@@ -495,7 +497,7 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPositi
 	if info.NumAckPending == 0 {
 		delivered = 0
 	}
-	r.recovery.setDelivered(name, delivered)
+	r.databaseRecovery.setDelivered(name, delivered)
 	if p.stream, err = r.js.Stream(ctx, name); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
@@ -515,8 +517,8 @@ func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPo
 		if err != nil {
 			return err
 		}
-		if p.firstReplaced > 0 {
-			ranges = store.RangesBefore(ranges, p.firstReplaced)
+		if p.firstReusedSequence > 0 {
+			ranges = store.RangesBefore(ranges, p.firstReusedSequence)
 		}
 		if p.firstMissing, err = firstMissing(ctx, p, ranges); err != nil {
 			return err
@@ -530,8 +532,8 @@ func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPo
 func (p *consumerPosition) acknowledgedRange() (first, last uint64) {
 	state := p.stream.CachedInfo().State
 	last = min(p.ackFloor, state.LastSeq)
-	if p.firstReplaced > 0 {
-		last = min(last, p.firstReplaced-1)
+	if p.firstReusedSequence > 0 {
+		last = min(last, p.firstReusedSequence-1)
 	}
 	return max(state.FirstSeq, 1), last
 }
@@ -583,36 +585,39 @@ func firstSequenceFrom(ctx context.Context, s jetstream.Stream, sequence uint64)
 // one that it would otherwise skip.
 func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 	first, cause := p.firstMissing, rewindCauseDatabase
-	if p.firstReplaced > 0 {
+	if p.firstReusedSequence > 0 {
 		if p.name == pairOfStream(p.name).starts {
 			if err := r.redeliverSkipped(ctx, p); err != nil {
 				return err
 			}
 		}
 		if err := r.store.ForgetHandled(ctx, p.name, streamIdentityOf(p.stream.CachedInfo()),
-			p.firstReplaced); err != nil {
+			p.firstReusedSequence); err != nil {
 			return err
 		}
 		if first == 0 {
-			first, cause = p.firstReplaced, rewindCauseStream
+			first, cause = p.firstReusedSequence, rewindCauseStream
 		}
 	}
 	if first == 0 {
 		if p.stream != nil {
-			r.ackMarks.keepNewest(p.name)
+			r.lastAcked.keepNewest(p.name)
 		}
 		return nil
 	}
 	if p.firstMissing > 0 {
-		r.recovery.start(p.name, p.ackFloor, r.ready)
+		r.databaseRecovery.start(p.name, p.ackFloor, r.ready)
 	}
 	consumer := stream.RecorderConsumer
 	if _, err := r.js.ResetConsumerToSequence(ctx, p.name, consumer, first); err != nil {
 		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", consumer, p.name, first, err)
 	}
-	r.searchAll.Store(true) // executions that had ended, or were pruned, may come back
-	r.ackMarks.keepNewest(p.name)
-	r.recovery.updateAckFloor(p.name, ackFloor{streamIdentityOf(p.stream.CachedInfo()), first - 1})
+	r.fullSearchDue.Store(true) // executions that had ended, or were pruned, may come back
+	r.lastAcked.keepNewest(p.name)
+	r.databaseRecovery.updateAckFloor(
+		p.name,
+		ackFloor{streamIdentityOf(p.stream.CachedInfo()), first - 1},
+	)
 	r.metrics.rewinds.WithLabelValues(cause).Inc()
 	why := "the database is behind what was acknowledged, after a failover to a standby that " +
 		"lagged, or because an older copy was put back, or because an executor of an earlier " +

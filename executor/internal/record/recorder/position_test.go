@@ -14,7 +14,7 @@ import (
 func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, ready := &recovery{}, &ops.Readiness{}
+		r, ready := &databaseRecovery{}, &ops.Readiness{}
 		want := func(reason string) {
 			t.Helper()
 			r.updateReadiness(ready, uncertaintyGrace)

@@ -50,10 +50,10 @@ type Config struct {
 	Ops       *ops.Ops
 	Log       logrus.FieldLogger
 
-	// Publishing is the number of requests whose messages an ingress in this process is storing
-	// now. The recorder waits during a burst of requests: see pacing.go. nil means that this
-	// process has no ingress.
-	Publishing *atomic.Int64
+	// PublishingRequests is the number of requests whose messages an ingress in this process is
+	// storing now. The recorder waits during a burst of requests: see pacing.go. nil means that
+	// this process has no ingress.
+	PublishingRequests *atomic.Int64
 	// Retention is how long execution records are kept. The recorder does not search for older
 	// records, and does not record older messages. 0 means that records are kept forever.
 	Retention time.Duration
@@ -80,12 +80,12 @@ type Config struct {
 	// recorder publishes these start messages again, and then calls OnRedelivered for the consumer.
 	// SkippedConsumers may be nil if no consumer has skipped any; otherwise, OnRedelivered must be
 	// set.
-	SkippedConsumers func() ([]SkippedConsumer, error)
-	OnRedelivered    func(SkippedConsumer) error
+	SkippedConsumers func() ([]SkippingConsumer, error)
+	OnRedelivered    func(SkippingConsumer) error
 }
 
-// SkippedConsumer identifies a runner group's consumer that has skipped start messages.
-type SkippedConsumer struct {
+// SkippingConsumer identifies a runner group's consumer that has skipped start messages.
+type SkippingConsumer struct {
 	// Stream is the name of the consumer's stream: the shared stream, or a queue's own. A group has
 	// a consumer with the same name in each of them.
 	Stream   string
@@ -114,15 +114,15 @@ type Recorder struct {
 	tracer    trace.Tracer // nil if tracing is off
 	log       logrus.FieldLogger
 
-	databaseHealth *databaseHealth
-	suspects       poisonSuspects
-	ackMarks       ackMarks
-	recovery       recovery
-	searchNow      chan struct{} // a value makes EndLostExecutions search now; has room for one
-	// searchAll makes the next search of EndLostExecutions read all executions.
-	searchAll       atomic.Bool
-	lateRecords     lateRecords
-	recoveryStarted chan struct{} // buffered for one value, which signals the start of a recovery
+	databaseHealth   *databaseHealth
+	suspects         poisonSuspects
+	lastAcked        lastAckedMessages
+	databaseRecovery databaseRecovery
+	searchNow        chan struct{} // a value makes EndLostExecutions search now; has room for one
+	// fullSearchDue makes the next search of EndLostExecutions read all executions.
+	fullSearchDue    atomic.Bool
+	oldestLateRecord oldestLateRecord
+	recoveryStarted  chan struct{} // buffered for one value, which signals the start of a recovery
 	// undeliveredStarts holds the number of undelivered messages in each stream of start messages.
 	undeliveredStarts undeliveredCounts
 	streamCount       atomic.Int64 // number of streams being followed
@@ -150,8 +150,8 @@ type intervals struct {
 	lostRecheckDelay time.Duration // delay before a missing start message is looked up again
 	// interval at which EndLostExecutions checks whether everything is recorded
 	catchUpPollInterval time.Duration
-	// lostSearchInterval returns the interval between two searches. maxAge is the shortest maximum
-	// age of the streams of start messages.
+	// lostSearchInterval returns the interval between two searches. shortestMaxAge is the shortest
+	// maximum age of the streams of start messages.
 	lostSearchInterval func(maxAge time.Duration) time.Duration
 }
 
@@ -219,12 +219,12 @@ func (r *Recorder) Run(ctx context.Context) {
 	keeping.Go(func() { r.watchForDataLoss(ctx) })
 	defer keeping.Wait()
 	defer giveUp()
-	first := burstGate{publishing: r.config.Publishing}
+	first := burstGate{publishing: r.config.PublishingRequests}
 	for messages := arrived.nextBatch(); messages != nil; messages = arrived.nextBatch() {
 		first.awaitQuiet(ctx, messages[0])
 		began := time.Now()
 		r.recordBatch(recording, messages)
-		if r.config.Publishing != nil {
+		if r.config.PublishingRequests != nil {
 			waiting := max(numPendingAfter(messages[len(messages)-1]),
 				r.undeliveredStarts.largestOwnBacklog())
 			retry.Sleep(ctx, pauseAfterBatch(time.Since(began), waiting))
@@ -244,7 +244,7 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	for i, e := range entries {
 		yieldToOthers(i)
 		if e.verdict == verdictRecorded {
-			r.ackMarks.add(connection, e)
+			r.lastAcked.add(connection, e)
 		}
 		if err := r.acknowledge(e); err != nil {
 			r.log.WithError(err).Debug("an acknowledgement was not sent; the message comes again")

@@ -104,16 +104,16 @@ func (r *Recorder) applyReportOnce(ctx context.Context, msg jetstream.Msg) error
 	case stream.RefusalsSubject:
 		return r.applyRefusals(ctx, msg.Data())
 	case stream.SendersSubject:
-		return r.applySenders(ctx, msg.Data())
+		return r.applySenderReport(ctx, msg.Data())
 	case stream.FilteredSubject:
-		return r.applyFiltered(ctx, msg.Data())
+		return r.applyFilteredReport(ctx, msg.Data())
 	default:
 		// The only remaining subject is DuplicatesSubject, that of the oldest kind of report.
 		return r.applyDuplicates(ctx, msg.Data())
 	}
 }
 
-func (r *Recorder) applyFiltered(ctx context.Context, data []byte) error {
+func (r *Recorder) applyFilteredReport(ctx context.Context, data []byte) error {
 	id, at, nodes, err := stream.DecodeFiltered(data)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (r *Recorder) applyFiltered(ctx context.Context, data []byte) error {
 	return r.store.AddFilteredRequests(ctx, id, at, filtered)
 }
 
-func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
+func (r *Recorder) applySenderReport(ctx context.Context, data []byte) error {
 	id, at, reported, err := stream.DecodeSenders(data)
 	if err != nil {
 		return err

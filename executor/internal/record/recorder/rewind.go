@@ -31,28 +31,28 @@ import (
 // If no record shows that the stream was rolled back, the database has lost transactions: see
 // rewindToUnrecorded.
 
-// ackMarks holds, for each stream and each connection to NATS, the last message that this process
-// acknowledged. The connections are kept apart because between two connections, a stream may have
-// been rolled back and have grown again.
-type ackMarks struct {
+// lastAckedMessages holds, for each stream and each connection to NATS, the last message that this
+// process acknowledged. The connections are kept apart because between two connections, a stream
+// may have been rolled back and have grown again.
+type lastAckedMessages struct {
 	mu            sync.Mutex
-	marksByStream map[string][]ackMark // keyed by stream name, oldest mark first
+	marksByStream map[string][]ackedMessage // keyed by stream name, oldest mark first
 }
 
-// ackMark identifies the last message that this process acknowledged on one connection.
-type ackMark struct {
+// ackedMessage identifies the last message that this process acknowledged on one connection.
+type ackedMessage struct {
 	reconnects  uint64 // the connection's number of reconnects at that time
 	sequence    uint64 // the message's sequence in its stream
 	executionID string // the execution ID
 }
 
-func (m *ackMarks) add(reconnects uint64, e *entry) {
+func (m *lastAckedMessages) add(reconnects uint64, e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.marksByStream == nil {
-		m.marksByStream = map[string][]ackMark{}
+		m.marksByStream = map[string][]ackedMessage{}
 	}
-	stream, now := e.meta.Stream, ackMark{reconnects, e.meta.Sequence.Stream, e.executionID()}
+	stream, now := e.meta.Stream, ackedMessage{reconnects, e.meta.Sequence.Stream, e.executionID()}
 	switch all := m.marksByStream[stream]; {
 	case len(all) == 0 || all[len(all)-1].reconnects != reconnects:
 		m.marksByStream[stream] = append(all, now)
@@ -61,21 +61,21 @@ func (m *ackMarks) add(reconnects uint64, e *entry) {
 	}
 }
 
-func (m *ackMarks) forStream(stream string) []ackMark {
+func (m *lastAckedMessages) forStream(stream string) []ackedMessage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.marksByStream[stream])
 }
 
 // forgetStream removes the marks in a deleted stream.
-func (m *ackMarks) forgetStream(stream string) {
+func (m *lastAckedMessages) forgetStream(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.marksByStream, stream)
 }
 
 // keepNewest removes all marks of a stream except the newest.
-func (m *ackMarks) keepNewest(stream string) {
+func (m *lastAckedMessages) keepNewest(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if all := m.marksByStream[stream]; len(all) > 1 {
@@ -83,25 +83,25 @@ func (m *ackMarks) keepNewest(stream string) {
 	}
 }
 
-// setFirstReplaced sets p.firstReplaced if the stream was rolled back.
-func (r *Recorder) setFirstReplaced(ctx context.Context, p *consumerPosition) error {
+// setFirstReusedSequence sets p.firstReusedSequence if the stream was rolled back.
+func (r *Recorder) setFirstReusedSequence(ctx context.Context, p *consumerPosition) error {
 	if p.stream == nil {
 		return nil
 	}
-	first, err := r.firstSkipped(ctx, p.stream, p.ackFloor)
+	first, err := r.firstSkippedSequence(ctx, p.stream, p.ackFloor)
 	if err != nil || first == 0 {
 		return err
 	}
 	replaced, err := r.wasRolledBack(ctx, p.stream, p.ackFloor)
 	if err == nil && replaced {
-		p.firstReplaced = first
+		p.firstReusedSequence = first
 	}
 	return err
 }
 
-// firstSkipped returns the sequence of the first unrecorded message that the consumer would skip,
-// or 0 if there is none. floor is the consumer's ack floor.
-func (r *Recorder) firstSkipped(
+// firstSkippedSequence returns the sequence of the first unrecorded message that the consumer would
+// skip, or 0 if there is none. floor is the consumer's ack floor.
+func (r *Recorder) firstSkippedSequence(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (first uint64, err error) {
 	state := s.CachedInfo().State
@@ -109,7 +109,7 @@ func (r *Recorder) firstSkipped(
 		first = state.LastSeq + 1
 	}
 	sequences := []uint64{floor}
-	for _, mark := range r.ackMarks.forStream(s.CachedInfo().Config.Name) {
+	for _, mark := range r.lastAcked.forStream(s.CachedInfo().Config.Name) {
 		sequences = append(sequences, mark.sequence)
 	}
 	for _, sequence := range sequences {
@@ -139,7 +139,7 @@ func (r *Recorder) findFirstUnrecorded(
 		if at < oldest || at > last {
 			break
 		}
-		done, known, err := r.isRecordedAt(ctx, s, at)
+		done, known, err := r.isSequenceRecorded(ctx, s, at)
 		if err != nil {
 			return 0, err
 		}
@@ -156,7 +156,7 @@ func (r *Recorder) findFirstUnrecorded(
 	}
 	for missing > 0 && low < missing {
 		middle := low + (missing-low)/2
-		done, _, err := r.isRecordedAt(ctx, s, middle)
+		done, _, err := r.isSequenceRecorded(ctx, s, middle)
 		if err != nil {
 			return 0, err
 		}
@@ -173,7 +173,7 @@ func (r *Recorder) findFirstUnrecorded(
 // would skip unrecorded messages. For a stream of reports, that alone proves a rollback. A stream
 // of start messages was rolled back if it ends before the ack floor, or if an acknowledged message
 // has been replaced by a different one. To detect a replacement, wasRolledBack compares the stream
-// with this process's ackMarks and with the newest records.
+// with this process's lastAckedMessages and with the newest records.
 func (r *Recorder) wasRolledBack(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
@@ -184,7 +184,7 @@ func (r *Recorder) wasRolledBack(
 	if floor > info.State.LastSeq {
 		return true, nil
 	}
-	for _, mark := range r.ackMarks.forStream(info.Config.Name) {
+	for _, mark := range r.lastAcked.forStream(info.Config.Name) {
 		other, err := r.isStartMissing(ctx, s,
 			store.LostExecution{ID: mark.executionID, StreamSequence: mark.sequence})
 		if err != nil || other {
@@ -244,10 +244,10 @@ func (r *Recorder) maxRecordedAge(info *jetstream.StreamInfo) time.Duration {
 	return age - min(time.Minute, age/10)
 }
 
-// isRecordedAt reports whether the message at a sequence is recorded, or need not be, because it is
-// deleted or older than the retention of records. known is false if the message is of a kind that
-// is never recorded; recorded then means nothing.
-func (r *Recorder) isRecordedAt(
+// isSequenceRecorded reports whether the message at a sequence is recorded, or need not be, because
+// it is deleted or older than the retention of records. known is false if the message is of a kind
+// that is never recorded; recorded then means nothing.
+func (r *Recorder) isSequenceRecorded(
 	ctx context.Context, s jetstream.Stream, sequence uint64,
 ) (recorded, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

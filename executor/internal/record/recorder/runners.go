@@ -82,12 +82,12 @@ func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 // copied to the end of its stream.
 const copiedStartMsgIDPrefix = "again-"
 
-// maxSkippedCopies limits the work for a group whose ack floor is beyond the end of the stream and
-// whose consumer cannot be rewound. The group also skips every copy whose sequence is not above its
-// ack floor. So redeliverSkipped has to append copies, and copies of these copies, until the stream
-// extends past the ack floor. If the ack floor is more than maxSkippedCopies sequences beyond the
-// end, the group gets no copies.
-const maxSkippedCopies = 1000
+// maxAckFloorBeyondEnd limits the work for a group whose ack floor is beyond the end of the stream
+// and whose consumer cannot be rewound. The group also skips every copy whose sequence is not above
+// its ack floor. So redeliverSkipped has to append copies, and copies of these copies, until the
+// stream extends past the ack floor. If the ack floor is more than maxAckFloorBeyondEnd sequences
+// beyond the end, the group gets no copies.
+const maxAckFloorBeyondEnd = 1000
 
 // redeliverSkipped makes the groups of runners receive the start messages that they would skip
 // after a stream was rolled back.
@@ -112,7 +112,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 	for i := range groups {
 		g := &groups[i]
 		switch {
-		case g.ackFloor < p.firstReplaced:
+		case g.ackFloor < p.firstReusedSequence:
 		case g.ackFloor > info.State.LastSeq:
 			rewound, err := r.rewindRunners(ctx, p, g)
 			if err != nil {
@@ -120,8 +120,8 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 			}
 			switch {
 			case rewound:
-				g.ackFloor = p.firstReplaced - 1
-			case g.ackFloor-info.State.LastSeq <= maxSkippedCopies:
+				g.ackFloor = p.firstReusedSequence - 1
+			case g.ackFloor-info.State.LastSeq <= maxAckFloorBeyondEnd:
 				last = max(last, g.ackFloor)
 			}
 		default:
@@ -132,7 +132,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 	// on to the copies themselves, and copies them again, as long as their sequences are not above
 	// last, the highest of these ack floors.
 	copied, end := 0, info.State.LastSeq
-	for sequence := p.firstReplaced; sequence <= min(last, end); sequence++ {
+	for sequence := p.firstReusedSequence; sequence <= min(last, end); sequence++ {
 		copySequence, err := r.publishStartCopy(ctx, p.stream, groups, sequence)
 		if err != nil {
 			return err
@@ -145,7 +145,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 	if copied > 0 {
 		r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Add(float64(copied))
 		r.log.WithFields(logrus.Fields{
-			"executions": copied, "first": p.firstReplaced,
+			"executions": copied, "first": p.firstReusedSequence,
 			"last": last,
 		}).
 			Error("the stream lost messages, and runners skipped new starts; they are given " +
@@ -155,15 +155,15 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 }
 
 // rewindRunners rewinds the consumer of a group whose ack floor is beyond the end of the stream to
-// p.firstReplaced. It returns false if the server refuses that, because the consumer began with new
-// messages, or at a sequence or a time after p.firstReplaced.
+// p.firstReusedSequence. It returns false if the server refuses that, because the consumer began
+// with new messages, or at a sequence or a time after p.firstReusedSequence.
 func (r *Recorder) rewindRunners(
 	ctx context.Context, p *consumerPosition, g *runnerGroup,
 ) (rewound bool, err error) {
 	log := r.log.WithFields(logrus.Fields{
-		"consumer": g.consumer, "acknowledged": g.ackFloor, "first": p.firstReplaced,
+		"consumer": g.consumer, "acknowledged": g.ackFloor, "first": p.firstReusedSequence,
 	})
-	_, err = r.js.ResetConsumerToSequence(ctx, p.name, g.consumer, p.firstReplaced)
+	_, err = r.js.ResetConsumerToSequence(ctx, p.name, g.consumer, p.firstReusedSequence)
 	if refused := new(jetstream.APIError); errors.As(err, &refused) &&
 		refused.ErrorCode == jetstream.JSErrCodeConsumerInvalidReset {
 		log.Error("the stream lost messages that runners had acknowledged; the server cannot " +
@@ -171,8 +171,12 @@ func (r *Recorder) rewindRunners(
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.firstReplaced,
-			err)
+		return false, fmt.Errorf(
+			"rewind the consumer %s to %d: %w",
+			g.consumer,
+			p.firstReusedSequence,
+			err,
+		)
 	}
 	r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Inc()
 	log.Error("the stream lost messages that runners had acknowledged; their consumer was " +
@@ -255,7 +259,7 @@ func (r *Recorder) publishStartCopy(
 // start message, republishSkipped publishes a copy of it, unless the execution has ended. It
 // returns the other executions, whose start messages runners have really received and acknowledged.
 func (r *Recorder) republishSkipped(
-	ctx context.Context, streams startStreams, consumers []SkippedConsumer,
+	ctx context.Context, streams startStreams, consumers []SkippingConsumer,
 	unreported []lostCandidate,
 ) (acknowledged []lostCandidate, err error) {
 	if len(consumers) == 0 {
@@ -266,7 +270,7 @@ func (r *Recorder) republishSkipped(
 		at := streams[one.startStreamName]
 		var passing []runnerGroup // groups that have skipped messages
 		for _, g := range at.groups {
-			if slices.Contains(consumers, SkippedConsumer{one.startStreamName, g.consumer}) {
+			if slices.Contains(consumers, SkippingConsumer{one.startStreamName, g.consumer}) {
 				passing = append(passing, g)
 			}
 		}
@@ -291,9 +295,10 @@ func (r *Recorder) republishSkipped(
 	return acknowledged, nil
 }
 
-// useCopySequences makes records refer to the copies of their start messages, if the batch contains
-// such copies. The recorder publishes a copy for groups of runners that have skipped the original.
-func useCopySequences(entries []*entry, records []store.Record) {
+// pointRecordsAtCopies makes records refer to the copies of their start messages, if the batch
+// contains such copies. The recorder publishes a copy for groups of runners that have skipped the
+// original.
+func pointRecordsAtCopies(entries []*entry, records []store.Record) {
 	var copies map[string]uint64
 	for _, e := range entries {
 		if e.isCopy {

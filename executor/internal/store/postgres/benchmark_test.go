@@ -40,7 +40,7 @@ func BenchmarkApply(b *testing.B) {
 				b.Fatal(err)
 			}
 			bare := func(ctx context.Context, records []store.Record) error {
-				numbers, err := originRowIDsOf(ctx, s.pool, s.Origins, records)
+				numbers, err := ensureOriginRowIDs(ctx, s.pool, s.Origins, records)
 				if err != nil {
 					return err
 				}

@@ -22,7 +22,7 @@ func (tx transaction) InsertNew(
 	}
 	records = sortedByAcceptance(records)
 	// Read the row numbers of the origins, which EnsureOrigins has already stored.
-	numbers, err := originRowIDsOf(ctx, tx.Tx, tx.origins, records)
+	numbers, err := ensureOriginRowIDs(ctx, tx.Tx, tx.origins, records)
 	if err != nil {
 		return nil, err
 	}

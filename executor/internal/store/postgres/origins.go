@@ -47,7 +47,7 @@ type querier interface {
 // EnsureOrigins implements relational.Database.
 func (s *Store) EnsureOrigins(ctx context.Context, operation string, records []store.Record) error {
 	began := time.Now()
-	numbers, err := originRowIDsOf(ctx, s.pool, s.Origins, records)
+	numbers, err := ensureOriginRowIDs(ctx, s.pool, s.Origins, records)
 	if err != nil {
 		return s.FinishOperation(ctx, operation, began, asDataError(withCancellation(ctx, err)))
 	}
@@ -55,12 +55,12 @@ func (s *Store) EnsureOrigins(ctx context.Context, operation string, records []s
 	return nil
 }
 
-// originRowIDsOf returns the row numbers of the records' origins, and adds missing origins to the
-// database. on must be the pool, unless the database already has all of the origins; then it may
-// also be a transaction. On the pool, each statement is a transaction of its own and adds origins
-// in a fixed order. Executors that add the same origins therefore cannot deadlock, and none of them
-// waits until another one has written its whole batch.
-func originRowIDsOf(
+// ensureOriginRowIDs returns the row numbers of the records' origins, and adds missing origins to
+// the database. on must be the pool, unless the database already has all of the origins; then it
+// may also be a transaction. On the pool, each statement is a transaction of its own and adds
+// origins in a fixed order. Executors that add the same origins therefore cannot deadlock, and none
+// of them waits until another one has written its whole batch.
+func ensureOriginRowIDs(
 	ctx context.Context, on querier, known *relational.OriginCache, records []store.Record,
 ) (map[store.Origin]relational.OriginRowIDs, error) {
 	numbers := make(map[store.Origin]relational.OriginRowIDs)

@@ -108,7 +108,7 @@ func (tx transaction) Dismiss(
 		mapSlice(messages, func(key store.MessageKey) int64 {
 			return store.StoredSequence(key.StreamSequence)
 		}),
-		mapSlice(messages, store.MessageKey.StreamPrefix), at)
+		mapSlice(messages, store.MessageKey.SubjectPrefix), at)
 	return dismissed, messageKeys, err
 }
 

@@ -169,7 +169,7 @@ func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount
 
 // Lock implements relational.Tx. It acquires an advisory lock, which the database releases at the
 // end of the transaction.
-func (tx transaction) Lock(ctx context.Context, lock relational.Lock, exclusive bool) error {
+func (tx transaction) Lock(ctx context.Context, lock relational.LockKey, exclusive bool) error {
 	query := `SELECT pg_advisory_xact_lock_shared($1)`
 	if exclusive {
 		query = `SELECT pg_advisory_xact_lock($1)`

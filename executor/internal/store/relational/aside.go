@@ -33,7 +33,7 @@ const MessageKeyCondition = `stream_sequence = ? AND CASE
 
 // MessageKeyArgs returns the arguments of MessageKeyCondition.
 func MessageKeyArgs(key store.MessageKey) []any {
-	return []any{store.StoredSequence(key.StreamSequence), key.StreamPrefix(), key.StreamPrefix()}
+	return []any{store.StoredSequence(key.StreamSequence), key.SubjectPrefix(), key.SubjectPrefix()}
 }
 
 // storeAsideAndAudit stores the messages that a batch puts aside, deletes the put-aside messages
@@ -49,7 +49,7 @@ func storeAsideAndAudit(ctx context.Context, tx Tx, batch store.Batch) error {
 	if err := auditTable.insert(ctx, tx, batch.Audit); err != nil {
 		return err
 	}
-	for _, key := range batch.Recovered { // usually one
+	for _, key := range batch.RecoveredAside { // usually one
 		if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE `+MessageKeyCondition,
 			MessageKeyArgs(key)...); err != nil {
 			return err

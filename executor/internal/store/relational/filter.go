@@ -98,8 +98,8 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, co
 // or if the filter has only a prefix, the query instead searches all records that match the
 // filter's workflow and time. If these are too many, whereDelivery returns ErrTooBroad.
 //
-// columnPrefix is the prefix for the columns of all further conditions: dialect.UnindexedPrefix if
-// the planner must not use an index on them, otherwise "".
+// columnPrefix is the prefix for the columns of all further conditions: dialect.NoIndexColumnPrefix
+// if the planner must not use an index on them, otherwise "".
 func (s *Store) whereDelivery(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter,
 ) (columnPrefix string, err error) {
@@ -117,7 +117,7 @@ func (s *Store) whereDelivery(
 			where.Add(s.dialect.DeliveryCondition,
 				ExecutionIDs(store.PossibleExecutionIDs(nodes, delivery)),
 				delivery, delivery)
-			return s.dialect.UnindexedPrefix, nil
+			return s.dialect.NoIndexColumnPrefix, nil
 		}
 		where.Add(deliveryIDExpr+` = ?`, delivery)
 	}

@@ -20,10 +20,10 @@ var handledRangeTable = table[store.HandledRange]{
 	},
 }
 
-// mergeThreshold is the minimum number of rows that merging a stream's ranges must save. If it
+// minRowsSavedByMerge is the minimum number of rows that merging a stream's ranges must save. If it
 // saves fewer, HandledRanges does not merge the ranges in the database. The total number of rows
 // does not matter, because ranges that are not adjacent cannot be merged.
-const mergeThreshold = 64
+const minRowsSavedByMerge = 64
 
 // HandledRanges implements store.HandledMessages.
 func (s *Store) HandledRanges(
@@ -36,7 +36,7 @@ func (s *Store) HandledRanges(
 		return nil, err
 	}
 	ranges, foreign := rangesOfStream(rows, created)
-	if len(rows)-len(ranges) < mergeThreshold && !foreign {
+	if len(rows)-len(ranges) < minRowsSavedByMerge && !foreign {
 		return ranges, nil
 	}
 	return s.replaceHandledRanges(ctx, stream, created,

@@ -48,9 +48,9 @@ func takePending(
 	return kept, err
 }
 
-// keepPending stores progress steps of executions that are not recorded yet, and returns how many
-// steps it dropped.
-func keepPending(
+// storePendingProgress stores progress steps of executions that are not recorded yet, and returns
+// how many steps it dropped.
+func storePendingProgress(
 	ctx context.Context, tx Tx, steps []execution.Progress, unknown []string,
 ) (dropped int, err error) {
 	var have []store.PendingProgress
@@ -85,8 +85,8 @@ func keepPending(
 // PrunePending implements store.Pruner.
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
 	// runPrune acquires PendingProgressLock exclusively, as do all transactions that call
-	// keepPending. Both delete rows, and without the lock they could deadlock by deleting the same
-	// rows in different orders.
+	// storePendingProgress. Both delete rows, and without the lock they could deadlock by deleting
+	// the same rows in different orders.
 	return s.runPrune(ctx, "prune early", PendingProgressLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})

@@ -9,7 +9,7 @@ import (
 
 // Apply implements store.Recording.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.ApplyResult, error) {
-	if len(batch.New)+len(batch.Progress)+len(batch.PutAside)+len(batch.Recovered)+
+	if len(batch.New)+len(batch.Progress)+len(batch.PutAside)+len(batch.RecoveredAside)+
 		len(batch.Audit)+len(batch.Handled) == 0 {
 		return store.ApplyResult{}, nil
 	}
@@ -60,7 +60,7 @@ func (s *Store) apply(
 	}
 	applied.ChangedIDs = store.ChangedIDs(inserted, moves)
 	if mayKeepPending && len(applied.UnrecordedIDs) > 0 {
-		if applied.DroppedSteps, err = keepPending(ctx, tx, batch.Progress,
+		if applied.DroppedSteps, err = storePendingProgress(ctx, tx, batch.Progress,
 			applied.UnrecordedIDs); err != nil {
 			return applied, err
 		}

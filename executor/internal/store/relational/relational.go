@@ -50,7 +50,7 @@ type Tx interface {
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
 	// Lock acquires a lock until the end of the transaction, either exclusive or shared. It does
 	// nothing for databases that allow only one writing transaction at a time.
-	Lock(ctx context.Context, lock Lock, exclusive bool) error
+	Lock(ctx context.Context, lock LockKey, exclusive bool) error
 
 	ExecutionTx
 }
@@ -119,9 +119,9 @@ type Dialect struct {
 	// It looks up the third argument in the index of the executions whose ID was not computed from
 	// their delivery ID.
 	DeliveryCondition string
-	// UnindexedPrefix is a prefix for the columns in further conditions, which keeps the planner
-	// from using an index on them. "" means that the planner needs no hint.
-	UnindexedPrefix string
+	// NoIndexColumnPrefix is a prefix for the columns in further conditions, which keeps the
+	// planner from using an index on them. "" means that the planner needs no hint.
+	NoIndexColumnPrefix string
 	// HasStatistics is true if the planner can estimate how many records a workflow has.
 	HasStatistics bool
 	// MinTime is a time before every stored time. It is the lower bound of queries that set none,
@@ -141,32 +141,32 @@ type Dialect struct {
 	SizeQuery string
 }
 
-// Lock is the key of an advisory lock. A transaction acquires its advisory locks before it locks
+// LockKey is the key of an advisory lock. A transaction acquires its advisory locks before it locks
 // any row.
-type Lock int64
+type LockKey int64
 
 const (
 	// PruningLock is held exclusively by transactions that prune, so that no two of them count the
 	// same rows as deleted. Transactions that add counts hold it shared: they may lock rows in a
 	// different order than a transaction that prunes, and could otherwise deadlock with it.
-	PruningLock Lock = 7_303_014_917_201
+	PruningLock LockKey = 7_303_014_917_201
 	// PendingProgressLock is shared by all transactions that record executions, and held
 	// exclusively by those that keep or prune progress steps of executions that are not recorded
 	// yet. As a result, either the transaction that keeps steps sees the committed record, or the
 	// transaction that records the execution sees the steps.
-	PendingProgressLock Lock = 7_303_014_917_202
+	PendingProgressLock LockKey = 7_303_014_917_202
 	// MigrationLock is shared by all writing transactions, and held exclusively during a migration.
 	// Without it, a transaction of an earlier program version could begin before a migration and
 	// write after it.
-	MigrationLock Lock = 7_303_014_917_204
+	MigrationLock LockKey = 7_303_014_917_204
 	// EventsLock is held exclusively by transactions that decide operator events or change event
 	// conditions.
-	EventsLock Lock = 7_303_014_917_205
+	EventsLock LockKey = 7_303_014_917_205
 	// HandledRangesLock is held exclusively by transactions that replace the ranges of handled
 	// messages. Without it, one such transaction could wait for rows that another one is replacing.
 	// It would then see that these rows are deleted, but would not see the rows inserted in their
 	// place, so its result would lack these ranges.
-	HandledRangesLock Lock = 7_303_014_917_206
+	HandledRangesLock LockKey = 7_303_014_917_206
 )
 
 // Store implements most of store.Store. Drivers embed it and add the rest, such as opening and
@@ -250,7 +250,7 @@ func write[T any](
 // runPrune runs do, which deletes rows, in a transaction that holds lock exclusively. It returns
 // the number of deleted rows.
 func (s *Store) runPrune(
-	ctx context.Context, operation string, lock Lock, do func(Tx) (int64, error),
+	ctx context.Context, operation string, lock LockKey, do func(Tx) (int64, error),
 ) (int, error) {
 	pruned, err := write(ctx, s, operation, func(tx Tx) (int64, error) {
 		if err := tx.Lock(ctx, lock, true); err != nil {

@@ -14,9 +14,13 @@ var senderTable = table[store.SenderActivity]{
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +
 		"refused_reason, deliveries, without_id, refused",
 	fields: func(s *store.SenderActivity) []any {
-		verified, handshake, refused := zeroTimeField{timeField{&s.VerifiedAt}}, zeroTimeField{
+		verified, handshake, refused := optionalTimeField{
+			timeField{&s.VerifiedAt},
+		}, optionalTimeField{
 			timeField{&s.HandshakeAt},
-		}, zeroTimeField{timeField{&s.RefusedAt}}
+		}, optionalTimeField{
+			timeField{&s.RefusedAt},
+		}
 		return []any{
 			&s.WorkflowID, &s.NodeID, verified, handshake, refused, &s.RefusedCode,
 			&s.RefusedReason, &s.Deliveries, &s.WithoutID, &s.Refused,
@@ -51,9 +55,15 @@ func (s *Store) AddSenders(
 func (s *Store) SenderActivity(
 	ctx context.Context, workflowID, nodeID string,
 ) (store.SenderActivity, error) {
-	found, err := Collect(ctx, s.db, "sender seen", senderTable.scan,
-		senderTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID),
-		store.SanitizeText(nodeID))
+	found, err := Collect(
+		ctx,
+		s.db,
+		"sender seen",
+		senderTable.scan,
+		senderTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`,
+		store.SanitizeText(workflowID),
+		store.SanitizeText(nodeID),
+	)
 	if err != nil || len(found) == 0 {
 		return store.SenderActivity{WorkflowID: workflowID, NodeID: nodeID}, err
 	}

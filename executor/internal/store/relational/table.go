@@ -122,13 +122,14 @@ func (o nullableTimeField) value() any {
 // and as 0 in SQLite, where the column is not nullable.
 type NullableTime time.Time
 
-// zeroTimeField is a field for a time column in which the zero time means never: see NullableTime.
-type zeroTimeField struct{ timeField }
+// optionalTimeField is a field for a time column in which the zero time means never: see
+// NullableTime.
+type optionalTimeField struct{ timeField }
 
-func (o zeroTimeField) value() any { return NullableTime(store.StoredTime(*o.at)) }
+func (o optionalTimeField) value() any { return NullableTime(store.StoredTime(*o.at)) }
 
 // Scan implements sql.Scanner.
-func (o zeroTimeField) Scan(from any) error {
+func (o optionalTimeField) Scan(from any) error {
 	if from == int64(0) {
 		from = nil
 	}

@@ -20,7 +20,7 @@ var dialect = relational.Dialect{
 	DeliveryCondition: `e.seq IN (SELECT seq FROM executions WHERE id = ANY (?::bytea[])
 		AND delivery_id = ?
 		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
-	UnindexedPrefix: `+`, // SQLite has no statistics
+	NoIndexColumnPrefix: `+`, // SQLite has no statistics
 	// SQLite needs a lower bound on the time: without one, it sorts all rows with a frequent status
 	// instead of reading them in index order.
 	MinTime:           int64(math.MinInt64),

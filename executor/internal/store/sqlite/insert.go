@@ -130,7 +130,7 @@ func (tx *transaction) InsertNew(
 		`SELECT coalesce(max(seq), 0) FROM executions`).Scan(&last); err != nil {
 		return nil, err
 	}
-	n, err := insertRecords(ctx, tx.Tx, tx.known, records)
+	n, err := insertRecords(ctx, tx.Tx, tx.origins, records)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *transaction)
 			// migrate the tables before this transaction ends.
 			return err
 		}
-		return do(&transaction{Tx: tx, known: known})
+		return do(&transaction{Tx: tx, origins: known})
 	})
 	if err == nil {
 		known.cacheAdded()
@@ -58,8 +58,8 @@ func transact(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error 
 type transaction struct {
 	*sql.Tx
 
-	known  *originLookup
-	rowIDs map[string]int64 // the row numbers of the records returned by CurrentStates
+	origins *originLookup
+	rowIDs  map[string]int64 // the row numbers of the records returned by CurrentStates
 }
 
 // Exec implements relational.Tx.
@@ -105,7 +105,7 @@ func (tx *transaction) AddMinutes(ctx context.Context, counts []store.MinuteCoun
 
 // Lock implements relational.Tx. It does nothing, because there is only one writing transaction at
 // a time.
-func (tx *transaction) Lock(context.Context, relational.Lock, bool) error { return nil }
+func (tx *transaction) Lock(context.Context, relational.LockKey, bool) error { return nil }
 
 // Snapshot implements relational.Database. A read transaction sees the database as of its first
 // query and does not block writers, which append to the WAL in the meantime.

@@ -82,8 +82,8 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 		}
 		for range 2 { // the second time, nothing changes
 			applyBatch(t, s, store.Batch{
-				New:       []store.Record{nthRecord(1)},
-				Recovered: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}},
+				New:            []store.Record{nthRecord(1)},
+				RecoveredAside: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}},
 			})
 			wantRecord(t, getRecord(t, s, nthID(1)), nthRecord(1))
 			if _, err := s.GetAside(t.Context(),
@@ -95,7 +95,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("%+v, %v", got, err)
 			}
 		}
-		applyBatch(t, s, store.Batch{Recovered: []store.MessageKey{{StreamSequence: 3}}})
+		applyBatch(t, s, store.Batch{RecoveredAside: []store.MessageKey{{StreamSequence: 3}}})
 		if left := listAside(t, s, "", store.AsidePosition{}, 10); len(left) != 0 {
 			t.Errorf("left: %+v", left)
 		}
@@ -182,7 +182,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("dismissed %+v, %v", of, err)
 		}
 		applyBatch(t, s, store.Batch{
-			Recovered: []store.MessageKey{subjects["executions.queue.qx1.ordered.3.wf.node"]},
+			RecoveredAside: []store.MessageKey{subjects["executions.queue.qx1.ordered.3.wf.node"]},
 		})
 		if left := listAside(t, s, "", store.AsidePosition{}, 10); len(left) != len(subjects)-
 			3 {
@@ -205,7 +205,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 			got.Subject != "executions.progress.q.wf.id" {
 			t.Errorf("%+v, %v", got, err)
 		}
-		applyBatch(t, s, store.Batch{Recovered: []store.MessageKey{report}})
+		applyBatch(t, s, store.Batch{RecoveredAside: []store.MessageKey{report}})
 		if left := listAside(t, s, "", store.AsidePosition{}, 10); len(left) != 1 ||
 			left[0].Subject != "executions.start.q.wf.node" {
 			t.Errorf("left: %+v", left)

@@ -86,8 +86,8 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 }
 
 // RunBackupOfEveryTable backs up one store (from) and restores the backup into another (to). Every
-// table except those in notInBackups must then have the same number of rows in both. rows returns
-// these numbers for the databases of both stores, by table name.
+// table except those in tablesNotInBackups must then have the same number of rows in both. rows
+// returns these numbers for the databases of both stores, by table name.
 func RunBackupOfEveryTable(
 	t *testing.T, from, to store.Store, rows func(t *testing.T) (from, to map[string]int),
 ) {
@@ -97,7 +97,7 @@ func RunBackupOfEveryTable(
 	of, restored := rows(t)
 	for table, n := range of {
 		switch {
-		case slices.Contains(notInBackups, table):
+		case slices.Contains(tablesNotInBackups, table):
 		case n == 0:
 			t.Errorf("the table %s has no rows: add some in addRowsOfEveryKind", table)
 		case restored[table] != n:
@@ -105,16 +105,16 @@ func RunBackupOfEveryTable(
 				restored[table], n, table)
 		}
 	}
-	for _, table := range notInBackups {
+	for _, table := range tablesNotInBackups {
 		if _, exists := of[table]; !exists {
 			t.Errorf("there is no table %s", table)
 		}
 	}
 }
 
-// notInBackups lists the tables that backups leave out: tables with content that store.Backups
-// excludes, and tables that describe the database itself.
-var notInBackups = []string{
+// tablesNotInBackups lists the tables that backups leave out: tables with content that
+// store.Backups excludes, and tables that describe the database itself.
+var tablesNotInBackups = []string{
 	"ended_sessions",
 	"event_causes", "operator_events", "event_conditions", "event_lead",
 	"registry_copy", "registry_position",

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var filteredTests = map[string]func(*testing.T, store.Store){
+var filteredRequestTests = map[string]func(*testing.T, store.Store){
 	"reports add up, each counts once, and the newest requests stay": func(
 		t *testing.T, s store.Store,
 	) {

@@ -21,7 +21,7 @@ func fullProgress(t *testing.T, n int, status execution.Status) execution.Progre
 	return step
 }
 
-var pendingTests = map[string]func(*testing.T, store.Store){
+var pendingStepTests = map[string]func(*testing.T, store.Store){
 	"a step that comes before its record is applied with it": func(t *testing.T, s store.Store) {
 		applied := applyBatch(t, s,
 			progressBatch(runningProgress(1, epoch), succeededProgress(1, epoch.Add(time.Second), `"x"`),

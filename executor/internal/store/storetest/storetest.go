@@ -15,7 +15,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	groups := map[string]map[string]func(*testing.T, store.Store){
 		"apply":        applyTests,
 		"progress":     progressTests,
-		"pending":      pendingTests,
+		"pending":      pendingStepTests,
 		"lost":         lostExecutionTests,
 		"list":         listTests,
 		"count":        countByTimeTests,
@@ -23,7 +23,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"counts":       refusalCountTests,
 		"tokens":       tokenTests,
 		"senders":      senderTests,
-		"filtered":     filteredTests,
+		"filtered":     filteredRequestTests,
 		"put aside":    asideMessageTests,
 		"dead letters": deadLetterTests,
 		"prune":        pruneTests,

@@ -54,7 +54,7 @@ func (r *reader) verify(path string) error {
 // verifyStream returns an error if a stream's messages could not be restored with their original
 // sequences, or if the manifest contradicts the messages.
 func (r *reader) verifyStream(want Stream) error {
-	subjects := want.restoredSubjects()
+	subjects := want.subjectsAfterRestore()
 	if subjects == nil {
 		return fmt.Errorf("there is no stream %s in this version", want.Name)
 	}
@@ -88,12 +88,12 @@ func (r *reader) verifyStream(want Stream) error {
 	return nil
 }
 
-// restoredSubjects returns the subjects that the stream will have when Restore has created it. It
-// returns nil if hookstart has no stream with this name.
-func (s Stream) restoredSubjects() []string {
+// subjectsAfterRestore returns the subjects that the stream will have when Restore has created it.
+// It returns nil if hookstart has no stream with this name.
+func (s Stream) subjectsAfterRestore() []string {
 	switch s.Name {
 	case stream.ExecutionsName:
-		return stream.DefaultSettings.Config().Subjects
+		return stream.DefaultSettings.ExecutionsConfig().Subjects
 	case stream.ProgressName:
 		return stream.DefaultSettings.ProgressConfig().Subjects
 	case stream.ReportsName:

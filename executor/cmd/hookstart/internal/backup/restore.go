@@ -510,7 +510,7 @@ func (i Installation) restoreStream(
 	if saved.DedupWindow > 0 { // the original stream recognized repeats only within its own window
 		to.dedupWindow = min(to.dedupWindow, saved.DedupWindow)
 	}
-	subjects := saved.restoredSubjects()
+	subjects := saved.subjectsAfterRestore()
 	if err := r.forEachMessage(streamEntryName(saved.Name), func(m message) error {
 		if !matchesAnyWildcard(subjects, m.Subject) { // already recorded, as verify has checked
 			return nil

@@ -48,16 +48,16 @@ func (v *accountEventsCmd) Run(s *session) error {
 			"hookstart account events --help",
 		}
 	case v.Workflow == "":
-		return s.showEvents(s.client.Events(s.ctx, v.Account))
+		return s.showEventSettings(s.client.Events(s.ctx, v.Account))
 	}
-	return s.showEvents(s.client.PutEvents(s.ctx, v.Account, api.PutEvents{
+	return s.showEventSettings(s.client.PutEvents(s.ctx, v.Account, api.PutEvents{
 		WorkflowID:         v.Workflow,
 		Kinds:              v.Kinds,
 		SilentAfterSeconds: int64(v.SilentAfter / time.Second),
 	}))
 }
 
-func (s *session) showEvents(e api.Events, err error) error {
+func (s *session) showEventSettings(e api.Events, err error) error {
 	if err != nil {
 		return err
 	}

@@ -83,17 +83,17 @@ func (v *applyCmd) Run(s *session) error {
 	failedKeys := map[string]bool{}
 	for _, step := range steps {
 		do := step.Apply
-		if at := slices.IndexFunc(step.RequiredKeys, func(key string) bool {
+		if at := slices.IndexFunc(step.DependsOn, func(key string) bool {
 			return failedKeys[key]
 		}); at >= 0 {
 			do = func(context.Context, *apiclient.Client) error {
-				return fmt.Errorf("not done, because the %s was not made", step.RequiredKeys[at])
+				return fmt.Errorf("not done, because the %s was not made", step.DependsOn[at])
 			}
 		}
 		if err := do(s.ctx, s.client); err != nil {
 			failed++
 			failedKeys[step.Key()] = true
-			place := strings.TrimSuffix(want.AddLocation(step.Key(), err).Error(), err.Error())
+			place := strings.TrimSuffix(want.LocateError(step.Key(), err).Error(), err.Error())
 			_ = printError(s.Err, errors.New(place+step.DescriptionLines[0]+": "+errorMessage(err)))
 		}
 	}

@@ -25,11 +25,11 @@ const description = "The command line of hookstart, for operators and runners. S
 
 // commandLine defines the verbs (subcommands), and the flags that all of them have.
 type commandLine struct {
-	APIURL          string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
-	APICA           string `name:"api-ca" help:"File with the certificate authority of the operators' API, for https with a certificate of one's own. Empty: the system's." type:"path" group:"all"`
-	AdminToken      string `help:"The admin token, or a key. Better set it in the environment: other users may see a command's flags." placeholder:"TOKEN" group:"all"`
-	Output          string `short:"o" help:"table, for people; json, for scripts: the API's answer, unchanged." enum:"table,json" default:"table" group:"all"`
-	program.Version `group:"all"`
+	APIURL                string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
+	APICA                 string `name:"api-ca" help:"File with the certificate authority of the operators' API, for https with a certificate of one's own. Empty: the system's." type:"path" group:"all"`
+	AdminToken            string `help:"The admin token, or a key. Better set it in the environment: other users may see a command's flags." placeholder:"TOKEN" group:"all"`
+	Output                string `short:"o" help:"table, for people; json, for scripts: the API's answer, unchanged." enum:"table,json" default:"table" group:"all"`
+	program.StandardFlags `group:"all"`
 
 	Plan       planCmds       `cmd:"" help:"What accounts may do."`
 	Account    accountCmds    `cmd:"" help:"Accounts: each has a plan and owns workflows."`

@@ -57,7 +57,7 @@ func (v *queueListCmd) Run(s *session) error {
 				name += " (" + pauseText(*q.Paused) + ")"
 			}
 			if q.OwnStream != nil {
-				name += " (" + ownStreamText(q.OwnStream) + ")"
+				name += " (" + ownStreamPhaseText(q.OwnStream) + ")"
 			}
 			if q.Incomplete {
 				name += " (own stream does not answer)"
@@ -121,8 +121,9 @@ func (v *queueStreamDeleteCmd) Run(s *session) error {
 	)
 }
 
-// ownStreamText says whether a queue uses its own stream, drains it, or is moving between streams.
-func ownStreamText(q *api.QueueStream) string {
+// ownStreamPhaseText says whether a queue uses its own stream, drains it, or is moving between
+// streams.
+func ownStreamPhaseText(q *api.QueueStream) string {
 	switch q.Phase {
 	case "own":
 		return "own stream"

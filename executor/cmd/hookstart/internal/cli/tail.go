@@ -37,7 +37,7 @@ func (v *executionTailCmd) Run(s *session) error {
 		Gap:        t.printMissedChanges,
 		Changed:    func(e api.Execution) error { return t.printChange(e, s.lastResponseBody) },
 	}
-	watch.Opened = func() error { return t.streamOpened(watch.LastEventID != "") }
+	watch.Opened = func() error { return t.handleStreamOpened(watch.LastEventID != "") }
 	for s.ctx.Err() == nil {
 		err := s.client.Watch(s.ctx, watch)
 		if t.isPermanentError(err) {
@@ -104,10 +104,10 @@ func (t *executionTailer) waitBeforeRetry() {
 	t.retryDelay = min(2*t.retryDelay, maxRetryDelay)
 }
 
-// streamOpened is called when an event stream has been opened. The first time, it prints the column
-// heads, unless -o json is set. If a later stream does not resume where the previous one ended, it
-// prints the changes that were missed in between.
-func (t *executionTailer) streamOpened(resumes bool) error {
+// handleStreamOpened is called when an event stream has been opened. The first time, it prints the
+// column heads, unless -o json is set. If a later stream does not resume where the previous one
+// ended, it prints the changes that were missed in between.
+func (t *executionTailer) handleStreamOpened(resumes bool) error {
 	t.retryDelay = minRetryDelay
 	if t.everConnected && !resumes {
 		return t.printMissedChanges()

@@ -134,7 +134,7 @@ func (k tokenDisplay) showTrigger(s *session, t api.Trigger) error {
 			sample = fmt.Sprintf("%d bytes (trigger sample)", len(t.SamplePayload))
 		}
 		// The URL is on a separate line so that it can be copied even if it is long.
-		url := k.displayURL(t)
+		url := k.urlText(t)
 		if url == "" {
 			url = "The URL holds a token, which viewers do not see."
 		}
@@ -162,7 +162,7 @@ func (k tokenDisplay) showTrigger(s *session, t api.Trigger) error {
 				used = ago(*token.LastUsedAt, s.now())
 			}
 			table = append(table, []string{
-				k.displayToken(token.Token), ago(token.CreatedAt, s.now()), used,
+				k.tokenText(token.Token), ago(token.CreatedAt, s.now()), used,
 				agoOr(token.ExpiresAt, s.now(), "never"),
 			})
 		}
@@ -182,22 +182,22 @@ func senderText(s *api.Sender) string {
 	}
 }
 
-func (k tokenDisplay) displayToken(displayToken string) string {
-	if displayToken == "" {
+func (k tokenDisplay) tokenText(tokenText string) string {
+	if tokenText == "" {
 		return "(not for viewers)"
 	}
 	if k.ShowToken {
-		return displayToken
+		return tokenText
 	}
-	prefix, _, _ := strings.Cut(displayToken, "_")
+	prefix, _, _ := strings.Cut(tokenText, "_")
 	return prefix + "_…(hidden; --show-token)"
 }
 
-func (k tokenDisplay) displayURL(t api.Trigger) string {
+func (k tokenDisplay) urlText(t api.Trigger) string {
 	if k.ShowToken || t.Token == "" {
 		return t.URL
 	}
-	return strings.ReplaceAll(t.URL, t.Token, k.displayToken(t.Token))
+	return strings.ReplaceAll(t.URL, t.Token, k.tokenText(t.Token))
 }
 
 // deliveryIDSourcesText lists the first places where the ingress looks for a delivery ID in a

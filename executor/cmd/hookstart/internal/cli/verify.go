@@ -37,9 +37,9 @@ func (v *executionVerifyCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	e, err := retryFor(s.ctx, v.Wait, isNotFound, func() (checkedExecution, error) {
+	e, err := retryFor(s.ctx, v.Wait, isNotFound, func() (executionToVerify, error) {
 		e, err := s.client.Execution(s.ctx, id)
-		return checkedExecution{e}, err
+		return executionToVerify{e}, err
 	})
 	if err != nil && !isNotFound(err) {
 		return err
@@ -66,12 +66,12 @@ func (v *executionVerifyCmd) Run(s *session) error {
 	return missing
 }
 
-// checkedExecution is an execution whose path through the system is being verified.
-type checkedExecution struct{ api.ExecutionDetail }
+// executionToVerify is an execution whose path through the system is being verified.
+type executionToVerify struct{ api.ExecutionDetail }
 
 // messageStoredOrExpired reports whether the stream either has the execution's message or may have
 // removed it because of its age. By default, the stream keeps messages for a week.
-func (e checkedExecution) messageStoredOrExpired() bool {
+func (e executionToVerify) messageStoredOrExpired() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
@@ -94,7 +94,7 @@ func retryFor[T any](
 	return found, err
 }
 
-func verificationSteps(e checkedExecution) []verificationStep {
+func verificationSteps(e executionToVerify) []verificationStep {
 	received := verificationStep{
 		Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress",
 	}

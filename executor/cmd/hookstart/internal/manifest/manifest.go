@@ -242,7 +242,7 @@ func (s *DocumentSet) Read(file string, from io.Reader) error {
 		}
 		key, err := s.addDocument(document)
 		if err != nil {
-			return at.addLocation(err)
+			return at.locateError(err)
 		}
 		if s.locations == nil {
 			s.locations = map[string]documentLocation{}
@@ -267,11 +267,11 @@ func (s *DocumentSet) IsEmpty() bool {
 	return len(s.Accounts)+len(s.Workflows)+len(s.Senders)+len(s.Queues) == 0
 }
 
-// AddLocation prefixes an error with the file and line of the document with the given key, if the
+// LocateError prefixes an error with the file and line of the document with the given key, if the
 // set contains that document.
-func (s *DocumentSet) AddLocation(key string, err error) error {
+func (s *DocumentSet) LocateError(key string, err error) error {
 	if at, ok := s.locations[key]; ok {
-		return at.addLocation(err)
+		return at.locateError(err)
 	}
 	return err
 }
@@ -282,9 +282,9 @@ type documentLocation struct {
 	node *yaml.Node
 }
 
-// addLocation prefixes an error with the file and a line: the line of the first field that the
+// locateError prefixes an error with the file and a line: the line of the first field that the
 // error names and the document has, or else the first line of the document.
-func (p documentLocation) addLocation(err error) error {
+func (p documentLocation) locateError(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldNamesInError(err) {
 		if at := fieldLine(p.node, name); at > 0 {

@@ -25,14 +25,14 @@ type Step struct {
 	DescriptionLines []string
 	// Apply applies the change.
 	Apply func(ctx context.Context, client *apiclient.Client) error
-	// RequiredKeys holds the keys of documents whose steps must have succeeded first. For example,
+	// DependsOn holds the keys of documents whose steps must have succeeded first. For example,
 	// a workflow is activated only after its senders have been set.
-	RequiredKeys []string
-	key          string // the key of the document
+	DependsOn []string
+	key       string // the key of the document
 }
 
 // Key returns the key of the step's document. A step that depends on this one has the key in its
-// RequiredKeys.
+// DependsOn.
 func (s Step) Key() string { return s.key }
 
 // Plan returns the steps that turn the current state (have) into the state that the documents
@@ -73,10 +73,10 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 		before := workflows[w.key()]
 		step := w.activationStep(before.Active != nil && *before.Active)
 		if step != nil && *w.Active {
-			step.RequiredKeys = []string{w.key()}
+			step.DependsOn = []string{w.key()}
 			for _, s := range want.Senders {
 				if s.WorkflowID == w.ID {
-					step.RequiredKeys = append(step.RequiredKeys, s.key())
+					step.DependsOn = append(step.DependsOn, s.key())
 				}
 			}
 		}
@@ -99,7 +99,7 @@ func CheckNoSecretValues(have, want *DocumentSet) error {
 		for _, name := range have.secretSettingsByPreset[cmp.Or(have.presetIDsByAlias[s.Preset],
 			s.Preset)] {
 			if s.Settings[name] != "" {
-				return want.AddLocation(s.key(), fmt.Errorf("settings: %s is secret: name an "+
+				return want.LocateError(s.key(), fmt.Errorf("settings: %s is secret: name an "+
 					"environment variable that holds it in settingsFrom", name))
 			}
 		}
@@ -203,7 +203,7 @@ func (a Account) eventsStep(before Account) *Step {
 	}
 	return &Step{
 		DescriptionLines: append([]string{"~ " + a.key()}, lines...), key: a.key(),
-		RequiredKeys: needs,
+		DependsOn: needs,
 		Apply: func(ctx context.Context, client *apiclient.Client) error {
 			if a.Events == nil {
 				return client.DeleteEvents(ctx, a.ID)

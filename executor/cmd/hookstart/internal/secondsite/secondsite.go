@@ -373,8 +373,13 @@ func (s Site) republishUnfinished(
 		these := slices.DeleteFunc(slices.Clone(groups), func(g stream.RunnerGroup) bool {
 			return own && g.Queue != queue
 		})
-		n, err := s.createRunnerConsumers(ctx, info.Config.Name, stream.Layout{Own: own}, these,
-			ended)
+		n, err := s.createConsumersAndRepublish(
+			ctx,
+			info.Config.Name,
+			stream.Layout{Own: own},
+			these,
+			ended,
+		)
 		republished += n
 		if err != nil {
 			return republished, err
@@ -383,10 +388,10 @@ func (s Site) republishUnfinished(
 	return republished, nil
 }
 
-// createRunnerConsumers creates the consumers of groups of runners on a stream, so that they begin
-// after its last mirrored message. It then republishes the start messages of unfinished executions
-// in the groups' queues, and returns their number.
-func (s Site) createRunnerConsumers(
+// createConsumersAndRepublish creates the consumers of groups of runners on a stream, so that they
+// begin after its last mirrored message. It then republishes the start messages of unfinished
+// executions in the groups' queues, and returns their number.
+func (s Site) createConsumersAndRepublish(
 	ctx context.Context, name string, layout stream.Layout, groups []stream.RunnerGroup,
 	ended map[string]bool,
 ) (republished int, err error) {

@@ -74,16 +74,16 @@ func (c *CommandHandler) Handle(ctx context.Context, e runner.Execution) (any, e
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer p.closePipes()
 	timer := time.NewTimer(c.Timeout)
 	defer timer.Stop()
 	select {
 	case <-p.Exited():
-		p.drain()
+		p.killRestAndDrain()
 		return c.result(p)
 	case <-timer.C:
 		p.stop(stopGrace)
-		p.drain()
+		p.killRestAndDrain()
 		return nil,
 			runner.Permanent(
 				errors.New(describeWithOutput(fmt.Sprintf("did not end within %s and was stopped",
@@ -106,7 +106,7 @@ func (c *CommandHandler) cancel(p *process, timeout <-chan time.Time) (any, erro
 	p.TerminateGroup()
 	select {
 	case <-p.Exited():
-		p.drain()
+		p.killRestAndDrain()
 		output, err := c.result(p)
 		if err != nil {
 			err = fmt.Errorf("was canceled: %w", err)
@@ -114,7 +114,7 @@ func (c *CommandHandler) cancel(p *process, timeout <-chan time.Time) (any, erro
 		return output, err
 	case <-timeout:
 		p.stop(stopGrace)
-		p.drain()
+		p.killRestAndDrain()
 		return nil, fmt.Errorf("was canceled, did not end within %s, and was stopped", c.Timeout)
 	case <-c.RunnerStopping:
 		p.stop(shutdownGrace)
@@ -165,7 +165,7 @@ func (c *CommandHandler) start(e runner.Execution) (*process, error) {
 	//nolint:gosec,noctx // the operator's own program; the group is killed, not the process alone
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env = append(append([]string{}, c.Env...), executionEnvironment(e)...)
-	p := &process{stdout: headBuffer{limit: c.MaxOutputBytes}}
+	p := &process{stdout: headBuffer{maxBytes: c.MaxOutputBytes}}
 	var childFiles []*os.File
 	defer func() {
 		for _, end := range childFiles {
@@ -176,7 +176,7 @@ func (c *CommandHandler) start(e runner.Execution) (*process, error) {
 	for i := range ours {
 		read, write, err := os.Pipe()
 		if err != nil {
-			p.close()
+			p.closePipes()
 			return nil, fmt.Errorf("cannot start %s: %w", c.Path, err)
 		}
 		if i == 0 {
@@ -188,7 +188,7 @@ func (c *CommandHandler) start(e runner.Execution) (*process, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = childFiles[0], childFiles[1], childFiles[2]
 	var err error
 	if p.Process, err = child.Start(cmd); err != nil {
-		p.close()
+		p.closePipes()
 		return nil, newStartError(c.Path, err)
 	}
 	input := e.Input
@@ -249,10 +249,10 @@ func (p *process) stop(grace time.Duration) {
 	}
 }
 
-// drain kills the processes that remain in the program's group, and reads the rest of their output.
-// A process that has left the group, such as a daemon, may keep the pipes open, so drain waits for
-// at most pipeGrace.
-func (p *process) drain() {
+// killRestAndDrain kills the processes that remain in the program's group, and reads the rest of
+// their output. A process that has left the group, such as a daemon, may keep the pipes open, so
+// drain waits for at most pipeGrace.
+func (p *process) killRestAndDrain() {
 	p.KillGroup()
 	done := make(chan struct{})
 	go func() {
@@ -264,13 +264,13 @@ func (p *process) drain() {
 	select {
 	case <-done:
 	case <-timer.C:
-		p.close()
+		p.closePipes()
 		<-done
 	}
 }
 
-// close closes this process's ends of the pipes. It may be called twice.
-func (p *process) close() {
+// closePipes closes this process's ends of the pipes. It may be called twice.
+func (p *process) closePipes() {
 	for _, end := range p.pipes {
 		_ = end.Close()
 	}

@@ -57,12 +57,12 @@ func describeWithOutput(what, output string) string {
 // whether it has dropped the rest.
 type headBuffer struct {
 	kept      bytes.Buffer
-	limit     int64
+	maxBytes  int64
 	truncated bool
 }
 
 func (h *headBuffer) Write(p []byte) (int, error) {
-	room := h.limit - int64(h.kept.Len())
+	room := h.maxBytes - int64(h.kept.Len())
 	if int64(len(p)) > room {
 		h.truncated = true
 		h.kept.Write(p[:max(room, 0)])
