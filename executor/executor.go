@@ -97,11 +97,11 @@ type executor struct {
 	config    Config
 	plans     registry.Plans
 	keys      *seal.Keys
-	directory *edit.Directory
+	directory *edit.Directory // the registry's records, in memory
 
 	records        store.Store
-	follower       *consistency.Follower
-	membership     *consistency.Membership
+	follower       *consistency.Follower   // applies the registry's changes to directory
+	membership     *consistency.Membership // tracks the processes that follow the registry
 	databaseCopy   *databasecopy.RegistryCopy
 	mirrorMonitor  *edit.MirrorMonitor // nil without --registry-copy
 	editor         *edit.Editor

@@ -72,8 +72,8 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 type streamChoice struct {
 	h        *handler
 	workflow *registry.CompiledWorkflow
-	target   registry.StoreTarget
-	madeAt   time.Time
+	target   registry.StoreTarget // the chosen stream: the shared one or the queue's own
+	madeAt   time.Time            // when chooseStream made the choice
 }
 
 // IsCurrent reports whether the message may still be published to the chosen stream. If the lease

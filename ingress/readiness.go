@@ -56,7 +56,7 @@ func readinessChecks(
 // startMessageStreams holds the streams in which start messages are stored.
 type startMessageStreams struct {
 	shared   *publish.DeliveryPublisher
-	own      *publish.StreamRouter
+	own      *publish.StreamRouter // for the queues' own streams
 	registry *registry.Snapshot
 }
 

@@ -313,10 +313,10 @@ func (s *speedRun) runRounds(
 
 // burstResult is the generator's measurement of one burst.
 type burstResult struct {
-	count     int
-	limited   int // number of 429 responses
-	refused   int // number of 503 responses
-	took      time.Duration
+	count     int             // number of answered requests
+	limited   int             // number of 429 responses
+	refused   int             // number of 503 responses
+	took      time.Duration   // from the start of the burst until the last answer
 	latencies []time.Duration // sorted
 }
 

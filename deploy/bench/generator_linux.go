@@ -21,7 +21,7 @@ type generator struct {
 	events        []unix.EpollEvent
 	workflows     uint64
 	seed          uint64
-	deliveryCount *uint64
+	deliveryCount *uint64 // number of delivery IDs used so far, shared by generators
 
 	// allow429 makes the generator accept and count 429 responses. Otherwise a 429 is an error.
 	allow429 bool

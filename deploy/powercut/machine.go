@@ -14,8 +14,8 @@ import (
 // machine is a simulated computer with one disk and the programs that run on it. Its power can be
 // cut at any moment.
 type machine struct {
-	folder   string // on the real disk; holds the mount point
-	luck     disk.Randomness
+	folder   string          // on the real disk; holds the mount point
+	luck     disk.Randomness // decides which unsynced data survives a power cut
 	programs []startProgram
 
 	disk    *disk.Disk

@@ -11,13 +11,13 @@ import (
 // streams and the execution records. Each string describes one finding.
 type ledgerAuditResult struct {
 	deliveries   int
-	acknowledged int // executions acknowledged to senders
-	stored       int // executions in the stream, whether acknowledged or not
-	recorded     int // executions with a record
-	ended        int // executions with a reported final status
-	lost         []string
-	unrecorded   []string
-	duplicates   []string
+	acknowledged int      // executions acknowledged to senders
+	stored       int      // executions in the stream, whether acknowledged or not
+	recorded     int      // executions with a record
+	ended        int      // executions with a reported final status
+	lost         []string // descriptions of acknowledged executions that are not stored
+	unrecorded   []string // descriptions of stored executions without a record
+	duplicates   []string // descriptions of executions or messages that exist twice
 	// wrongStatus holds the executions whose recorded status differs from the final status that a
 	// runner reported.
 	wrongStatus []string

@@ -35,7 +35,7 @@ type delivery struct {
 // ledger records the responses that all senders got.
 type ledger struct {
 	mu         sync.Mutex
-	deliveries map[string]*delivery
+	deliveries map[string]*delivery // keyed by marker
 	totals     requestTotals
 }
 

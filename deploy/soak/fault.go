@@ -61,8 +61,8 @@ type faultInjector struct {
 	logf         func(format string, args ...any)
 
 	mu         sync.Mutex
-	busySlots  map[string]bool
-	slotsFreed chan struct{} // closed and replaced whenever slots become free
+	busySlots  map[string]bool // names of the targets with a fault or in recovery
+	slotsFreed chan struct{}   // closed and replaced whenever slots become free
 	incidents  []incident
 	problems   []string
 	// unreportedAcks maps the IDs of the executions that were acknowledged without a readable

@@ -20,7 +20,7 @@ import (
 
 // streamContents holds the contents of the streams, keyed by execution ID.
 type streamContents struct {
-	starts map[string]storedStart
+	starts map[string]storedStart // keyed by execution ID
 	// finalStatuses holds the first final status that was reported for each execution. An
 	// unreadable report counts as execution.Failed, because executors record it as that.
 	finalStatuses map[string]execution.Status
@@ -32,7 +32,7 @@ type streamContents struct {
 
 // storedStart is an execution with at least one start message in a stream.
 type storedStart struct {
-	marker     string
+	marker     string // identifies the delivery; from the body of its requests
 	messages   int    // start messages, without the copies that executors or a takeover add
 	queue      string // the queue of the execution
 	streamName string // the stream that holds the last of these messages

@@ -56,7 +56,7 @@ type conn struct {
 
 	createdAt time.Time
 	received  atomic.Int64 // when the server last sent something: nanoseconds since createdAt
-	stalled   atomic.Bool
+	stalled   atomic.Bool  // a write made too little progress, so Write closed the connection
 }
 
 func newConn(raw net.Conn, stallTimeout, maxSilence time.Duration) *conn {

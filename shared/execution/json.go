@@ -89,7 +89,7 @@ func ValidJSON(text []byte) bool {
 // and 0 means [.
 type bracketStack struct {
 	depth      int
-	objectBits []uint64
+	objectBits []uint64 // one bit per open bracket: 1 means {, 0 means [
 }
 
 // push returns the stack with one more open bracket, which is { if object is true, and [ otherwise.

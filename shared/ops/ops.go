@@ -29,7 +29,7 @@ var (
 // concurrent use.
 type Readiness struct {
 	mu      sync.Mutex
-	reasons map[string]string
+	reasons map[string]string // why a component is not ready, by component
 }
 
 // MarkNotReady marks a component of the program as not ready, until MarkReady is called for it. why

@@ -95,6 +95,6 @@ type AsideFilter struct {
 // AsidePosition is a position in the list of messages put aside, immediately after the message with
 // this time and sequence. The zero value is the beginning of the list.
 type AsidePosition struct {
-	At             time.Time
+	At             time.Time // AsideMessage.At of the message before this position
 	StreamSequence uint64
 }

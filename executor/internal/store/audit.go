@@ -24,16 +24,16 @@ type AuditLog interface {
 // AuditEntry describes one action: who performed it, when, and what it changed. It contains no
 // secrets.
 type AuditEntry struct {
-	ID         string // unique; if several entries share an ID, the first one is kept
-	At         time.Time
-	ActorKind  string // admin-token, key, user, system or unknown
-	ActorID    string // the ID of the key or of the user; "" for other kinds
-	ActorName  string // set for people; "" means that the actor has no name
-	Action     string // what was done, such as workflow.activate
-	AccountID  string // "" means no account
-	WorkflowID string // "" means no workflow
-	NodeID     string // "" means no trigger node
-	Changes    string // JSON text; "" for none
+	ID         string    // unique; if several entries share an ID, the first one is kept
+	At         time.Time // when the action was performed
+	ActorKind  string    // admin-token, key, user, system or unknown
+	ActorID    string    // the ID of the key or of the user; "" for other kinds
+	ActorName  string    // set for people; "" means that the actor has no name
+	Action     string    // what was done, such as workflow.activate
+	AccountID  string    // "" means no account
+	WorkflowID string    // "" means no workflow
+	NodeID     string    // "" means no trigger node
+	Changes    string    // JSON text; "" for none
 }
 
 // AuditFilter selects audit entries. Fields that are zero are ignored.
@@ -48,6 +48,6 @@ type AuditFilter struct {
 // AuditPosition is a position in the list of audit entries, immediately after the entry with this
 // time and ID. The zero value is the beginning of the list.
 type AuditPosition struct {
-	At time.Time
+	At time.Time // AuditEntry.At of the entry before this position
 	ID string
 }

@@ -48,9 +48,9 @@ type RefusalCount struct {
 
 // RefusedRequest describes the most recent request that was refused with a code.
 type RefusedRequest struct {
-	At        time.Time
-	BodyBytes int64  // the declared body length in bytes; -1 if none was declared
-	UserAgent string // printable ASCII, at most stream.MaxUserAgentBytes bytes; "" means none
+	At        time.Time // when the request was refused
+	BodyBytes int64     // the declared body length in bytes; -1 if none was declared
+	UserAgent string    // printable ASCII, at most stream.MaxUserAgentBytes bytes; "" means none
 }
 
 // RefusalSum is the number of one workflow's requests that were refused with one code.

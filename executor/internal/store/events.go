@@ -81,11 +81,11 @@ type CauseGroup struct{ AccountID, Kind string }
 type Event struct {
 	ID          string // the delivery ID of the execution that the event starts
 	AccountID   string
-	Kind        string // the kind of its causes, such as execution.failed
-	WorkflowID  string // the workflow that it starts
-	NodeID      string // the node at which it starts
-	Input       string // the execution's input as JSON text
-	DecidedAt   time.Time
+	Kind        string    // the kind of its causes, such as execution.failed
+	WorkflowID  string    // the workflow that it starts
+	NodeID      string    // the node at which it starts
+	Input       string    // the execution's input as JSON text
+	DecidedAt   time.Time // when it was made from its causes; becomes AcceptedAt of the execution
 	PublishedAt time.Time // zero until published, or until the workflow is found deleted
 }
 

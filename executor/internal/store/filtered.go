@@ -21,9 +21,9 @@ type FilteredRequests struct {
 // FilteredRequest describes a request that did not match a filter. Nothing else of the request is
 // stored.
 type FilteredRequest struct {
-	At         time.Time
-	DeliveryID string `json:",omitempty"` // "" if it had none
-	Place      string // part of the request that did not meet its condition, such as ptr:/a
+	At         time.Time // when the request arrived
+	DeliveryID string    `json:",omitempty"` // "" if it had none
+	Place      string    // part of the request that did not meet its condition, such as ptr:/a
 }
 
 // MergeFiltered returns filtered in stored form: merged into one entry per node, and sorted by

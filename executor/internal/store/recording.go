@@ -61,8 +61,7 @@ type ApplyResult struct {
 	// DroppedSteps is the number of pending steps, of this batch or of earlier ones, that were
 	// dropped because of MaxPendingSteps or MaxPendingStepsPerExecution.
 	DroppedSteps int
-	// ForeignIDs holds the IDs in Progress whose record has another queue or workflow.
-	ForeignIDs []string
+	ForeignIDs   []string // IDs in Progress whose record has another queue or workflow
 }
 
 // LostExecution identifies an execution that no runner will end, for example because its start

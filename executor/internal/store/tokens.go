@@ -25,7 +25,7 @@ type TokenUseStore interface {
 // TokenUse is the most recent use of a token.
 type TokenUse struct {
 	TokenID string
-	At      time.Time
+	At      time.Time // when the token was used
 }
 
 // LatestTokenUses returns the most recent use of each token in the records, sorted by token ID.

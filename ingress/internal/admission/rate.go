@@ -75,16 +75,16 @@ const removeIdleInterval = time.Minute
 // Limits tracks usage across all ingresses: how much of its rate limit each busy workflow has used,
 // and how many of its daily bytes each busy account has used.
 type Limits struct {
-	origin    time.Time
+	origin    time.Time // the zero point of the durations in gcraState and limitShard
 	workflows *sharded.Shards[limitShard[Usage]]
 	accounts  *sharded.Shards[limitShard[int64]] // bytes of bodies
 }
 
 // limitShard holds the usage of the workflows or accounts in one shard.
 type limitShard[Used any] struct {
-	states          map[string]gcraState
-	admitted        map[string]Used // admitted since the last call to DrainUsage or DrainBytes
-	lastIdleRemoval time.Duration
+	states          map[string]gcraState // by workflow ID or account ID
+	admitted        map[string]Used      // admitted since the last call to DrainUsage or DrainBytes
+	lastIdleRemoval time.Duration        // last removal of idle entries, since Limits.origin
 }
 
 func newLimitShard[Used any]() limitShard[Used] {

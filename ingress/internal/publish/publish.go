@@ -67,7 +67,7 @@ type DeliveryPublisher struct {
 
 // storeFailure records that a stream could be reached but did not store a message.
 type storeFailure struct {
-	at         time.Time
+	at         time.Time // when the stream failed to store the message
 	err        error
 	reconnects uint64 // the connection's number of reconnects at that time
 }

@@ -28,7 +28,7 @@ type DuplicateCounter struct {
 	reporter
 
 	mu     sync.Mutex
-	counts map[string]int64
+	counts map[string]int64 // suppressed repeats, by execution ID
 }
 
 // NewDuplicateCounter returns a DuplicateCounter. It sends reports only while Run is running.

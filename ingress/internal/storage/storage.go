@@ -117,10 +117,9 @@ type shard struct {
 
 // accountUsage is the space, in bytes, that the messages of one account occupy in the stream.
 type accountUsage struct {
-	counts [numCountGenerations]int64 // bytes counted by this process, by generation
-	// bytes of the account in the last sums that an executor has sent
-	executorSum        int64
-	countedBetweenSums int64 // counted between the last two sums
+	counts             [numCountGenerations]int64 // bytes counted by this process, by generation
+	executorSum        int64                      // bytes in the last sums from an executor
+	countedBetweenSums int64                      // counted between the last two sums
 	// counted since the last sums, or since nearFull was set
 	countedSinceSums int64
 	// unannounced is the part of counts that has not been announced to the other ingresses yet.

@@ -11,7 +11,7 @@ import (
 // Link forwards TCP connections to its target, except while Silence or Cut is in effect.
 type Link struct {
 	listener net.Listener
-	target   string
+	target   string // host:port, or the path of a Unix socket
 
 	mu      sync.Mutex
 	flowing chan struct{} // a closed channel if bytes may flow; an open one if the link is silent

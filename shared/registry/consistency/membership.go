@@ -16,13 +16,13 @@ import (
 // that is in force there. It learns both from the heartbeats of the processes.
 type Membership struct {
 	nc   *nats.Conn
-	self string
+	self string // ID of this Membership in its own echo messages
 	sub  *nats.Subscription
 
 	mu             sync.Mutex
-	members        map[string]member
-	receivedEcho   uint64 // the highest echo number that was received back
-	sentEcho       uint64 // the last echo number that was sent
+	members        map[string]member // by instance ID
+	receivedEcho   uint64            // the highest echo number that was received back
+	sentEcho       uint64            // the last echo number that was sent
 	changed        chan struct{}
 	listeningSince time.Time // when the subscription began, or nc last reconnected
 	reconnects     uint64    // number of reconnects of nc at that time

@@ -48,7 +48,7 @@ type Publisher struct {
 	sub         *nats.Subscription
 
 	mu         sync.Mutex
-	waiting    map[uint64]*waiter
+	waiting    map[uint64]*waiter // sent messages, by the number in their reply subject
 	lastNumber uint64
 	closed     bool // no acknowledgment can arrive anymore
 	// queue holds the messages that have not been sent yet. The caller that finds it empty, and

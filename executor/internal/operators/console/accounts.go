@@ -19,7 +19,7 @@ type accountList struct {
 	pager
 	Rows  []accountRow
 	Plans []planChoice
-	New   formView
+	New   formView // form that creates an account
 	// PlanChange and ToDelete hold the data of the page's two confirmation dialogs. nil means that
 	// the page does not show the dialog; at least one of them is nil.
 	PlanChange *planChange

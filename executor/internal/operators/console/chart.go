@@ -35,7 +35,7 @@ type chartPart struct {
 
 type bar struct {
 	X     int
-	At    time.Time
+	At    time.Time // when the bar's time span begins
 	Total int64
 	Parts []barPart // parts with a count above 0
 }

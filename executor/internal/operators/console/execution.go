@@ -36,8 +36,8 @@ type step struct {
 	Name, Note string
 	At         time.Time
 	After      time.Duration // time since the previous step
-	First      bool
-	CSSClass   string // CSS class of the step's marker
+	First      bool          // whether this is the first step; After is then zero
+	CSSClass   string        // CSS class of the step's marker
 }
 
 // request is the input of an execution, with the headers and the query of its HTTP request.

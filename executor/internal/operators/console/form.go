@@ -64,8 +64,8 @@ type form struct {
 // field named shownFieldPrefix+name, which holds the value that the page showed. The hidden fields
 // reveal whether the operator or somebody else has changed the setting since.
 type setting struct {
-	noun   string // noun for the setting in messages
-	fields []string
+	noun   string   // noun for the setting in messages
+	fields []string // names of its form fields, in the order of describe's values
 	// describe returns the setting in words, given the values of its fields in order.
 	describe func(values []string) string
 }
@@ -85,17 +85,15 @@ type postedForm struct {
 	values             map[string]string // posted values that the page shows again
 	responseStatus     int               // status of the response after a failure
 	newValues          map[string]string // new values of fields, for a page that stays open
-	// values with which a script posts the form again; nil means never
-	repostValues map[string]string
+	repostValues       map[string]string // field values for posting again by script; nil: never
 	// the values in the form are stored, although a later step of the form has failed
 	valuesStored bool
 
-	Code              string // code of the failure; "" means that there was none
-	Message           string // what the form says about the failure
-	problems          map[string]string
+	Code              string            // code of the failure; "" means that there was none
+	Message           string            // what the form says about the failure
+	problems          map[string]string // what is wrong with each value, by form field
 	conflictingValues map[string]string // all current values, if they conflict with posted ones
-	// what the change created, such as a token that is shown only once
-	created any
+	created           any               // what the change created and is shown only once
 	// data of the dialog in which the page asks for confirmation
 	dialogData any
 }

@@ -15,7 +15,7 @@ import (
 
 // condition is a condition of a node's filter in human-readable form.
 type condition struct {
-	Place string
+	Place string // place in the request, such as ptr:/action
 	Text  string // condition on the value at Place, in words
 }
 

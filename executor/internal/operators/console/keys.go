@@ -17,9 +17,9 @@ import (
 type keyList struct {
 	pager
 	Rows     []keyRow
-	Accounts []quota
-	More     bool // there are more accounts than the form lists
-	New      formView
+	Accounts []quota  // accounts that the form offers; only ID and Name are set
+	More     bool     // there are more accounts than the form lists
+	New      formView // form that creates a key
 	// the key that was just created; only that response contains its secret
 	CreatedKey      *api.NewKey
 	ListUnavailable bool     // the keys cannot be listed now; CreatedKey can still be shown

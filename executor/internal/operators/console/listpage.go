@@ -16,7 +16,7 @@ const rowsPerPage = 25
 
 // pager describes the position of a page in a list.
 type pager struct {
-	First          bool
+	First          bool         // whether this is the first page of the list
 	Ignored        []string     // descriptions of the invalid parts of the query, for display
 	FirstPageQuery template.URL // query of the first page
 	// query of this page, with its "?"; it is part of the forms' addresses

@@ -25,7 +25,7 @@ type queueRow struct {
 	// Pause, Limits and Stream are the queue's forms. Limits holds one form for each group, keyed
 	// by the group's name.
 	Pause, Stream formView
-	Limits        map[string]formView
+	Limits        map[string]formView // forms of the groups' limits, by group name
 }
 
 func (c *Console) queueList(r *http.Request) (list queueList, err error) {

@@ -52,7 +52,7 @@ func (p workflowPage) StartedByEvents() bool {
 // linkChoice is an object that a page offers as a link or suggests for a filter.
 type linkChoice struct {
 	ID, Name string
-	Current  bool
+	Current  bool // whether the page is showing this one
 }
 
 func workflowLinkChoice(w api.Workflow) linkChoice {

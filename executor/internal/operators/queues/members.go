@@ -27,8 +27,8 @@ type memberTracker struct {
 }
 
 type groupMembers struct {
-	lastAnnouncement time.Time // when a member last announced itself
-	members          map[string]time.Time
+	lastAnnouncement time.Time            // when a member last announced itself
+	members          map[string]time.Time // when each member last announced itself, by instance
 }
 
 // handleAnnouncement adds, refreshes or removes the runner that sent an announcement.

@@ -48,13 +48,11 @@ type Mover struct {
 	config Config
 
 	mu           sync.Mutex
-	queueLocks   map[string]chan struct{} // the lock of each queue: see lockOf
-	resumeErrors map[string]error         // for each queue: why Run could not continue its move
-	// for each queue or workflow: its newest known revision, and when that was first seen
-	firstSeen  map[string]firstSeenRevision
-	emptySince map[string]time.Time // for each queue: when its own stream was found empty
-	// for each queue or workflow: when its move was noticed
-	movingSince map[string]time.Time
+	queueLocks   map[string]chan struct{}     // the lock of each queue: see lockOf
+	resumeErrors map[string]error             // for each queue: why Run could not continue its move
+	firstSeen    map[string]firstSeenRevision // newest known revision of each queue and workflow
+	emptySince   map[string]time.Time         // for each queue: when its own stream was found empty
+	movingSince  map[string]time.Time         // when each queue's or workflow's move was noticed
 
 	// Only Run uses the fields below.
 	resumingMoves    sync.WaitGroup // the goroutines that continue moves

@@ -26,13 +26,14 @@ type metrics struct {
 	recordedStarts, recordedRejections, recordedProgress prometheus.Counter
 	unreadableMessages                                   prometheus.Counter
 	refusedMessages                                      prometheus.Counter
-	foreignProgress                                      prometheus.Counter
-	pendingProgress, droppedProgress                     prometheus.Counter
-	failedTransactions                                   prometheus.Counter
-	batchMessages                                        prometheus.Histogram
-	batchDuration                                        prometheus.Histogram
-	recordDelay                                          prometheus.Histogram
-	startLag, progressLag                                *prometheus.GaugeVec
+	// executions whose progress was reported on another queue or workflow
+	foreignProgress                  prometheus.Counter
+	pendingProgress, droppedProgress prometheus.Counter
+	failedTransactions               prometheus.Counter
+	batchMessages                    prometheus.Histogram
+	batchDuration                    prometheus.Histogram
+	recordDelay                      prometheus.Histogram
+	startLag, progressLag            *prometheus.GaugeVec
 
 	rewinds         *prometheus.CounterVec
 	endedExecutions *prometheus.CounterVec

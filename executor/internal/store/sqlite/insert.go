@@ -19,7 +19,7 @@ const recordsPerInsert = 50
 // shortFormColumns or in fullFormColumns.
 type inserter struct {
 	columns string
-	width   int
+	width   int // number of columns
 	append  func(
 		values []any, r store.Record, numbers relational.OriginRowIDs, computed bool,
 	) []any

@@ -85,7 +85,7 @@ type executionTailer struct {
 	connected        bool      // whether a stream is open and all missed changes are printed
 	connectionLostAt time.Time // when the last connection was lost
 	retryDelay       time.Duration
-	lastPrinted      map[string]printedState
+	lastPrinted      map[string]printedState // keyed by execution ID
 }
 
 // printedState is the state in which an execution was last printed.
