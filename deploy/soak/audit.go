@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -190,7 +191,8 @@ func (a *ledgerAuditResult) auditQueues(starts map[string]storedStart, i *instal
 
 // auditFinalStatuses compares the first reported final status of each execution with its record.
 // If the streams contain no final status at all, the installation has no runners and nothing is
-// checked. Otherwise, a runner must have reported the final status of every recorded execution.
+// checked. Otherwise, a runner must have reported the final status of every recorded execution. An
+// execution with an unreadable report may also be recorded as failed.
 func (a *ledgerAuditResult) auditFinalStatuses(
 	s streamContents,
 	records map[string]recordSummary,
@@ -209,6 +211,7 @@ func (a *ledgerAuditResult) auditFinalStatuses(
 				fmt.Sprintf("%s (message %d of %s, delivery %s, %s) is %s after attempt %d: no "+
 					"runner reported the end", id, start.sequence, start.streamName, start.marker,
 					describeMarker(start.marker), r.status, r.attempts))
+		case r.status == execution.Failed && s.unreadable[id]:
 		case r.status != end:
 			a.wrongStatus = append(a.wrongStatus,
 				fmt.Sprintf("%s (delivery %s, %s) is %s: a runner reported %s", id, start.marker,

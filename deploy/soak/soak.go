@@ -223,9 +223,8 @@ func (r *report) addAudit(
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for id, acknowledged := range unreported {
-		streams.addFinalStatus(id, execution.Failed)
-		if _, reported := streams.finalStatusTimes[id]; !reported {
-			streams.finalStatusTimes[id] = acknowledged
+		if _, reported := streams.finalStatuses[id]; !reported {
+			streams.finalStatuses[id], streams.finalStatusTimes[id] = execution.Failed, acknowledged
 		}
 	}
 	if r.reruns, err = i.rerunsAfterEnd(streams.finalStatusTimes); err != nil {

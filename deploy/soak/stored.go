@@ -21,13 +21,13 @@ import (
 // streamContents holds the contents of the streams, keyed by execution ID.
 type streamContents struct {
 	starts map[string]storedStart // keyed by execution ID
-	// finalStatuses holds the first final status that was reported for each execution. An
-	// unreadable report counts as execution.Failed, because executors record it as that.
-	finalStatuses map[string]execution.Status
-	// finalStatusTimes holds when the stream stored the first readable report of a final status. A
-	// runner may correctly run an execution after an unreadable one: the faulty runner that
-	// published it may have lost its connection before it acknowledged the start message.
-	finalStatusTimes map[string]time.Time
+	// finalStatuses holds the first final status that was reported for each execution.
+	finalStatuses    map[string]execution.Status
+	finalStatusTimes map[string]time.Time // when the stream stored that report
+	// unreadable holds the executions with an unreadable report. Executors record such an execution
+	// as failed, unless they record a readable report of a final status first. Which comes first
+	// does not only depend on the stream: they may be in one batch, or in batches of two executors.
+	unreadable map[string]bool
 }
 
 // storedStart is an execution with at least one start message in a stream.
@@ -44,6 +44,7 @@ func newStreamContents() streamContents {
 		starts:           map[string]storedStart{},
 		finalStatuses:    map[string]execution.Status{},
 		finalStatusTimes: map[string]time.Time{},
+		unreadable:       map[string]bool{},
 	}
 }
 
@@ -100,7 +101,7 @@ func (all *streamContents) addMessage(msg jetstream.Msg, meta *jetstream.MsgMeta
 	}
 	if string(msg.Data()) == unreadableReport {
 		if _, _, id, ok := stream.ParseProgressSubject(msg.Subject()); ok {
-			all.addFinalStatus(id, execution.Failed)
+			all.unreadable[id] = true
 		}
 		return nil
 	}
@@ -114,22 +115,12 @@ func (all *streamContents) addMessage(msg jetstream.Msg, meta *jetstream.MsgMeta
 	return all.addEvent(event, stream.StreamOf(msg.Subject()), meta)
 }
 
-// addFinalStatus adds the status of a report, unless an earlier report has given a final status.
-func (all *streamContents) addFinalStatus(id string, status execution.Status) {
-	if all.finalStatuses[id] == "" {
-		all.finalStatuses[id] = status
-	}
-}
-
 // addEvent adds a message to the contents. name is the stream that holds the message.
 func (all *streamContents) addEvent(
 	event stream.DecodedMessage, name string, meta *jetstream.MsgMetadata,
 ) error {
-	if p := event.Progress; p != nil && p.Status.Final() {
-		all.addFinalStatus(p.ID, p.Status)
-		if _, known := all.finalStatusTimes[p.ID]; !known {
-			all.finalStatusTimes[p.ID] = meta.Timestamp
-		}
+	if p := event.Progress; p != nil && p.Status.Final() && all.finalStatuses[p.ID] == "" {
+		all.finalStatuses[p.ID], all.finalStatusTimes[p.ID] = p.Status, meta.Timestamp
 	}
 	if event.Start == nil {
 		return nil

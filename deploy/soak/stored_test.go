@@ -12,41 +12,40 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The first report of an execution gives its final status, and an unreadable one gives failed, as
-// executors record it. Only a readable report ends the time in which runners may run the execution.
-func TestAnUnreadableReportIsAFinalStatus(t *testing.T) {
-	reported := time.Date(2026, 11, 27, 8, 26, 46, 0, time.UTC)
+// An execution with an unreadable report and a readable one may have either final status, because
+// it depends on which of them the executors recorded first.
+func TestUnreadableAndReadableReport(t *testing.T) {
+	id := uuid.NewString()
+	readable, err := stream.ProgressMessage("default", "soak-0", "node", "",
+		execution.Progress{ID: id, Status: execution.Succeeded, At: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unreadable := nats.NewMsg(readable.Subject)
+	unreadable.Data = []byte(unreadableReport)
+	both := []*nats.Msg{unreadable, readable}
 	for name, c := range map[string]struct {
-		unreadableFirst bool
-		want            execution.Status
+		reports []*nats.Msg
+		status  execution.Status // the recorded one
+		want    string
 	}{
-		"unreadable report first": {true, execution.Failed},
-		"readable report first":   {false, execution.Succeeded},
+		"both, recorded as failed":     {both, execution.Failed, ""},
+		"both, recorded as succeeded":  {both, execution.Succeeded, ""},
+		"both, recorded as canceled":   {both, execution.Canceled, "wrong"},
+		"readable, recorded as failed": {[]*nats.Msg{readable}, execution.Failed, "wrong"},
 	} {
-		id := uuid.NewString()
-		readable, err := stream.ProgressMessage("default", "soak-0", "node", "",
-			execution.Progress{ID: id, Status: execution.Succeeded, At: reported})
-		if err != nil {
-			t.Fatal(err)
-		}
-		unreadable := nats.NewMsg(readable.Subject)
-		unreadable.Data = []byte(unreadableReport)
-		messages := []*nats.Msg{readable, unreadable}
-		if c.unreadableFirst {
-			messages = []*nats.Msg{unreadable, readable}
-		}
 		all := newStreamContents()
-		for _, msg := range messages {
-			meta := &jetstream.MsgMetadata{Timestamp: reported}
-			if err := all.addMessage(storedMsg{msg: msg}, meta); err != nil {
+		all.starts[id] = storedStart{marker: "m", messages: 1}
+		for _, msg := range c.reports {
+			if err := all.addMessage(storedMsg{msg: msg}, &jetstream.MsgMetadata{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := all.finalStatuses[id]; got != c.want {
-			t.Errorf("%s: the final status is %q, want %q", name, got, c.want)
-		}
-		if got := all.finalStatusTimes[id]; !got.Equal(reported) {
-			t.Errorf("%s: it is from %s, want %s", name, got, reported)
+		a := &ledgerAuditResult{}
+		a.auditFinalStatuses(all, map[string]recordSummary{id: {count: 1, status: c.status}},
+			func(marker string) string { return marker })
+		if got := found(a); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
