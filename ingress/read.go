@@ -98,8 +98,9 @@ func (h *handler) findDeliveryID(d *delivery) {
 	}
 }
 
-// idTooLong reports whether the delivery ID is too long. An ID from the sender's sources never is,
-// because long ones are hashed.
+// idTooLong reports whether the delivery ID is too long. Only an ID from priorityIDHeaders or
+// configuredIDHeaders can be: an ID that the settings of the node's sender yield is hashed if it is
+// long.
 func (d *delivery) idTooLong() bool { return len(d.id.ID) > execution.MaxDeliveryIDBytes }
 
 // firstHeader returns the first non-empty value among the named headers. The names must be

@@ -16,7 +16,7 @@ type workspace struct {
 	systems  []*system
 }
 
-// newWorkspace returns a workspace with a new temporary folder, and without processes.
+// newWorkspace returns a workspace with a new temporary folder and no processes.
 func newWorkspace(out io.Writer) (*workspace, error) {
 	folder, err := os.MkdirTemp("", "hookstart-bench-")
 	return &workspace{folder: folder, progress: terminal.NewProgressLine(out)}, err

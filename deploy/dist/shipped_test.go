@@ -146,7 +146,8 @@ func prometheus(t *testing.T) string {
 	for _, args := range [][]string{
 		{"cp", "-r", folder, source},
 		{"chmod", "-R", "u+w", source},
-		// Leave out service discovery in clouds, which takes most of the build time.
+		// Leave out Prometheus's cloud service discovery, which accounts for most of the build
+		// time.
 		{
 			"go", "build", "-buildvcs=false", "-tags=remove_all_sd", "-o", program,
 			"./cmd/prometheus",

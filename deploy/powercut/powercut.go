@@ -138,9 +138,10 @@ func Run(ctx context.Context, c Config) (err error) {
 // NATS servers.
 const maxClusterControlCuts = 3
 
-// defaultSyncConfig returns the configuration of the control. With several NATS servers, the
-// control has only a few cuts, each on new disks, and each cut drops everything that was not
-// synced. Otherwise, whether anything is lost would depend on chance.
+// defaultSyncConfig returns the configuration of the control run, which leaves NATS at its default
+// sync interval and must lose data. With several NATS servers, it has only a few cuts, each on new
+// disks, and each cut drops everything that was not synced: otherwise it would depend on chance
+// whether anything is lost.
 func (c Config) defaultSyncConfig() Config {
 	if c.Servers > 1 {
 		c.Cuts, c.CutsPerDisk, c.loseAllUnsynced = min(c.Cuts, maxClusterControlCuts), 1, true

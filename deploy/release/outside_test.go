@@ -173,8 +173,8 @@ func (o *outside) read(name string) string {
 	return string(content)
 }
 
-// A runner in a new module outside of this repository can be built and tested with the kit, and
-// runs executions.
+// A runner in a new module outside of this repository can be built with package runner, can be
+// tested with package runnertest, and runs executions.
 func TestARunnerFromOutside(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, "testdata/runner")

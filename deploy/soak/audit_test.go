@@ -185,9 +185,9 @@ func found(a *ledgerAuditResult) string {
 	return strings.Join(all, " ")
 }
 
-// auditQueues reports executions that are in the wrong stream, and own streams without executions.
-// Executions of a queue with its own stream belong in that stream, and all others in the shared
-// stream.
+// auditQueues reports executions that are in the wrong stream, and queues' own streams that hold no
+// executions. Executions of a queue with its own stream belong in that stream, and all others in
+// the shared stream.
 func TestAuditQueues(t *testing.T) {
 	t.Parallel()
 	right := map[string]storedStart{

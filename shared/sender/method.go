@@ -460,12 +460,15 @@ func (s *Sender) compareSignatures(
 	return Verdict{SecretID: s.keys[match].id, method: i + 1}
 }
 
-// Every time from earliestSignedTime (in 2001) until endOfTimes (in 2286) has ten digits in seconds
-// and thirteen digits in milliseconds.
-var earliestSignedTime, endOfTimes = time.Unix(1_000_000_000, 0), time.Unix(10_000_000_000, 0)
+// Every time from tenDigitTimesStart (in 2001) until tenDigitTimesEnd (in 2286) has ten digits in
+// Unix seconds, and thirteen digits in Unix milliseconds.
+var (
+	tenDigitTimesStart = time.Unix(1_000_000_000, 0)
+	tenDigitTimesEnd   = time.Unix(10_000_000_000, 0)
+)
 
 // checkTime refuses a time that is too far from now. If the tolerance is 0, it accepts any time
-// from earliestSignedTime until endOfTimes or, if the unit is auto, any text.
+// from tenDigitTimesStart until tenDigitTimesEnd or, if the unit is auto, any text.
 //
 // Even with a tolerance of 0, the number of digits must be the right one. Otherwise, if the message
 // has no separator after the time, an attacker could move digits between the time and the value
@@ -476,7 +479,7 @@ func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) 
 		return Verdict{}
 	}
 	at, ok := parseTime(text, m.timeUnit)
-	if !ok || (tolerance == 0 && (at.Before(earliestSignedTime) || !at.Before(endOfTimes))) {
+	if !ok || (tolerance == 0 && (at.Before(tenDigitTimesStart) || !at.Before(tenDigitTimesEnd))) {
 		return Verdict{Code: webhook.CodeSignatureInvalid, Reason: "the time is no number, or " +
 			"has not as many digits as a time has"}
 	}

@@ -18,8 +18,9 @@ var errInvalidPlace = errors.New(
 	"a place is header:Name, ptr:/json/pointer, form:field or query:name",
 )
 
-// ParseRequestPlace parses a place. It refuses a place that contains a secret, because operators
-// can see the place and the values that it is compared with.
+// ParseRequestPlace parses a place. It rejects a place that holds a credential, such as the
+// Authorization header or the token parameter, because operators can see a filter's places and the
+// values with which it compares them.
 func ParseRequestPlace(text string) (RequestPlace, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	s, err := parseSource(text, false)

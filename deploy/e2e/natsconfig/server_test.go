@@ -153,10 +153,10 @@ type site struct {
 	url     string
 }
 
-// startSite starts the given number of servers with a configuration file. Before it reads the file
-// for a server, it calls the function each, which may, for example, change the environment, and may
-// be nil. After it has read the file, it calls the functions in change, which may modify the
-// options from the file. i is the number of the server, counted from 0.
+// startSite starts the given number of servers with a configuration file. If each is not nil,
+// startSite calls it before it reads the file for a server, for example to set environment
+// variables. Afterwards it calls the functions in change, which may modify the options from the
+// file. i is the number of the server, counted from 0.
 func startSite(
 	tb testing.TB, file string, servers int, each func(i int), change ...func(
 		i int, o *server.Options,

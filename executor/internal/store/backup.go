@@ -116,8 +116,9 @@ func (p *BackupWriter) Flush() error {
 	return p.write(part)
 }
 
-// Sanitized returns a copy of the part in which texts and times have the form in which every driver
-// stores them: see SanitizeText and StoredTime. Each driver makes the remaining conversions itself.
+// Sanitized returns a copy of the part, with its texts and times converted to the form in which
+// every driver stores them: see SanitizeText and StoredTime. Each driver makes the remaining
+// conversions itself.
 func (p BackupPart) Sanitized() BackupPart {
 	s := p
 	s.Records = make([]Record, len(p.Records))

@@ -76,7 +76,7 @@ func (d DeadLetter) SortTime() time.Time {
 
 // ListDeadLetters returns at most limit dead letters, newest first by SortTime. At equal times,
 // records come before messages. last is the last dead letter on the previous page, or the zero
-// DeadLetter for the first page. Of last, only the time and the ID or sequence are needed.
+// DeadLetter for the first page; only its time and its ID or sequence are used.
 func ListDeadLetters(
 	ctx context.Context, s interface {
 		Records

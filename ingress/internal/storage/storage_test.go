@@ -175,7 +175,8 @@ func TestSumsReplaceCounts(t *testing.T) {
 	if !s.Reserve("purged", 1) || s.Reserve("other", 1) {
 		t.Error("the sums are not in force")
 	}
-	// Below seven tenths, an executor sends no new sums, so the old ones are discarded.
+	// While the stream is less than seven tenths full, executors send no sums. So once the usage
+	// falls below that, the old sums are discarded, and do not count when the usage rises again.
 	s.SetUsage(limit, 69_000, week, noon)
 	s.SetUsage(limit, 91_000, week, noon)
 	if !s.Reserve("other", 1) {

@@ -113,7 +113,8 @@ func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, storeDeadlineKey{}, at)
 }
 
-// AwaitInForce waits until everything stored up to a revision is in force.
+// AwaitInForce waits until every process that may serve requests has applied everything that was
+// stored up to a revision.
 func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 	return e.awaitConfirmed(ctx, revision, storedRevisions{})
 }

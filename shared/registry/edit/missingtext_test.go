@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A new leader of the stream with the secrets may not have applied the text of a token yet,
-// although the registry already has the token's hash. Trigger then reads the text again instead of
-// omitting the token.
+// A new leader of the secrets stream may not have applied a token's text yet, although the registry
+// already has the token's hash. Editor.Trigger then reads the text again instead of omitting the
+// token.
 func TestATriggerIsReadAgainUntilItsTokenHasAText(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -145,8 +145,9 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 // and CapabilitySyncResponses if s has a SyncResponse and the existing node has none. have is the
 // existing node, or nil if the node is new.
 //
-// prepareOrderKeys checks the capability for order keys. For a setting that does not belong to a
-// node, the change that stores it must call requireCapability.
+// The result does not include the capability for order keys, which prepareOrderKeys checks, nor
+// those for settings outside of a node: the change that stores such a setting must call
+// requireCapability.
 func (s TriggerSettings) neededCapabilities(
 	have *registry.Trigger,
 ) (needed []consistency.Capability) {

@@ -178,7 +178,7 @@ func (s *server) sendBatch(
 }
 
 // executionEvents returns server-sent events, oldest first, for those of the given executions that
-// match the request's filters and that the caller may see. The ID of each event is the time at in
+// match the request's filters and that the caller may see. Each event's ID is at, in Unix
 // microseconds. If the caller's session or key was revoked, executionEvents returns errStreamEnded.
 func (s *server) executionEvents(
 	ctx context.Context, at time.Time, ids []string, in *watchInput,

@@ -47,7 +47,7 @@ func (c *Console) completeNodeForm(
 
 // handlingForms returns the views of the forms for a trigger node's filter, order key and answer.
 func handlingForms(ctx context.Context, s *api.TriggerSettings) (filter, order, answer formView) {
-	return newFormView(ctx, "filter", filterFields(s)), newFormView(ctx, "order", orderFields(s)),
+	return newFormView(ctx, "filter", filterFields(s)), newFormView(ctx, "order", orderKeyFields(s)),
 		newFormView(ctx, "answer", answerFields(s))
 }
 
@@ -71,7 +71,7 @@ func (c *Console) filterForm() *form {
 		"The filter is taken away: every request starts an execution.")
 }
 
-func orderFields(s *api.TriggerSettings) map[string]string {
+func orderKeyFields(s *api.TriggerSettings) map[string]string {
 	return map[string]string{"place": s.OrderKey}
 }
 
@@ -80,7 +80,7 @@ func (c *Console) orderKeyForm() *form {
 		name:           "order",
 		fieldByAPIName: map[string]string{"orderKey": "place"},
 		settings:       []setting{{"order key", []string{"place"}, quotedOrNothing}},
-	}, orderFields, func(p *postedForm, s *api.TriggerSettings) error {
+	}, orderKeyFields, func(p *postedForm, s *api.TriggerSettings) error {
 		s.OrderKey = strings.TrimSpace(p.values["place"])
 		return nil
 	}, "The order key is saved: it holds from the next request on.",

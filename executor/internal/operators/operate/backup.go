@@ -48,8 +48,8 @@ func (s *Service) BackUpRecords(
 	return err
 }
 
-// BackUpAudit calls write with the audit entries about one registry bucket, in parts like those of
-// BackUpRecords. since and until are both inclusive.
+// BackUpAudit calls write with the audit entries about one registry bucket, in parts that are lines
+// of JSON, as BackUpRecords does. since and until are both inclusive.
 func (s *Service) BackUpAudit(
 	ctx context.Context, caller Caller, bucket string, since, until time.Time, write func(
 		part []byte,

@@ -360,16 +360,16 @@ type bucketState struct {
 	reconnects uint64    // how often the connection was reestablished before
 }
 
-// mayLackKeysOf reports whether the bucket may have lost keys that it had at an earlier position. A
+// mayLackKeysOf reports whether the bucket may have lost keys that it had in an earlier state. A
 // lower revision proves that it has. An equal or higher revision proves nothing, because new keys
 // may have replaced the lost ones. A reconnect therefore counts as a possible loss: a NATS server
 // that loses its newest writes in a power failure also loses its connections.
-func (p bucketState) mayLackKeysOf(earlier bucketState) bool {
-	return !p.created.Equal(earlier.created) || p.revision < earlier.revision ||
-		p.reconnects != earlier.reconnects
+func (s bucketState) mayLackKeysOf(earlier bucketState) bool {
+	return !s.created.Equal(earlier.created) || s.revision < earlier.revision ||
+		s.reconnects != earlier.reconnects
 }
 
-// cancellationsBucketState returns the current position of the cancellations bucket.
+// cancellationsBucketState returns the current state of the cancellations bucket.
 func (s *Service) cancellationsBucketState(ctx context.Context) (bucketState, error) {
 	reconnects := s.config.JetStream.Conn().Stats().Reconnects
 	bucket, err := s.config.JetStream.Stream(ctx, stream.CancellationsStream)

@@ -262,9 +262,9 @@ func (w *Watcher) StartMessages(
 	return messages, failed
 }
 
-// setDelivered sets Delivered in the start messages of one stream's records. If it returns an
-// error, it has deleted from messages the start messages for which it could not determine
-// Delivered.
+// setDelivered sets Delivered on the entries of messages that belong to records, whose start
+// messages are all in one stream. If it returns an error, it has removed the entries whose
+// Delivered it could not determine.
 func (w *Watcher) setDelivered(
 	ctx context.Context, streamName string, records []store.Record,
 	messages map[string]*StartMessage,

@@ -23,7 +23,9 @@ const (
 	// rememberedSinceHeader is a header of a copied delivery ID. Its value is the time at which the
 	// original start message was stored, in Unix seconds.
 	rememberedSinceHeader = "Hookstart-Remembered-Since"
-	// copiedUpToHeader is the header of a message about the progress of a copy: see saveProgress.
+	// copiedUpToHeader is a header of the message in which saveProgress stores how far a copy has
+	// come. Its value is the name of the original stream, and of the last message that was copied
+	// the sequence and the time, in Unix nanoseconds.
 	copiedUpToHeader = "Hookstart-Copied-Up-To"
 	// maxPendingCopies is the maximum number of copies awaiting acknowledgment.
 	maxPendingCopies = 1000

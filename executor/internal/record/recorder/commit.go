@@ -123,7 +123,7 @@ func (r *Recorder) noteLateStarts(group []*entry) {
 	for _, e := range group {
 		if e.kind == kindStart &&
 			e.meta.Timestamp.Sub(e.record.AcceptedAt) > lostSearchOverlap/2 {
-			r.oldestLateRecord.add(e.record.AcceptedAt)
+			r.oldestLateAcceptance.add(e.record.AcceptedAt)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	for ctx.Err() == nil {
 		retry.Sleep(ctx, r.intervals.lostSearchDelay)
 		every := time.Hour
-		pass.begin(time.Now(), r.oldestLateRecord.take())
+		pass.begin(time.Now(), r.oldestLateAcceptance.take())
 		for ctx.Err() == nil {
 			if r.fullSearchDue.Swap(false) {
 				pass.beginFull(time.Now())

@@ -111,15 +111,15 @@ func (p *lostSearch) end() {
 	}
 }
 
-// oldestLateRecord collects the acceptance times of executions that were recorded so late that
+// oldestLateAcceptance collects the acceptance times of executions that were recorded so late that
 // searches may already have passed these times. It keeps only the oldest one, because the next
 // search then goes back at least that far.
-type oldestLateRecord struct {
+type oldestLateAcceptance struct {
 	mu     sync.Mutex
 	oldest time.Time // zero: there are none
 }
 
-func (l *oldestLateRecord) add(accepted time.Time) {
+func (l *oldestLateAcceptance) add(accepted time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.oldest.IsZero() || accepted.Before(l.oldest) {
@@ -128,7 +128,7 @@ func (l *oldestLateRecord) add(accepted time.Time) {
 }
 
 // take returns the oldest time, or zero if no record has been added since the last call.
-func (l *oldestLateRecord) take() time.Time {
+func (l *oldestLateAcceptance) take() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer func() { l.oldest = time.Time{} }()
@@ -137,4 +137,4 @@ func (l *oldestLateRecord) take() time.Time {
 
 // NoteRecordedLate makes the next search of EndLostExecutions go back to the given acceptance time.
 // Call it for an execution that was recorded after a search had already passed that time.
-func (r *Recorder) NoteRecordedLate(accepted time.Time) { r.oldestLateRecord.add(accepted) }
+func (r *Recorder) NoteRecordedLate(accepted time.Time) { r.oldestLateAcceptance.add(accepted) }

@@ -120,9 +120,9 @@ type Recorder struct {
 	databaseRecovery databaseRecovery
 	searchNow        chan struct{} // a value makes EndLostExecutions search now; has room for one
 	// fullSearchDue makes the next search of EndLostExecutions read all executions.
-	fullSearchDue    atomic.Bool
-	oldestLateRecord oldestLateRecord
-	recoveryStarted  chan struct{} // buffered for one value, which signals the start of a recovery
+	fullSearchDue        atomic.Bool
+	oldestLateAcceptance oldestLateAcceptance
+	recoveryStarted      chan struct{} // buffered for one value, which signals the start of a recovery
 	// undeliveredStarts holds the number of undelivered messages in each stream of start messages.
 	undeliveredStarts undeliveredCounts
 	streamCount       atomic.Int64 // number of streams being followed

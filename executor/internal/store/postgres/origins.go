@@ -84,7 +84,7 @@ func ensureOriginRowIDs(
 		return nil, err
 	}
 	if len(found) < len(missing) {
-		if found, err = addOriginRowIDs(ctx, on, missing); err != nil {
+		if found, err = insertOrigins(ctx, on, missing); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +107,7 @@ func readOriginRowIDs(
 	})
 }
 
-func addOriginRowIDs(
+func insertOrigins(
 	ctx context.Context, on querier, missing map[store.Origin]bool,
 ) (map[store.Origin]relational.OriginRowIDs, error) {
 	arrays := originColumns(missing)

@@ -51,8 +51,8 @@ func RunNewerSchema(
 	}
 }
 
-// CheckEarlierSchemaRefused checks err, the error for a database that was not created by the
-// baseline migration. It must be a single line that tells the operator what to do.
+// CheckEarlierSchemaRefused checks err, the error from opening a database that was created before
+// the first release. It must be a single line that tells the operator what to do.
 func CheckEarlierSchemaRefused(t *testing.T, err error, version int64) {
 	t.Helper()
 	for _, want := range []string{

@@ -125,8 +125,8 @@ func matchesAnyWildcard(wildcards []string, subject string) bool {
 }
 
 // verifyRecords returns an error if a line of the named entry is not valid JSON, or if the entry
-// does not hold exactly want records. what is the plural noun by which the error calls the records,
-// such as "entries of the audit".
+// does not hold exactly want records. what names the records in the error, in the plural, such as
+// "audit entries".
 func (r *reader) verifyRecords(name, what string, want int) error {
 	found, line := 0, 0
 	err := r.forEachLine(name, func(text []byte) error {
