@@ -27,6 +27,11 @@ const (
 // without a readable report.
 const maxUnreportedAcks = 10
 
+// unreportedEndTimeout is how long executors may take to end the executions that were acknowledged
+// without a readable report. A search ignores a queue's own stream that is not completely recorded
+// yet, and the next search begins a minute later.
+const unreportedEndTimeout = 5 * time.Minute
+
 // unreadableReport is the data of a message that cannot be decoded as a report.
 const unreadableReport = "\xff this is no report"
 
@@ -139,7 +144,7 @@ func (f *faultInjector) awaitUnreportedExecutionsEnd(ctx context.Context) error 
 	if err := rollingRestart(f.installation.executors)(ctx, 0); err != nil {
 		return err
 	}
-	return eventually(ctx, recordTimeout, func(ctx context.Context) error {
+	return eventually(ctx, unreportedEndTimeout, func(ctx context.Context) error {
 		records, err := readRecords(ctx, f.installation.client())
 		if err != nil {
 			return err

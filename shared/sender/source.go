@@ -135,7 +135,7 @@ func (s valueSource) value(r *Request) string {
 	return ""
 }
 
-// needsValue reports whether the request has a non-empty value at s. At a JSON pointer, a value of
+// hasValue reports whether the request has a non-empty value at s. At a JSON pointer, a value of
 // any type counts, even "", except that null counts only if allowNull is true.
 func (s valueSource) hasValue(r *Request, allowNull bool) bool {
 	if s.kind != sourceJSONPointer {

@@ -35,7 +35,7 @@ type recordIndex struct {
 	eventSubscribers map[string]*registry.Account // the accounts whose events start a workflow
 	workflows        btree.Map[string, Versioned[*registry.Workflow]]
 	closedWorkflows  map[string]struct{} // the IDs of the closed workflows
-	// accountsWithUnfinishedTransition holds the accounts whose last transition (the activation or
+	// unfinishedTransitions holds the accounts whose last transition (the activation or
 	// deactivation of a workflow) has not been written to the record of that workflow yet. It maps
 	// the account's ID to the revision of the account's record.
 	unfinishedTransitions map[string]uint64

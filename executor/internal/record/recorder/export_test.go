@@ -26,10 +26,10 @@ func (r *Recorder) DeliverAgain(after time.Duration) {
 	r.intervals.consumerAckWait, r.intervals.applyTimeout = after, applyTimeout
 }
 
-// SearchEvery sets the interval between searches of EndLostExecutions. Call it before
-// EndLostExecutions.
-func (r *Recorder) SearchEvery(every time.Duration) {
-	r.intervals.lostSearchInterval = func(time.Duration) time.Duration { return every }
+// SearchIntervals sets the function that returns the interval between searches of
+// EndLostExecutions. Call it before EndLostExecutions.
+func (r *Recorder) SearchIntervals(interval func(maxAge time.Duration) time.Duration) {
+	r.intervals.lostSearchInterval = interval
 }
 
 // CompareEvery sets the interval at which the database is compared with the streams. Call it before

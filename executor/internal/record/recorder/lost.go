@@ -35,8 +35,8 @@ const (
 )
 
 // lostSearchInterval returns the interval between searches for executions that no runner will end:
-// one hour, or shortestMaxAge if that is shorter, but at least one minute. shortestMaxAge is the
-// shortest maximum age of the streams of start messages.
+// one hour, or maxAge if that is shorter, but at least one minute. maxAge is the shortest maximum
+// age of the streams of start messages, or 0 if one of them could not be read.
 func lostSearchInterval(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
@@ -113,7 +113,8 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 // pass holds the state of the search: after an error, call endLostOnce again with the same pass,
 // and the search continues where it stopped. Executions that were accepted within the last
 // lostRecheckDelay are ignored. The result is the shortest maximum age of the streams of start
-// messages.
+// messages. It is 0 if a stream could not be read at some point of the search, so that the next
+// search, which reads what this one ignored, begins soon.
 func (r *Recorder) endLostOnce(
 	ctx context.Context, pass *lostSearch,
 ) (maxAge time.Duration, err error) {
@@ -159,6 +160,9 @@ func (r *Recorder) endLostOnce(
 		}
 	}
 	pass.end()
+	if len(pass.unreadStreams) > 0 {
+		return 0, nil
+	}
 	return streams.shortestMaxAge(), nil
 }
 
@@ -407,7 +411,7 @@ func (r *Recorder) groupByEndReason(
 }
 
 // endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
-// still end it. The caller must have called locateStartMessages for c. shortestMaxAge and groups
+// still end it. The caller must have called locateStartMessages for c. maxAge and groups
 // describe the stream that holds or held the start message: the maximum age of its messages, and
 // its groups of runners.
 func endReasonFor(
@@ -472,14 +476,10 @@ func (s startStreams) forQueue(queue string) []*startStream {
 	return []*startStream{s[sharedStartReportPair.starts]}
 }
 
-// shortestMaxAge returns the shortest maximum age of the streams, or 0 if one of them could not be
-// read.
+// shortestMaxAge returns the shortest maximum age of the streams, all of which must have been read.
 func (s startStreams) shortestMaxAge() time.Duration {
 	age := time.Duration(math.MaxInt64)
 	for _, at := range s {
-		if at.err != nil {
-			return 0
-		}
 		age = min(age, at.stream.CachedInfo().Config.MaxAge)
 	}
 	return age

@@ -20,13 +20,19 @@ import (
 // is the time since the execution was accepted. No stream has its start message.
 func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 	r.t.Helper()
+	return r.keepIn("q", age, status)
+}
+
+// keepIn is like keep, for an execution of the given queue.
+func (r *rig) keepIn(queue string, age time.Duration, status execution.Status) (id string) {
+	r.t.Helper()
 	at := store.StoredTime(time.Now().Add(-age))
 	record := store.Record{
 		ID:             uuid.NewString(),
 		WorkflowID:     "wf",
 		NodeID:         "node",
 		AccountID:      "a",
-		Queue:          "q",
+		Queue:          queue,
 		Source:         execution.SourceWebhook,
 		Status:         status,
 		AcceptedAt:     at,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -259,6 +260,61 @@ func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	}
 	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+}
+
+// A queue's own stream is not completely recorded when a search for lost executions begins, but is
+// before it ends. The search has ignored executions of that queue, so the next one begins soon.
+func TestASearchThatIgnoredAnOwnStreamIsRepeatedSoon(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.ownStreams()
+	first := r.beginIn(own)
+	r.await("it is recorded", func() bool {
+		return r.has(first, execution.Queued) && r.unrecorded("QUEUE_q")+r.pending() == 0
+	})
+	r.stop()
+	lost := r.keepIn("other", 10*time.Minute, execution.Queued)
+	r.beginIn(own)
+	executors, err := r.js.Consumer(t.Context(), "QUEUE_q", stream.RecorderConsumer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := executors.Next() // another executor has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	begun, mayGoOn, maxAges := make(chan struct{}), make(chan struct{}), make(chan time.Duration, 1)
+	r.store.listing = func(store.RecordFilter) error {
+		once.Do(func() {
+			close(begun)
+			<-mayGoOn
+		})
+		return nil
+	}
+	r.searchInterval = func(maxAge time.Duration) time.Duration {
+		select {
+		case maxAges <- maxAge:
+		default:
+		}
+		return time.Hour
+	}
+	r.deliverAgain = time.Minute
+	r.stop = r.again()
+	<-begun // the search has ignored the own stream
+	if err := held.Nak(); err != nil {
+		t.Fatal(err)
+	}
+	r.await("the own stream is recorded", func() bool {
+		return r.unrecorded("QUEUE_q") == 0 && len(r.ops.Ready.Reasons()) == 0
+	})
+	close(mayGoOn)
+	if age := <-maxAges; age != 0 {
+		t.Errorf("the search says that all streams were read, with a maximum age of %s", age)
+	}
+	if !r.has(lost, execution.Failed) {
+		t.Error("the lost execution of another queue was not ended, so no stream was read again")
+	}
 }
 
 // A queue's own stream is lost and created again, and new start messages get the same sequences.

@@ -150,8 +150,8 @@ type intervals struct {
 	lostRecheckDelay time.Duration // delay before a missing start message is looked up again
 	// interval at which EndLostExecutions checks whether everything is recorded
 	catchUpPollInterval time.Duration
-	// lostSearchInterval returns the interval between two searches. shortestMaxAge is the shortest
-	// maximum age of the streams of start messages.
+	// lostSearchInterval returns the interval between two searches. maxAge is the shortest maximum
+	// age of the streams of start messages, or 0 if one of them could not be read.
 	lostSearchInterval func(maxAge time.Duration) time.Duration
 }
 

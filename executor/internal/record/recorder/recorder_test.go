@@ -163,10 +163,12 @@ type rig struct {
 
 	deliverAgain time.Duration // AckWait of later recorders; 0 means the default
 	searchEvery  time.Duration // search interval of later recorders; 0 means the default
-	compareEvery time.Duration // comparison interval of later recorders; 0 means the default
-	noSearch     bool          // later recorders do not search for lost executions
-	retention    time.Duration // retention of later recorders; 0 means unlimited
-	path         string        // path of the database file
+	// searchInterval is called for the search interval of later recorders; nil means the default.
+	searchInterval func(maxAge time.Duration) time.Duration
+	compareEvery   time.Duration // comparison interval of later recorders; 0 means the default
+	noSearch       bool          // later recorders do not search for lost executions
+	retention      time.Duration // retention of later recorders; 0 means unlimited
+	path           string        // path of the database file
 
 	workflowsAway atomic.Bool  // whether Config.WorkflowInAccountSince fails
 	sendersAway   atomic.Bool  // whether Config.SenderPreset fails
@@ -247,8 +249,11 @@ func start(t *testing.T) *rig {
 		if r.deliverAgain != 0 {
 			rec.DeliverAgain(r.deliverAgain)
 		}
-		if r.searchEvery != 0 {
-			rec.SearchEvery(r.searchEvery)
+		if every := r.searchEvery; every != 0 {
+			rec.SearchIntervals(func(time.Duration) time.Duration { return every })
+		}
+		if r.searchInterval != nil {
+			rec.SearchIntervals(r.searchInterval)
 		}
 		if r.compareEvery != 0 {
 			rec.CompareEvery(r.compareEvery)
