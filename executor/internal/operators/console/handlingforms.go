@@ -47,7 +47,8 @@ func (c *Console) completeNodeForm(
 
 // handlingForms returns the views of the forms for a trigger node's filter, order key and answer.
 func handlingForms(ctx context.Context, s *api.TriggerSettings) (filter, order, answer formView) {
-	return newFormView(ctx, "filter", filterFields(s)), newFormView(ctx, "order", orderKeyFields(s)),
+	return newFormView(ctx, "filter", filterFields(s)),
+		newFormView(ctx, "order", orderKeyFields(s)),
 		newFormView(ctx, "answer", answerFields(s))
 }
 

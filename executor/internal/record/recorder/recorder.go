@@ -122,7 +122,7 @@ type Recorder struct {
 	// fullSearchDue makes the next search of EndLostExecutions read all executions.
 	fullSearchDue        atomic.Bool
 	oldestLateAcceptance oldestLateAcceptance
-	recoveryStarted      chan struct{} // buffered for one value, which signals the start of a recovery
+	recoveryStarted      chan struct{} // a value signals the start of a recovery; has room for one
 	// undeliveredStarts holds the number of undelivered messages in each stream of start messages.
 	undeliveredStarts undeliveredCounts
 	streamCount       atomic.Int64 // number of streams being followed
