@@ -197,11 +197,11 @@ func (s *system) countUnrecordedByPeriod(ctx context.Context, period time.Durati
 // beginning of a batch is the end of the same batch, because the executor processes one batch at a
 // time.
 func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest) error {
-	batches, err := s.commitTimes()
-	if err != nil {
-		return err
+	if len(samples) == 0 {
+		return nil
 	}
 	client := s.api()
+	var latest time.Time
 	for i := range samples {
 		sample := &samples[i]
 		record, err := client.Execution(ctx,
@@ -209,15 +209,44 @@ func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest
 		if err != nil {
 			return fmt.Errorf("the record of request %d: %w", sample.number, err)
 		}
-		began := record.RecordedAt.Add(time.Microsecond) // RecordedAt is truncated to microseconds
-		n, _ := slices.BinarySearchFunc(batches, began, time.Time.Compare)
-		if n == len(batches) {
-			return fmt.Errorf("the executor's log has no batch of %s", record.RecordedAt)
+		// RecordedAt is truncated to microseconds.
+		sample.recordedAt = record.RecordedAt.Add(time.Microsecond)
+		if sample.recordedAt.After(latest) {
+			latest = sample.recordedAt
 		}
-		sample.recordedAt = batches[n]
+	}
+	batches, err := s.awaitCommitTimes(ctx, latest)
+	if err != nil {
+		return err
+	}
+	for i := range samples {
+		n, _ := slices.BinarySearchFunc(batches, samples[i].recordedAt, time.Time.Compare)
+		samples[i].recordedAt = batches[n]
 	}
 	return nil
 }
+
+// awaitCommitTimes returns the result of commitTimes once the log has the end of the batch that
+// began at the given time. The executor logs a batch after it has acknowledged it, so that the line
+// may be missing for a moment when everything is recorded.
+func (s *system) awaitCommitTimes(ctx context.Context, began time.Time) ([]time.Time, error) {
+	for deadline := time.Now().Add(commitLogTimeout); ; {
+		batches, err := s.commitTimes()
+		if err != nil {
+			return nil, err
+		}
+		if len(batches) > 0 && !batches[len(batches)-1].Before(began) {
+			return batches, nil
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return nil, fmt.Errorf("the executor's log has no batch of %s", began)
+		}
+		retry.Sleep(ctx, 20*time.Millisecond)
+	}
+}
+
+// commitLogTimeout is how long the executor may take to log a batch that it has committed.
+const commitLogTimeout = 5 * time.Second
 
 // commitTimes returns the times at which batches were committed, from the executor's log.
 func (s *system) commitTimes() ([]time.Time, error) {
