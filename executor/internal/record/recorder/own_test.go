@@ -55,6 +55,21 @@ func (r *rig) progressIn(at stream.Layout, id string, status execution.Status) {
 	}))
 }
 
+// takeFromOwnStream receives the next message of queue q's own stream, as another executor would.
+// The caller must acknowledge it.
+func (r *rig) takeFromOwnStream() jetstream.Msg {
+	r.t.Helper()
+	executors, err := r.js.Consumer(r.t.Context(), "QUEUE_q", stream.RecorderConsumer)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	msg, err := executors.Next()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return msg
+}
+
 // unrecorded returns the number of messages in a stream that the recorder has not acknowledged, or
 // 1 if the stream or the recorder's consumer does not exist yet.
 func (r *rig) unrecorded(name string) int64 {
@@ -239,14 +254,7 @@ func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	})
 	r.stop()
 	second := r.beginIn(own)
-	executors, err := r.js.Consumer(t.Context(), "QUEUE_q", stream.RecorderConsumer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held, err := executors.Next() // another executor has it
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := r.takeFromOwnStream()
 	r.deliverAgain, r.noSearch = time.Minute, true
 	r.stop = r.again()
 	r.await("it is not known whether the database lacks something", func() bool {
@@ -275,14 +283,7 @@ func TestASearchThatIgnoredAnOwnStreamIsRepeatedSoon(t *testing.T) {
 	r.stop()
 	lost := r.keepIn("other", 10*time.Minute, execution.Queued)
 	r.beginIn(own)
-	executors, err := r.js.Consumer(t.Context(), "QUEUE_q", stream.RecorderConsumer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held, err := executors.Next() // another executor has it
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := r.takeFromOwnStream()
 	var once sync.Once
 	begun, mayGoOn, maxAges := make(chan struct{}), make(chan struct{}), make(chan time.Duration, 1)
 	r.store.listing = func(store.RecordFilter) error {
