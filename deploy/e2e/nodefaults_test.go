@@ -599,8 +599,9 @@ func TestNodeForgetsExpiredCancellations(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancelMany("new", 200)
-	// If the kit happened to read the bucket while it was empty, its next reading begins from the
-	// first key and forgets nothing. The one after it does.
+	// Read twice. If the kit read the bucket just while it was empty, its next reading starts over
+	// at the first key and does not drop the purged cancellations. Only the reading after that
+	// drops them.
 	readKeys()
 	readKeys()
 	ingress.Start(t, post)
