@@ -381,8 +381,8 @@ func (s *speedRun) measureVariant(
 	return t, target.clearStreamsAndLogs(ctx)
 }
 
-// start calls g.run in the background. wait returns the results of g.run once it has finished. If g
-// is nil, start does nothing, and wait returns zero results.
+// start calls g.run in the background. wait waits for it to finish, and returns its results. If g
+// is nil, start does nothing, and wait returns the zero burstResult and a nil error.
 func (g *generator) start(
 	burst time.Duration, rate float64,
 ) (wait func() (burstResult, error)) {

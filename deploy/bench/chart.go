@@ -94,8 +94,8 @@ func newPanel(title string, y int, names []string, value func(name string) quart
 	return p
 }
 
-// Bottom returns the y coordinate of the lower end of the vertical line that marks the value of
-// variantBare.
+// Bottom returns the y coordinate at which the panel's vertical line ends. The line marks the value
+// of variantBare.
 func (p panel) Bottom() int { return p.Y + p.height() - chartRowHeight/3 }
 
 func (p panel) height() int { return panelHeaderHeight + len(p.Bars)*chartRowHeight }

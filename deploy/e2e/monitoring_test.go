@@ -59,11 +59,12 @@ func newQueries(t *testing.T) *queries {
 	return q
 }
 
-// ofTarget holds the labels that Prometheus itself adds to every series.
-var ofTarget = []string{"job", "instance"}
+// targetLabels holds the labels that Prometheus adds to every series to identify the target that it
+// scraped.
+var targetLabels = []string{"job", "instance"}
 
 // check parses a PromQL expression, and checks that its metrics, labels and label values exist.
-// where describes the place of the expression in messages.
+// where says in error messages where the expression is from.
 func (q *queries) check(where, expression string) {
 	q.t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
@@ -76,7 +77,7 @@ func (q *queries) check(where, expression string) {
 		case *parser.VectorSelector:
 			q.selector(where, n)
 		case *parser.AggregateExpr:
-			known := slices.Clone(ofTarget)
+			known := slices.Clone(targetLabels)
 			parser.Inspect(n.Expr, func(inner parser.Node, _ []parser.Node) error {
 				if s, ok := inner.(*parser.VectorSelector); ok {
 					for label := range q.scrape.labels(q.family(s.Name)) {

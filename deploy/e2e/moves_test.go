@@ -62,10 +62,10 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 	m.check()
 }
 
-// moving is an installation with three workflows. The workflows "killed" and "ordered" share the
-// queue "killed", which moves between the streams and is served by programs with the Go kit. Each
-// sender to "ordered" has its own order key. The workflow "other" has the queue "other", which
-// hookstart run serves.
+// moving is an installation with three workflows and two queues. The workflows "killed" and
+// "ordered" start executions in the queue "killed", which moves between the streams. Programs with
+// the Go kit run its executions. Each sender to "ordered" has its own order key. The workflow
+// "other" starts executions in the queue "other", which hookstart run takes.
 type moving struct {
 	t       *testing.T
 	server  *natstest.Node

@@ -122,10 +122,10 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// auditLedger reports an execution whose recorded status differs from the final status that a
-// runner reported, or for which no runner reported a final status. If no runner reported anything,
-// it assumes that there are no runners, and reports nothing.
-func TestExamineEnds(t *testing.T) {
+// auditLedger reports an execution whose recorded status is not the final status that a runner
+// reported, and an execution for which no runner reported a final status. If no runner reported
+// anything about any execution, it assumes that there are no runners, and reports nothing.
+func TestAuditLedgerFinalStatus(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends   map[string]execution.Status
 		status execution.Status

@@ -152,8 +152,8 @@ func (p *process) addProblem(text string) {
 	p.problems = append(p.problems, text)
 }
 
-// problemsWithLog returns the problems with the process. If the process's log contains a panic or a
-// data race, the last problem is the first line of the log that reports one.
+// problemsWithLog returns the problems with the process that were added so far. If the process's
+// log reports a panic or a data race, the first such line of the log is added as the last problem.
 func (p *process) problemsWithLog() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,9 +9,10 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// Check returns a readiness check that succeeds only if the NATS server responds. component names
-// the connection in /readyz and in the log. The check sends a ping, because nats.go considers a
-// connection that hangs to be connected until several of its own pings have gone unanswered.
+// Check returns a readiness check that succeeds if the NATS server responds to a ping. The state of
+// nc alone is not enough: nats.go considers a connection to a server that hangs to be connected
+// until several of its own pings have gone unanswered. component is the name of the check in
+// /readyz and in the log.
 func Check(component string, nc *nats.Conn) ops.Check {
 	return ops.Check{Component: component, Probe: func(ctx context.Context) error {
 		if nc.IsClosed() {

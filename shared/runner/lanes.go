@@ -451,9 +451,10 @@ type orderedMessageState struct {
 // moment, the next one does not know of the heartbeat. The second heartbeat is therefore sent
 // before the next leader would redeliver the message: see secondHeartbeatDelay.
 
-// leaseEnd returns the end of a lease whose heartbeat was sent at the given time. The lease ends a
-// fifth of the ack wait before another member may get the message. The runner may need half of that
-// time to notice the end (see runPeriodically). The rest gives the handler time to stop.
+// leaseEnd returns the end of a lease whose heartbeat was sent at the given time. After the ack
+// wait, another member may get the message, so the lease ends earlier by a fifth of the ack wait.
+// The runner may need half of that fifth to notice the end (see runPeriodically). The rest gives
+// the handler time to stop.
 func leaseEnd(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }

@@ -30,7 +30,7 @@ type pullSource struct {
 func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 	wait, failed := minPullPause, 0
 	for {
-		free := receiveTokens(ctx, r.freeSlots)
+		free := drainTokens(ctx, r.freeSlots)
 		if free == 0 {
 			return nil
 		}
@@ -92,9 +92,9 @@ func (r *runner) usesLongPoll(s *pullSource) bool {
 	return r.ownStreamSource.Load() == nil || r.lastFromOwnStream.Load() == s.Own
 }
 
-// receiveTokens waits for one token and then receives all that are available. It returns their
+// drainTokens waits for one token and then receives all that are available. It returns their
 // number, or 0 if ctx ends first.
-func receiveTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
+func drainTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 	if ctx.Err() != nil {
 		return 0 // select would choose at random if there are tokens, too
 	}

@@ -108,8 +108,8 @@ func (e *presetEntry) configuredDeliveryIDSources(
 	return e.builtInDeliveryIDSources(), true
 }
 
-// builtInDeliveryIDSources returns the signed sources of the entry's methods, followed by its other
-// sources.
+// builtInDeliveryIDSources returns the preset's sources of a delivery ID: first the signed ones of
+// its verification methods, without doubles, and then its other sources.
 func (e *presetEntry) builtInDeliveryIDSources() []string {
 	var texts []string
 	for i := range e.VerificationMethods {
@@ -128,13 +128,13 @@ func (e *presetEntry) compileDeliveryIDSources(
 	settings map[string]string,
 	methods []method,
 ) ([]deliveryIDSource, error) {
-	texts, own := e.configuredDeliveryIDSources(settings)
+	texts, builtIn := e.configuredDeliveryIDSources(settings)
 	if len(texts) > maxDeliveryIDSources {
 		return nil, &ConfigError{"settings." + settingDeliveryID, "has too many sources"}
 	}
 	var sources []deliveryIDSource
 	for _, text := range texts {
-		id, err := parseDeliveryIDSource(text, own)
+		id, err := parseDeliveryIDSource(text, builtIn)
 		if err != nil {
 			return nil, &ConfigError{"settings." + settingDeliveryID, err.Error()}
 		}

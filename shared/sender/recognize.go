@@ -98,8 +98,8 @@ func IsURLVerification(r *Request) bool {
 	return found[0].Str == "url_verification" && found[1].Type == gjson.String
 }
 
-// likelySenderHint returns a hint for a refused request that seems to be from a provider that is
-// not the node's sender. It returns "" if the request does not seem to be from such a provider.
+// likelySenderHint returns a hint to add to the error of a refused request that looks like one from
+// another provider than the node's sender. It returns "" if the request does not look like one.
 func (s *Sender) likelySenderHint(r *Request) string {
 	other, header := recognize(r)
 	if other == nil || other == s.entry {

@@ -24,7 +24,7 @@ func ForEachMessage(
 	each func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error,
 ) error {
 	failed := func(err error) error { return fmt.Errorf("read %s: %w", name, err) }
-	last, isEnd, err := lastSequence(ctx, js, name, config.FilterSubjects)
+	last, exists, err := lastSequence(ctx, js, name, config.FilterSubjects)
 	if err != nil {
 		return failed(err)
 	}
@@ -53,7 +53,7 @@ func ForEachMessage(
 		if err := each(msg, meta); err != nil {
 			return err
 		}
-		if meta.Sequence.Stream == last || !isEnd && meta.NumPending == 0 {
+		if meta.Sequence.Stream == last || !exists && meta.NumPending == 0 {
 			return nil
 		}
 	}
@@ -73,15 +73,16 @@ func orderedMessages(
 }
 
 // lastSequence returns the sequence number of the last message of a stream or, if subjects is not
-// empty, of the last message on any of the subjects. last is 0 if there is none. isEnd reports
-// whether the stream still has the message with this number. It may have been deleted only if
-// subjects is empty, because last is then the highest number that the stream has used.
+// empty, of the last message on any of the subjects. It returns 0 if there was never such a
+// message. exists reports whether the stream still has a message with this number. If subjects is
+// not empty, exists is true whenever last is not 0. Without subjects, last is the highest number
+// that the stream has used, even if that message was deleted.
 //
 // lastSequence queries the stream's leader. The server of a consumer may lag behind, so the
 // consumer's number of pending messages may be too small.
 func lastSequence(
 	ctx context.Context, js jetstream.JetStream, name string, subjects []string,
-) (last uint64, isEnd bool, err error) {
+) (last uint64, exists bool, err error) {
 	info, err := js.Stream(ctx, name)
 	if err != nil {
 		return 0, false, err
@@ -101,7 +102,7 @@ func lastSequence(
 		case err != nil:
 			return 0, false, err
 		default:
-			last, isEnd = max(last, msg.Sequence), true
+			last, exists = max(last, msg.Sequence), true
 		}
 	}
 	// For the subject ">", NATS looks only at the stream's last sequence. If the message with that
@@ -109,5 +110,5 @@ func lastSequence(
 	if all && last == 0 {
 		last = state.LastSeq
 	}
-	return last, isEnd, nil
+	return last, exists, nil
 }

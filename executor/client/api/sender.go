@@ -93,7 +93,7 @@ type PutSender struct {
 	Settings map[string]string `json:"settings,omitempty" doc:"The settings. A secret setting that is left out keeps its value."`
 }
 
-// AddSenderSecret holds a secret to add to a sender.
+// AddSenderSecret is the body of a request that adds a secret to a sender.
 type AddSenderSecret struct {
 	// Secret is the text of the secret.
 	Secret                string `json:"secret" example:"whsec_…"`

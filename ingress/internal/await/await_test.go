@@ -196,8 +196,8 @@ func TestAReconnectBeforeAwait(t *testing.T) {
 		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 }
 
-// While NATS does not respond, a request gets its response within a second of its limit, even if a
-// read began just before the limit.
+// If NATS does not respond, a request still gets its response at most a second after its time
+// limit, even if a read of the execution began just before the limit.
 func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -527,8 +527,8 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	}
 }
 
-// LookupDuplicate recognizes a message that is in the deduplication window. It stores nothing, even
-// if the stream has room.
+// LookupDuplicate recognizes a message whose ID is in the deduplication window, and does not store
+// the message otherwise.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	t.Run("one server", func(t *testing.T) {

@@ -15,9 +15,12 @@ import (
 // senderReportInterval is the interval between reports on senders.
 const senderReportInterval = time.Second
 
-// maxSendersPerReport is the maximum number of nodes in a report. Once that many nodes wait for the
-// next report, only nodes whose secret was captured are added, and once twice as many wait, no node
-// is added. This bounds memory use, and keeps a report below the maximum size of a NATS message.
+// maxSendersPerReport is the maximum number of nodes in a report. It bounds memory use, and keeps a
+// report below the maximum size of a NATS message.
+//
+// Once that many nodes wait for the next report, further nodes are dropped, except those whose
+// provider has just sent its secret: that happens only once, so they are dropped only if twice as
+// many nodes wait.
 const maxSendersPerReport = 1000
 
 // maxCapturedSecretBytes is the maximum total length of the captured secrets in a report. Further

@@ -289,7 +289,7 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 			for _, h := range sh.accounts {
 				h.executorSum, h.countedBetweenSums, h.countedSinceSums = 0, 0, 0
 			}
-			s.removeEmptyAccounts(sh)
+			s.dropIdleAccounts(sh)
 		})
 	}
 	if s.lastRotation.IsZero() {
@@ -309,7 +309,7 @@ func (s *StreamSpace) rotateGenerations() {
 			s.counted.Add(-h.counts[sh.generation])
 			h.counts[sh.generation] = 0
 		}
-		s.removeEmptyAccounts(sh)
+		s.dropIdleAccounts(sh)
 	})
 }
 
@@ -331,7 +331,7 @@ func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 			h.executorSum = sums[id]
 			h.countedBetweenSums, h.countedSinceSums = h.countedSinceSums, 0
 		}
-		s.removeEmptyAccounts(sh)
+		s.dropIdleAccounts(sh)
 	})
 	s.usesExecutorSums.Store(true)
 }
@@ -348,9 +348,9 @@ func (s *StreamSpace) usageOf(sh *shard, accountID string) *accountUsage {
 	return h
 }
 
-// removeEmptyAccounts removes the accounts that hold nothing. The caller must hold the shard's
+// dropIdleAccounts removes the accounts that hold nothing. The caller must hold the shard's
 // lock.
-func (s *StreamSpace) removeEmptyAccounts(sh *shard) {
+func (s *StreamSpace) dropIdleAccounts(sh *shard) {
 	for id, h := range sh.accounts {
 		if *h == (accountUsage{}) {
 			delete(sh.accounts, id)

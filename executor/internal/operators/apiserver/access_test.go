@@ -512,8 +512,8 @@ func (s *forgetfulStore) ForgetWorkflow(ctx context.Context, id string) error {
 	return s.Store.ForgetWorkflow(ctx, id)
 }
 
-// If a move to another account fails midway, the call can be repeated. Afterwards, nothing is left
-// of the requests that the workflow received in the earlier account.
+// If the move of a workflow to another account fails midway, the call can be repeated. Afterwards,
+// the new account cannot see anything of the requests that the workflow received in the old one.
 func TestRepeatedMoveToAnotherAccountDoesNotLeak(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"PATCH", "PUT"} {

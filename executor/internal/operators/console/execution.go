@@ -21,7 +21,7 @@ type executionPage struct {
 	operate.ExecutionOrigin
 	Steps      []step
 	Waiting    string // what the execution is waiting for; "" means that it has ended
-	Request    request
+	Request    executionInput
 	Reruns     []operate.Execution // executions that reran or replayed this one, newest first
 	MoreReruns bool                // there may be reruns that are not shown
 	HasSample  bool                // the node has a sample payload
@@ -40,9 +40,9 @@ type step struct {
 	CSSClass   string        // CSS class of the step's marker
 }
 
-// request is the input of an execution, with the headers and the query of its HTTP request.
+// executionInput is the input of an execution, with the headers and the query of its HTTP request.
 // StillStored is false if the stream has deleted the start message.
-type request struct {
+type executionInput struct {
 	StillStored    bool
 	Input          *jsonDocument // nil means that the body was not read
 	Headers, Query []nameValuePair
@@ -115,7 +115,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 		return p, err
 	}
 	p = executionPage{
-		Execution: detail.Execution, Request: requestOf(detail), Recognized: detail.Recognized,
+		Execution: detail.Execution, Request: executionInputOf(detail), Recognized: detail.Recognized,
 		OrderKey: detail.OrderKey,
 		Form: newFormView(ctx, formName("again", id),
 			map[string]string{idempotencyKeyField: newIdempotencyKey()}),
@@ -232,15 +232,15 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 	return known, waiting
 }
 
-func requestOf(e operate.ExecutionDetail) request {
-	request := request{
+func executionInputOf(e operate.ExecutionDetail) executionInput {
+	input := executionInput{
 		StillStored: !e.InputExpired, Headers: nameValuePairs(e.Headers),
 		Query: nameValuePairs(e.Query),
 	}
 	if e.Input != nil {
-		request.Input = newJSONDocument("input", e.Input, executionAPIPath(e.ExecutionID))
+		input.Input = newJSONDocument("input", e.Input, executionAPIPath(e.ExecutionID))
 	}
-	return request
+	return input
 }
 
 // executionAPIPath returns the API path of an execution.

@@ -58,9 +58,10 @@ func sampleText(sample []byte) string {
 	return ""
 }
 
-// sampleDigest returns a hash of a sample payload. The form contains hashes of the stored and of
-// the shown payload. They reveal whether the operator has edited the payload, and whether somebody
-// else has changed it. Line breaks are normalized first, because browsers change them.
+// sampleDigest returns a hash of a sample payload. The form contains the hashes of the stored
+// payload and of the payload that it shows. When the form is posted, they reveal whether the
+// operator has edited the payload, and whether somebody else has changed it meanwhile. Line breaks
+// are normalized first, because browsers change them.
 func sampleDigest(text string) string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimSpace(text))
 	sum := sha256.Sum256([]byte(text))

@@ -89,8 +89,9 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	return e.config.Store.ChangeEventConditions(ctx, changes)
 }
 
-// sharedObservations holds the results of those observations that are made once for all accounts.
-type sharedObservations struct {
+// crossAccountObservations holds the results of those observations that are made once for all
+// accounts.
+type crossAccountObservations struct {
 	queues         []queues.Queue
 	refusedSenders map[string]store.SenderActivity // the senders with refused requests, by subject
 	// storageByQueue is keyed by the queue that has its own stream; "" is the shared stream.
@@ -102,7 +103,7 @@ type sharedObservations struct {
 func (e *Events) observeShared(
 	ctx context.Context,
 	accounts []*registry.Account,
-) (s sharedObservations, err error) {
+) (s crossAccountObservations, err error) {
 	wanted := func(kind string) bool {
 		for _, a := range accounts {
 			if wantsKindOrRecovery(a.Events, kind) {
@@ -147,7 +148,7 @@ func (e *Events) currentStates(
 	ctx context.Context,
 	now time.Time,
 	a *registry.Account,
-	seen sharedObservations,
+	seen crossAccountObservations,
 	open []store.OngoingCondition,
 ) (statesByKind, error) {
 	found := statesByKind{}
@@ -253,7 +254,7 @@ func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // storageStatesForWorkflows returns the states of the streams that the workflows use: the shared
 // stream, and the own streams of the workflows' queues. all holds the states of all streams, keyed
-// by queue as in sharedObservations.
+// by queue as in crossAccountObservations.
 func storageStatesForWorkflows(
 	workflows []*registry.Workflow,
 	all map[string]subjectState,
@@ -267,8 +268,8 @@ func storageStatesForWorkflows(
 	return found
 }
 
-// storageStates returns the storage states of the streams, keyed by queue as in sharedObservations.
-// The health of a stream that does not respond is unknown.
+// storageStates returns the storage states of the streams, keyed by queue as in
+// crossAccountObservations. The health of a stream that does not respond is unknown.
 func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, error) {
 	names, _, err := stream.StreamNames(ctx, e.config.JetStream)
 	if err != nil {

@@ -19,21 +19,23 @@ type ExecutionCounts struct {
 	Total, Failed, Rejected int64
 }
 
-// CountExecutions counts the executions that match a filter, in intervals of the length step. It
-// returns the counts of the last steps intervals, oldest first; the last one contains the current
-// time. Total includes Failed and Rejected, but is read first, by a separate query, so Failed +
-// Rejected may briefly exceed Total.
+// CountExecutions counts the executions that match a filter. It returns one ExecutionCounts for
+// each of the last n intervals of the given length, oldest first. The last interval contains the
+// current time.
+//
+// Total includes Failed and Rejected. It is read first, by a separate query, so Failed + Rejected
+// may briefly exceed Total.
 func (s *Service) CountExecutions(
-	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
+	ctx context.Context, caller Caller, filter ExecutionFilter, n int, interval time.Duration,
 ) ([]ExecutionCounts, error) {
 	return runRead(ctx, s, caller, newAccessRule("CountExecutions",
 		narrowToCallerAccount(&filter.AccountID)),
 		func(ctx context.Context) ([]ExecutionCounts, error) {
 			wanted := filter
-			wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
-			activity := make([]ExecutionCounts, steps)
+			wanted.Since = time.Now().UTC().Truncate(interval).Add(-time.Duration(n-1) * interval)
+			activity := make([]ExecutionCounts, n)
 			for i := range activity {
-				activity[i].IntervalStart = wanted.Since.Add(time.Duration(i) * step)
+				activity[i].IntervalStart = wanted.Since.Add(time.Duration(i) * interval)
 			}
 			for _, part := range []struct {
 				status execution.Status
@@ -44,13 +46,13 @@ func (s *Service) CountExecutions(
 				{execution.Rejected, func(a *ExecutionCounts) *int64 { return &a.Rejected }},
 			} {
 				wanted.Status = part.status
-				counts, err := s.config.Store.CountByTime(ctx, wanted, step)
+				counts, err := s.config.Store.CountByTime(ctx, wanted, interval)
 				if err != nil {
 					return nil, err
 				}
-				for _, n := range counts {
-					if i := int(n.At.Sub(wanted.Since) / step); i >= 0 && i < steps {
-						*part.count(&activity[i]) = n.Records
+				for _, counted := range counts {
+					if i := int(counted.At.Sub(wanted.Since) / interval); i >= 0 && i < n {
+						*part.count(&activity[i]) = counted.Records
 					}
 				}
 			}

@@ -57,7 +57,7 @@ func (s *Service) trigger(
 	if err != nil {
 		return none, err
 	}
-	seen, err := s.observationsOf(ctx, info)
+	seen, err := s.activityOf(ctx, info)
 	if err != nil {
 		return none, err
 	}
@@ -161,7 +161,7 @@ func (s *Service) RotateToken(
 			if err != nil {
 				return none, err
 			}
-			seen, err := s.observationsOf(ctx, before)
+			seen, err := s.activityOf(ctx, before)
 			if err != nil {
 				return none, err
 			}
@@ -197,18 +197,18 @@ func (s *Service) toRotationError(ctx context.Context, err error) error {
 	return failed
 }
 
-// nodeObservations holds what the database has recorded about the requests to a trigger node.
-type nodeObservations struct {
+// triggerActivity holds what the database knows of the requests to a trigger node.
+type triggerActivity struct {
 	tokens map[string]time.Time // when each token was last used, by ID
 	sender store.SenderActivity
 
 	filtered store.FilteredRequests
 }
 
-func (s *Service) observationsOf(
+func (s *Service) activityOf(
 	ctx context.Context,
 	info *edit.TriggerInfo,
-) (observed nodeObservations, err error) {
+) (observed triggerActivity, err error) {
 	ids := make([]string, len(info.Tokens))
 	for i, t := range info.Tokens {
 		ids[i] = t.ID
@@ -223,7 +223,7 @@ func (s *Service) observationsOf(
 	return observed, err
 }
 
-func (s *Service) apiTrigger(info *edit.TriggerInfo, observed nodeObservations) api.Trigger {
+func (s *Service) apiTrigger(info *edit.TriggerInfo, observed triggerActivity) api.Trigger {
 	at := s.ingressEndpoint()
 	headers, sources := at.deliveryIDSources(info.Sender)
 	wire := api.Trigger{

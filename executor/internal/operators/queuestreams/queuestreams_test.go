@@ -565,9 +565,9 @@ func TestAQueueThatOpensLate(t *testing.T) {
 	}
 }
 
-// When the last step of a queue's move is stored, an ingress that has reopened the queue in the old
-// stream is still storing a delivery there. The executor waits until the ingress has stored the
-// delivery, and then copies its ID as well.
+// When the last step of a queue's move is stored, one ingress has already reopened the queue in the
+// old stream, and is still storing a delivery there. The executor waits until the delivery is
+// stored, and then copies its ID as well.
 func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -764,10 +764,11 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	l.end()
 }
 
-// While MoveWorkflow has a workflow closed, only its own store function can change the workflow's
-// queue. Any other change of the queue is refused, because it must first copy the delivery IDs
-// itself. If the workflow is opened and closed again in the meantime, even the store function's
-// change is refused, because the IDs of the latest deliveries are not copied.
+// While MoveWorkflow keeps a workflow closed, only the store function that was passed to
+// MoveWorkflow may change the workflow's queue. Other changes of the queue are refused, because
+// they would not copy the delivery IDs. If the workflow was opened and closed again in the
+// meantime, the store function's change is refused as well, because the IDs of deliveries that were
+// accepted while it was open have not been copied.
 func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// publishInterval is the interval at which the sums are published.
+	// publishInterval is the interval at which the accounts' sums are published.
 	publishInterval = time.Second
 	// Fill levels of the stream, in tenths of its maximum size. Once the level has reached
 	// trackFromTenths, the sums are computed until it falls below stopTrackingBelowTenths.

@@ -114,7 +114,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 		switch {
 		case g.ackFloor < p.firstReusedSequence:
 		case g.ackFloor > info.State.LastSeq:
-			rewound, err := r.rewindRunners(ctx, p, g)
+			rewound, err := r.rewindRunnerGroup(ctx, p, g)
 			if err != nil {
 				return err
 			}
@@ -154,10 +154,10 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 	return nil
 }
 
-// rewindRunners rewinds the consumer of a group whose ack floor is beyond the end of the stream to
-// p.firstReusedSequence. It returns false if the server refuses that, because the consumer began
+// rewindRunnerGroup rewinds the consumer of a group whose ack floor is beyond the end of the stream
+// to p.firstReusedSequence. It returns false if the server refuses that, because the consumer began
 // with new messages, or at a sequence or a time after p.firstReusedSequence.
-func (r *Recorder) rewindRunners(
+func (r *Recorder) rewindRunnerGroup(
 	ctx context.Context, p *consumerPosition, g *runnerGroup,
 ) (rewound bool, err error) {
 	log := r.log.WithFields(logrus.Fields{

@@ -116,8 +116,9 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 	}
 }
 
-// A lookup by delivery ID uses two indexes: the index of execution IDs, and the index of the
-// delivery IDs from which no execution ID was computed. It does not scan the table.
+// SQLite looks up a delivery ID in two indexes, and does not scan the table: in the index of
+// execution IDs, most of which are computed from a delivery ID, and in the index of the delivery
+// IDs from which none was computed.
 func TestADeliveryIsLookedUp(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))

@@ -50,8 +50,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			stream := fmt.Sprint("stream-", round)
 			for n := range uint64(ranges) {
 				once := handledRange(stream, 2*n+1, 2*n+1)
-				// Add each range twice. Merging then saves so many rows that HandledRanges also
-				// merges the ranges in the database.
+				// Add each range twice. The doubles are so many that HandledRanges does not only
+				// merge the ranges that it returns, but also replaces the rows in the database.
 				applyBatch(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
 			}
 			inParallel(t, 4, func(worker int) error {

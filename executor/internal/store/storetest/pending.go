@@ -12,7 +12,8 @@ import (
 
 func progressBatch(steps ...execution.Progress) store.Batch { return store.Batch{Progress: steps} }
 
-// fullProgress returns a step with the given status and no zero field for the n-th execution.
+// fullProgress returns the progress of the n-th execution to the given status, with every field
+// set.
 func fullProgress(t *testing.T, n int, status execution.Status) execution.Progress {
 	t.Helper()
 	var step execution.Progress

@@ -50,8 +50,8 @@ type Stream struct {
 	ForeignMessageCount int `json:"foreign,omitempty"`
 }
 
-// RunnerGroupPosition holds the consumer of a group of runners, and the position that the group had
-// reached.
+// RunnerGroupPosition holds the configuration of the consumer of a runner group, and how far the
+// group had got.
 type RunnerGroupPosition struct {
 	Config jetstream.ConsumerConfig `json:"config"`
 	// AckFloor is the sequence up to which every message has been acknowledged.

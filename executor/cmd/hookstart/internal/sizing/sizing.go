@@ -262,8 +262,9 @@ func (r *Report) forecastRate(all WeekStats, limits ConfiguredLimits) LimitForec
 		})
 }
 
-// retainedMessages returns a RetainedAmount for forecasting the number of messages. now is the
-// current number, and keep is how long each message is kept; 0 means forever.
+// retainedMessages returns the number of the stream's messages as a RetainedAmount, from which a
+// forecast can be made. now is the number of messages today, and keep is how long each of them is
+// kept; 0 means forever.
 func (s *Stream) retainedMessages(now int64, keep time.Duration) RetainedAmount {
 	h := RetainedAmount{
 		CurrentAmount: float64(now), PerDay: s.WeekMessages.PerDay,

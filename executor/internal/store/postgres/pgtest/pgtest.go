@@ -120,8 +120,8 @@ func releaseServer(t testing.TB) {
 	sharedServer.server, sharedServer.emptyDatabases = nil, nil
 }
 
-// programsFolder returns the folder with PostgreSQL's programs. Without PostgreSQL, it skips or
-// fails the test.
+// programsFolder returns the folder with the programs of PostgreSQL. If PostgreSQL is not
+// installed, it skips the test, or fails it if HOOKSTART_TEST_REQUIRE contains postgres.
 func programsFolder(t testing.TB) string {
 	t.Helper()
 	folder, err := findPrograms()
